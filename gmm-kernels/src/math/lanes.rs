@@ -1,20 +1,34 @@
 //! What lanes of a warp have together.
 use super::Float;
 
-/// What `join` makes of the values of the lanes that differ in the bits of `masks`, in each of
-/// them. All lanes of the warp take part.
+/// The bits of a lane's number in which the lanes with the same columns of a tile of [`mma`]'s
+/// third operand differ.
+///
+/// [`mma`]: crate::simt::mma
+pub const ROWS_OF_TILE: u32 = 0b11100;
+
+/// Goes over the distances between the lanes that differ in the bits of `masks`, the shortest one
+/// first: `step` combines `x` with what the lane at that distance has. All lanes of the warp take
+/// part.
 #[inline(always)]
-pub fn join_over(mut x: f64, mut masks: u32, join: impl Fn(f64, f64) -> f64) -> f64 {
+pub fn butterfly<T>(mut x: T, mut masks: u32, step: impl Fn(T, u32) -> T) -> T {
     while masks != 0 {
-        x = join(x, x.shuffle_xor(masks & masks.wrapping_neg()));
+        x = step(x, masks & masks.wrapping_neg());
         masks &= masks - 1;
     }
     x
 }
 
+/// What `join` makes of the values of the lanes that differ in the bits of `masks`, in each of
+/// them. All lanes of the warp take part.
+#[inline(always)]
+pub fn join_over<T: Float>(x: T, masks: u32, join: impl Fn(T, T) -> T) -> T {
+    butterfly(x, masks, |x, distance| join(x, x.shuffle_xor(distance)))
+}
+
 /// The sum of `x` over the lanes that differ in the bits of `masks`, in each of them. All lanes of
 /// the warp take part.
 #[inline(always)]
-pub fn sum_over(x: f64, masks: u32) -> f64 {
+pub fn sum_over<T: Float>(x: T, masks: u32) -> T {
     join_over(x, masks, |a, b| a + b)
 }

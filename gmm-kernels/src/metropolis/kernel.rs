@@ -3,7 +3,7 @@ mod proposal;
 
 use super::*;
 use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
-use crate::math::{LogProduct, warp_sum};
+use crate::math::{LogProduct, smaller, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
     CachePolicy, Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause,
@@ -50,35 +50,29 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
         unsafe { store_fresh(places.wrapping_add(block_idx() as usize), tagged) };
     }
     let mut total = 0.0;
-    let mut start = lane;
-    while start < grid_dim() {
+    counted!(for start in (lane..grid_dim()).step_by(ROUND as u32 * WARP) {
         let mut v = [0.0; ROUND];
         let mut missing = true;
         while missing {
             missing = false;
-            let mut r = 0;
-            while r < ROUND {
+            counted!(for r in 0..ROUND {
                 let b = start + r as u32 * WARP;
                 if b < grid_dim() {
                     // SAFETY: a place for each block.
                     v[r] = unsafe { load_fresh(places.wrapping_add(b as usize)) };
                     missing |= v[r].to_bits() & TAG != tag;
                 }
-                r += 1;
-            }
+            });
             if missing {
                 pause();
             }
         }
-        let mut r = 0;
-        while r < ROUND {
+        counted!(for r in 0..ROUND {
             // Without the step's number: a step's total must not depend on where in a launch it
             // comes.
             total += f64::from_bits(v[r].to_bits() & !TAG);
-            r += 1;
-        }
-        start += ROUND as u32 * WARP;
-    }
+        });
+    });
     warp_sum(total)
 }
 
@@ -104,7 +98,7 @@ impl<const D: usize> Samples<'_, D> {
 
     #[inline(always)]
     fn place(&self, round: u32) -> usize {
-        min_u32(round, self.resident) as usize * D * Self::FEATURE
+        smaller(round, self.resident) as usize * D * Self::FEATURE
     }
 
     /// Starts to copy a round.
@@ -117,14 +111,12 @@ impl<const D: usize> Samples<'_, D> {
         let cached = round * block_dim() + thread_idx() < columns.cached_quads;
         let policy = if cached { self.cached } else { self.streamed };
         let place = self.place(round);
-        let mut j = 0;
-        while j < D {
+        counted!(for j in 0..D {
             // SAFETY: the caller guarantees it.
             unsafe {
                 self.ring.copy4(place + j * Self::FEATURE, columns.quad(self.first + round * block_dim(), j), policy)
             };
-            j += 1;
-        }
+        });
     }
 
     /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for what is on its way,
@@ -135,20 +127,17 @@ impl<const D: usize> Samples<'_, D> {
     #[inline(always)]
     unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, k: u32) -> LogProduct {
         let mut product = LogProduct::new();
-        let mut round = 0;
-        while round < self.rounds {
+        counted!(for round in 0..self.rounds {
             let passes = self.passing && round >= self.resident;
             let place = self.place(round);
             if passes {
                 copies_wait();
             }
             let mut x = [[[0.0; QUAD]; D]; 1];
-            let mut j = 0;
-            while j < D {
+            counted!(for j in 0..D {
                 // SAFETY: copies that this thread made, and that have arrived.
                 x[0][j] = unsafe { self.ring.get4(place + j * Self::FEATURE) };
-                j += 1;
-            }
+            });
             if passes {
                 // The samples are in registers; after the last round comes the first of the next
                 // step. SAFETY: a round of this thread's, whose place has been read.
@@ -162,8 +151,7 @@ impl<const D: usize> Samples<'_, D> {
                 let scaled = || far_likelihoods::<false, D, ROW4>(&x[0], &x[0], components, k);
                 multiply_quad(&mut product, sums[0], (quad, self.columns.n), None, scaled);
             }
-            round += 1;
-        }
+        });
         product
     }
 }
@@ -194,18 +182,14 @@ unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, 
 #[inline(always)]
 unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, dim: usize) {
     // Components behind K stay zeros.
-    let mut i = thread_idx() as usize;
-    while i < 2 * COMPONENTS * ROW {
+    counted!(for i in (thread_idx() as usize..2 * COMPONENTS * ROW).step_by(block_dim() as usize) {
         // SAFETY: within the components.
         unsafe { Shared::<f32>::at(layout.components).set(i, 0.0) };
-        i += block_dim() as usize;
-    }
-    let mut i = thread_idx() as usize;
-    while i < dim {
+    });
+    counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
         // SAFETY: coordinate i.
         unsafe { Shared::<f64>::at(layout.point).set(i, load(args.state.add(i))) };
-        i += block_dim() as usize;
-    }
+    });
 }
 
 /// The first warp comes to the decision on proposal t (> 0), and moves the log density on; the
@@ -255,7 +239,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
 
     let share = columns.quads().div_ceil(grid_dim());
     let first = block_idx() * share + thread_idx();
-    let end = min_u32(block_idx() * share + share, columns.quads());
+    let end = smaller(block_idx() * share + share, columns.quads());
     let rounds = if first < end { (end - first).div_ceil(block_dim()) } else { 0 };
     let places = args.resident as usize + 1;
     let ring = Shared::<f32>::at(layout.samples);
@@ -269,12 +253,10 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         cached,
         streamed,
     };
-    let mut round = 0;
-    while round < min_u32(rounds, args.resident + 1) {
+    counted!(for round in 0..smaller(rounds, args.resident + 1) {
         // SAFETY: a round of this thread's; the start: all places are free.
         unsafe { samples.fetch(round) };
-        round += 1;
-    }
+    });
     // SAFETY: at the start no shared memory is in use. The log density lies behind the coordinates.
     let mut density = unsafe {
         fetch_step(args, layout, width, 1, streamed);
@@ -310,12 +292,10 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         // SAFETY: written before the barrier.
         let accepted = unsafe { records.get(record::ACCEPTED) } != 0.0;
         if accepted {
-            let mut i = thread_idx() as usize;
-            while i < dim {
+            counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
                 // SAFETY: this thread's coordinates; the others read them behind the next barrier.
                 unsafe { point.set(i, point.get(i) + step(layout, width, t).get(i)) };
-                i += block_dim() as usize;
-            }
+            });
         }
         if t == args.count {
             break;
@@ -341,23 +321,16 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     }
     copies_wait();
     if block_idx() == 0 {
-        let mut i = thread_idx() as usize;
-        while i < dim {
+        counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
             // SAFETY: coordinate i; all blocks have read the state since they sent their first
             // number.
             unsafe { store(args.state.add(i), point.get(i)) };
-            i += block_dim() as usize;
-        }
+        });
         if thread_idx() == 0 {
             // SAFETY: as above.
             unsafe { store(args.state.add(dim), density) };
         }
     }
-}
-
-#[inline(always)]
-fn min_u32(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
 }
 
 macro_rules! instances {

@@ -6,6 +6,10 @@
 //! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
 //! | the emulator | feature `emulator`, on the host | `emulator.rs`: the threads of a block are coroutines | `emulator/lane.rs` |
 
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+#[macro_use]
+mod loops;
+
 #[cfg(target_arch = "nvptx64")]
 mod device;
 #[cfg(target_arch = "nvptx64")]

@@ -8,10 +8,10 @@ use crate::simt::*;
 unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
     let array = args.array;
     let first = block_idx_y() as u64 * COLUMNS as u64;
-    let mut i = block_idx() as u64 * block_dim() as u64 + thread_idx() as u64;
-    while i < args.stride {
-        let mut c = 0;
-        while c < COLUMNS {
+    counted!(for i in (block_idx() as u64 * block_dim() as u64 + thread_idx() as u64..args.stride)
+        .step_by(grid_dim() as u64 * block_dim() as u64)
+    {
+        counted!(for c in 0..COLUMNS {
             let j = first + c as u64;
             if j < array.d {
                 let mut v = T::ZERO;
@@ -26,10 +26,8 @@ unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
                     store(args.columns.wrapping_add((j * args.stride + i) as usize), v);
                 }
             }
-            c += 1;
-        }
-        i += grid_dim() as u64 * block_dim() as u64;
-    }
+        });
+    });
 }
 
 macro_rules! instance {

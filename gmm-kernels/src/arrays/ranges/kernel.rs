@@ -16,10 +16,10 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
     let first = block_idx_y() as u64 * COLUMNS as u64;
     let (mut least, mut greatest) = ([-T::LOWEST; COLUMNS], [T::LOWEST; COLUMNS]);
     let mut not_finite = u64::MAX;
-    let mut i = block_idx() as u64 * block_dim() as u64 + thread_idx() as u64;
-    while i < array.n {
-        let mut c = 0;
-        while c < COLUMNS {
+    counted!(for i in (block_idx() as u64 * block_dim() as u64 + thread_idx() as u64..array.n)
+        .step_by(grid_dim() as u64 * block_dim() as u64)
+    {
+        counted!(for c in 0..COLUMNS {
             let j = first + c as u64;
             if j < array.d {
                 // SAFETY: an element of the array.
@@ -35,14 +35,11 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
                     not_finite = lesser(not_finite, i * array.d + j);
                 }
             }
-            c += 1;
-        }
-        i += grid_dim() as u64 * block_dim() as u64;
-    }
+        });
+    });
     let mut mask = WARP / 2;
     while mask > 0 {
-        let mut c = 0;
-        while c < COLUMNS {
+        counted!(for c in 0..COLUMNS {
             let (a, b) = (least[c].shuffle_xor(mask), greatest[c].shuffle_xor(mask));
             if a < least[c] {
                 least[c] = a;
@@ -50,8 +47,7 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
             if b > greatest[c] {
                 greatest[c] = b;
             }
-            c += 1;
-        }
+        });
         let low = shuffle_xor_u32(not_finite as u32, mask);
         let high = shuffle_xor_u32((not_finite >> 32) as u32, mask);
         not_finite = lesser(not_finite, (high as u64) << 32 | low as u64);
@@ -62,15 +58,13 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
         let warp = block_idx() as u64 * warps + (thread_idx() / WARP) as u64;
         // SAFETY: a place for each warp along x, and column or block along y.
         unsafe {
-            let mut c = 0;
-            while c < COLUMNS {
+            counted!(for c in 0..COLUMNS {
                 let j = first + c as u64;
                 if j < array.d {
                     store(args.least.wrapping_add((warp * array.d + j) as usize), least[c]);
                     store(args.greatest.wrapping_add((warp * array.d + j) as usize), greatest[c]);
                 }
-                c += 1;
-            }
+            });
             let place = block_idx_y() as u64 * grid_dim() as u64 * warps + warp;
             store(args.not_finite.wrapping_add(place as usize), not_finite);
         }

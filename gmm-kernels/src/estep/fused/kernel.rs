@@ -1,8 +1,4 @@
 //! The code of the `fused` kernels.
-//!
-//! The arrays of a lane stay in registers only if the compiler knows every index into them. So the
-//! loops over them are `while` loops with constant bounds, which it unrolls fully (the LLVM 7 of
-//! rust-cuda does not unroll `for` loops), and no element is chosen at run time.
 pub(crate) mod components;
 pub(crate) mod likelihoods;
 pub(crate) mod stages;
@@ -10,7 +6,7 @@ pub(crate) mod sums;
 
 use super::*;
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::LogProduct;
+use crate::math::{Float, LogProduct, smaller};
 use crate::simt::*;
 use components::Components;
 use likelihoods::Likelihoods;
@@ -53,29 +49,23 @@ impl Moments for Full {
 #[inline(always)]
 unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f32>, args: &FusedArgs) {
     if !BY_VALUE {
-        let mut i = thread_idx() as usize;
-        while i < COUNT {
+        counted!(for i in (thread_idx() as usize..COUNT).step_by(block_dim() as usize) {
             // SAFETY: the caller guarantees it.
             unsafe { to.set(i, load(args.parameters.add(i))) };
-            i += block_dim() as usize;
-        }
+        });
     } else if thread_idx().is_multiple_of(WARP) {
         // The first lanes of four warps, or of fewer, share them. The places are constants: an
         // index computed at run time would put the arguments into local memory.
         const SHARES: usize = 4;
-        let mut share = 0;
-        while share < SHARES {
+        counted!(for share in 0..SHARES {
             let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
             if taker == thread_idx() / WARP {
-                let mut i = COUNT * share / SHARES;
-                while i < COUNT * (share + 1) / SHARES {
+                counted!(for i in COUNT * share / SHARES..COUNT * (share + 1) / SHARES {
                     // SAFETY: the caller guarantees it.
                     unsafe { to.set(i, args.by_value[i]) };
-                    i += 1;
-                }
+                });
             }
-            share += 1;
-        }
+        });
     }
 }
 
@@ -114,12 +104,10 @@ unsafe fn body<
     let mut base = (block_idx() * warps + warp) * WARP;
     // SAFETY: at the start no thread reads the shared memory.
     unsafe { stages.fetch(base, 0) };
-    let mut v = lane;
-    while v < per_warp {
+    counted!(for v in (lane..per_warp).step_by(WARP as usize) {
         // SAFETY: sums that only this warp uses.
         unsafe { warp_sums.set(v, 0.0) };
-        v += WARP as usize;
-    }
+    });
     // SAFETY: the parameters and their place have these sizes, and lane l's components begin with
     // number l·COMPONENTS.
     let components = unsafe {
@@ -143,18 +131,15 @@ unsafe fn body<
         let samples = stages.stage(stage);
         // The bound is known at run time only: this loop must not be unrolled.
         let left = columns.quads() - base;
-        let end = QUAD * if left < WARP { left } else { WARP } as usize;
-        let mut round = 0;
-        while round < end {
+        let end = QUAD * smaller(left, WARP) as usize;
+        counted!(for round in (0..end).step_by(groups * SAMPLES) {
             let at = round + group * SAMPLES;
             let sample = base as u64 * QUAD as u64 + at as u64;
             let mut x = [[0.0f32; SAMPLES]; D];
-            let mut j = 0;
-            while j < D {
+            counted!(for j in 0..D {
                 // SAFETY: samples of the stage, which has arrived.
                 x[j] = unsafe { samples.get_some(j * TILE + at) };
-                j += 1;
-            }
+            });
             // SAFETY: the parameters are in shared memory since the barrier.
             let exponents = unsafe { components.exponents::<M, SAMPLES>(&x) };
             let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
@@ -164,21 +149,18 @@ unsafe fn body<
             // SAFETY: the weights are padded with zeros like the samples.
             let factor = unsafe { likelihoods.normalise(&mut product, args.sample_weights, sample as usize) };
             sums.accumulate::<M, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
-            round += groups * SAMPLES;
-        }
+        });
         base += step;
         stage ^= 1;
         since_flush += 1;
         if since_flush == FLUSH || base >= columns.quads() {
             since_flush = 0;
-            let mut c = 0;
-            while c < COMPONENTS {
+            counted!(for c in 0..COMPONENTS {
                 let sums = sums.take::<SUMS>(c);
                 // SAFETY: sums that only this warp uses; all of its lanes have read the stage,
                 // which is free until the next copy.
                 unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
-                c += 1;
-            }
+            });
         }
         // The next copy into this stage starts only when all lanes have read it.
         warp_sync();
@@ -201,19 +183,15 @@ unsafe fn body<
 /// `partials` has a place for each value and block.
 #[inline(always)]
 unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, warps: usize) {
-    let mut v = thread_idx() as usize;
-    while v < values {
+    counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
         let mut sum = 0.0;
-        let mut warp = 0;
-        while warp < warps {
+        counted!(for warp in 0..warps {
             // SAFETY: the caller guarantees it.
             sum += unsafe { Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v) };
-            warp += 1;
-        }
+        });
         // SAFETY: the caller guarantees it.
         unsafe { store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
-        v += block_dim() as usize;
-    }
+    });
 }
 
 /// Samples at a time of a group of lanes in `raw`: as many as the registers hold.

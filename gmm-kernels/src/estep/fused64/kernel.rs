@@ -1,7 +1,7 @@
 //! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that
 //! the arrays are registers.
 use super::*;
-use crate::math::{Float, float64, warp_sum};
+use crate::math::{Float, float64, smaller, warp_sum};
 use crate::simt::*;
 
 /// A sum of log₂-likelihoods, stored as a product, so that one logarithm serves for many samples.
@@ -52,17 +52,15 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
         if first < args.n {
             // In the place of a pair past the end comes the last one, which is not counted.
             let (pair, last) = (first + PAIR as u64 * self.lane, (args.n - 1) & !(PAIR as u64 - 1));
-            let mut from = args.x.wrapping_add(if pair < last { pair } else { last } as usize);
+            let mut from = args.x.wrapping_add(smaller(pair, last) as usize);
             let mut to = self.own.offset(stage * FEATURES * TILE * 2);
-            let mut j = 0;
-            while j < args.d {
+            counted!(for j in 0..args.d {
                 // SAFETY: the pair exists, and the ring has a place for each lane, feature and
                 // stage.
                 unsafe { to.copy4(0, from.cast(), self.policy) };
                 from = from.wrapping_add(args.stride as usize);
                 to = to.offset(TILE * 2);
-                j += 1;
-            }
+            });
         }
         copies_commit();
     }
@@ -73,15 +71,13 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
     /// No other lane accesses the stages.
     #[inline(always)]
     unsafe fn clear_the_rest(&self) {
-        let mut j = self.args.d as usize;
-        while j < FEATURES {
+        counted!(for j in self.args.d as usize..FEATURES {
             // SAFETY: inside the stages.
             unsafe {
                 self.own.set4(j * TILE * 2, [0.0; 4]);
                 self.own.set4((FEATURES + j) * TILE * 2, [0.0; 4]);
             }
-            j += 1;
-        }
+        });
     }
 }
 
@@ -139,11 +135,9 @@ impl<const FEATURES: usize> Component<FEATURES> {
             first: [0.0; FEATURES],
             second: [0.0; FEATURES],
         };
-        let mut j = 0;
-        while j < FEATURES {
+        counted!(for j in 0..FEATURES {
             component.scale[j] = number(j);
-            j += 1;
-        }
+        });
         component
     }
 
@@ -151,13 +145,11 @@ impl<const FEATURES: usize> Component<FEATURES> {
     #[inline(always)]
     fn add(&mut self, r: f64, z: &[f64; FEATURES]) {
         self.count += r;
-        let mut j = 0;
-        while j < FEATURES {
+        counted!(for j in 0..FEATURES {
             let rz = r * z[j];
             self.first[j] += rz;
             self.second[j] = fma64(rz, z[j], self.second[j]);
-            j += 1;
-        }
+        });
     }
 
     /// Writes the warp's sums, those of the lanes that have the same component added up.
@@ -179,12 +171,10 @@ impl<const FEATURES: usize> Component<FEATURES> {
             }
         };
         write(0, self.count);
-        let mut j = 0;
-        while j < FEATURES {
+        counted!(for j in 0..FEATURES {
             write(1 + j, self.first[j]);
             write(1 + FEATURES + j, self.second[j]);
-            j += 1;
-        }
+        });
     }
 }
 
@@ -210,12 +200,10 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
         stages.clear_the_rest();
         stages.fetch(first, 0);
     }
-    let mut i = thread_idx() as usize;
-    while i < FEATURES * LANES {
+    counted!(for i in (thread_idx() as usize..FEATURES * LANES).step_by(block_dim() as usize) {
         // SAFETY: the numbers behind the scales, which have a place in shared memory.
         unsafe { shifts.set(i, f64::load(args.parameters.add(FEATURES * LANES + i))) };
-        i += block_dim() as usize;
-    }
+    });
     barrier!();
     // SAFETY: the parameters have these sizes.
     let mut component = unsafe { Component::<FEATURES>::load(args.parameters, shifts, c, LANES) };
@@ -231,30 +219,24 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
         let samples = stages.ring.offset(stage * FEATURES * TILE);
         let left = args.n - first;
         let end = if left < TILE as u64 { left as usize } else { TILE };
-        let mut round = 0;
-        while round < end {
+        counted!(for round in (0..end).step_by(PAIR * (WARP as usize / LANES)) {
             not_unrolled();
             let at = round + group * PAIR;
             let sample = first + at as u64;
             let mut z = [[0.0; FEATURES]; PAIR];
             let mut q = [component.seed; PAIR];
-            let mut j = 0;
-            while j < FEATURES {
+            counted!(for j in 0..FEATURES {
                 // SAFETY: samples of the stage, which has arrived, and numbers that are there since
                 // the barrier.
                 let (x, shift) = unsafe { (samples.get_pair(j * TILE + at), component.shifts.get(j * LANES)) };
-                let mut p = 0;
-                while p < PAIR {
+                counted!(for p in 0..PAIR {
                     z[p][j] = fma64(component.scale[j], x[p], shift);
                     q[p] = fma64(-z[p][j], z[p][j], q[p]);
-                    p += 1;
-                }
-                j += 1;
-            }
+                });
+            });
             // All exchanges come first: between them nothing depends on the lane.
             let (mut top, mut likelihood, mut sum) = ([0.0; PAIR], [0.0; PAIR], [0.0; PAIR]);
-            let mut p = 0;
-            while p < PAIR {
+            counted!(for p in 0..PAIR {
                 // A component without weight is no maximum.
                 let q = if component.weight > 0.0 { q[p] } else { f64::LOWEST };
                 top[p] = max_over_components::<LANES>(q);
@@ -264,11 +246,9 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                 let power = if power > LEAST { power } else { LEAST };
                 likelihood[p] = component.weight * float64::exp2_normal(power);
                 sum[p] = sum_over_components::<LANES>(likelihood[p]);
-                p += 1;
-            }
+            });
             let mut r = [0.0; PAIR];
-            let mut p = 0;
-            while p < PAIR {
+            counted!(for p in 0..PAIR {
                 // For a sample past the end nothing is counted.
                 let exists = sample + (p as u64) < args.n;
                 let (top, sum) = if exists { (top[p], sum[p]) } else { (0.0, 1.0) };
@@ -282,15 +262,11 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                     product.powers += weight * (top + float64::log2(sum));
                     r[p] *= weight;
                 }
-                p += 1;
-            }
-            let mut p = 0;
-            while p < PAIR {
+            });
+            counted!(for p in 0..PAIR {
                 component.add(r[p], &z[p]);
-                p += 1;
-            }
-            round += PAIR * (WARP as usize / LANES);
-        }
+            });
+        });
         first += step;
         stage ^= 1;
         // The next copy into this stage starts only when all lanes have read it.
@@ -306,19 +282,15 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
         }
     }
     barrier!();
-    let mut v = thread_idx() as usize;
-    while v < values {
+    counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
         let mut sum = 0.0;
-        let mut warp = 0;
-        while warp < warps as usize {
+        counted!(for warp in 0..warps as usize {
             // SAFETY: the barrier made the sums of all warps visible.
             sum += unsafe { all_sums.get(warp * per_warp + v) };
-            warp += 1;
-        }
+        });
         // SAFETY: a place for each value and block.
         unsafe { store(args.partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
-        v += block_dim() as usize;
-    }
+    });
 }
 
 macro_rules! instances {

@@ -7,7 +7,7 @@ use crate::estep::fused::kernel::stages::Stages;
 use crate::estep::fused::kernel::sums::{Sums, add_lanes};
 use crate::estep::fused::kernel::{Full, full_samples};
 use crate::estep::fused::{matrix, numbers, sums};
-use crate::math::LogProduct;
+use crate::math::{LogProduct, smaller};
 use crate::patterns::SLICE;
 use crate::simt::*;
 
@@ -56,11 +56,9 @@ unsafe fn body<
         let from = args
             .parameters
             .wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
-        let mut i = lane;
-        while i < NUMBERS {
+        counted!(for i in (lane..NUMBERS).step_by(WARP as usize) {
             parameters.set(i, load(from.add(i)));
-            i += WARP as usize;
-        }
+        });
     }
     warp_sync();
     // SAFETY: the parameters are there, and lane l's component is number l.
@@ -76,18 +74,15 @@ unsafe fn body<
         let samples = stages.stage(stage);
         // The bound is known at run time only: this loop must not be unrolled.
         let left = columns.quads() - base;
-        let end = QUAD * if left < WARP { left } else { WARP } as usize;
-        let mut round = 0;
-        while round < end {
+        let end = QUAD * smaller(left, WARP) as usize;
+        counted!(for round in (0..end).step_by(groups * SAMPLES) {
             let at = round + group * SAMPLES;
             let sample = base as u64 * QUAD as u64 + at as u64;
             let mut x = [[0.0f32; SAMPLES]; D];
-            let mut j = 0;
-            while j < D {
+            counted!(for j in 0..D {
                 // SAFETY: samples of the stage, which has arrived.
                 x[j] = unsafe { samples.get_some(j * TILE + at) };
-                j += 1;
-            }
+            });
             // SAFETY: the parameters are in shared memory.
             let exponents = unsafe { components.exponents::<Full, SAMPLES>(&x) };
             let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
@@ -97,8 +92,7 @@ unsafe fn body<
             // SAFETY: weights of the stage's samples, or of the padding behind the last.
             let factor = unsafe { likelihoods.normalise(&mut product, sample_weights, sample as usize) };
             sums.accumulate::<Full, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
-            round += groups * SAMPLES;
-        }
+        });
         base += WARP;
         stage ^= 1;
         // The next copy into this stage starts only when all lanes have read it.

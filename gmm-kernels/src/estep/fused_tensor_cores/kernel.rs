@@ -1,14 +1,11 @@
 //! The code of the `fused_tensor_cores` kernels.
-//!
-//! A lane's numbers stay in registers only if the compiler knows every index into them: the loops
-//! over them are `while` loops with constant bounds, which it unrolls.
 mod full;
 
 use super::*;
 use crate::data::QUAD;
 use crate::estep::tensor_cores::{FEATURE_SCALE, RESPONSIBILITY_SCALE};
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::LogProduct;
+use crate::math::{Float, LogProduct};
 use crate::simt::*;
 pub use full::*;
 
@@ -40,8 +37,7 @@ impl Split {
     #[inline(always)]
     fn new(x: [[f32; QUAD]; 2]) -> Self {
         let mut split = Self::ZERO;
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             let (feature, first) = (i % 2, i / 2 * 2);
             let (a, b) = (x[feature][first], x[feature][first + 1]);
             // Scaled after the rounding, and what is left of the scaled number: as exact as the
@@ -50,8 +46,7 @@ impl Split {
             let [high_a, high_b] = widen_halves(high);
             split.high[i] = high;
             split.low[i] = round_halves(fma_minus(FEATURE_SCALE, a, high_a), fma_minus(FEATURE_SCALE, b, high_b));
-            i += 1;
-        }
+        });
         split
     }
 
@@ -60,14 +55,12 @@ impl Split {
     #[inline(always)]
     fn square(self) -> Self {
         let mut split = self;
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             let (high, low) = (self.high[i], self.low[i]);
             let square = multiply_halves(high, high);
             let rest = fma_minus_halves(high, high, square);
             (split.high[i], split.low[i]) = (square, fma_halves(low, high, fma_halves(high, low, rest)));
-            i += 1;
-        }
+        });
         split
     }
 }
@@ -158,28 +151,22 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
             // The first lanes of eight warps, or of fewer, share them. The places are constants: an
             // index computed at run time would put the arguments into local memory.
             const SHARES: usize = 8;
-            let mut share = 0;
-            while share < SHARES {
+            counted!(for share in 0..SHARES {
                 let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
                 if taker * WARP == thread_idx() {
-                    let mut i = numbers * share / SHARES;
-                    while i < numbers * (share + 1) / SHARES {
+                    counted!(for i in numbers * share / SHARES..numbers * (share + 1) / SHARES {
                         // SAFETY: inside.
                         unsafe { self.coefficients.set(i, args.by_value[i]) };
-                        i += 1;
-                    }
+                    });
                 }
-                share += 1;
-            }
+            });
             return;
         }
         let first = if N == 1 { 0 } else { shape.coefficients() };
-        let mut i = first + thread_idx() as usize;
-        while i < numbers {
+        counted!(for i in (first + thread_idx() as usize..numbers).step_by(block_dim() as usize) {
             // SAFETY: inside.
             unsafe { self.coefficients.set(i, load(args.parameters.add(i))) };
-            i += block_dim() as usize;
-        }
+        });
         let mut i = thread_idx() as usize;
         while N > 1 && i < shape.steps() * (N / 2) * WARP as usize {
             let (step, pair, lane) = (i / (N / 2 * WARP as usize), i / WARP as usize % (N / 2), i % WARP as usize);
@@ -232,32 +219,26 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
     unsafe fn transpose(&self, place: usize, x: &[Split; P]) -> [Split; P] {
         let lane = (thread_idx() % WARP) as usize;
         let matrices = self.transposed.offset(place * P * TRANSPOSED);
-        let mut p = 0;
-        while p < P {
-            let mut m = 0;
-            while m < 4 {
+        counted!(for p in 0..P {
+            counted!(for m in 0..4 {
                 let to = matrices.offset(p * TRANSPOSED + m * WARP as usize + lane);
                 // SAFETY: a place for each lane.
                 unsafe {
                     to.set(0, x[p].high[m]);
                     to.set(TRANSPOSED / 2, x[p].low[m]);
                 }
-                m += 1;
-            }
-            p += 1;
-        }
+            });
+        });
         warp_sync();
         let mut transposed = [Split::ZERO; P];
-        let mut p = 0;
-        while p < P {
+        counted!(for p in 0..P {
             let from = matrices.offset(p * TRANSPOSED + 4 * lane);
             // SAFETY: rows of eight numbers, which all lanes have written.
             unsafe {
                 (transposed[p].high, transposed[p].low) =
                     (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2))
             };
-            p += 1;
-        }
+        });
         transposed
     }
 
@@ -280,20 +261,20 @@ fn scatter(v: Quad, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let lane = thread_idx();
     let upper = lane & 16 != 0;
     let (keep, give) = if upper { (v[1], v[0]) } else { (v[0], v[1]) };
-    let v = [combine(keep[0], shuffle_xor(give[0], 16)), combine(keep[1], shuffle_xor(give[1], 16))];
+    let v = [combine(keep[0], give[0].shuffle_xor(16)), combine(keep[1], give[1].shuffle_xor(16))];
     let upper = lane & 8 != 0;
     let (keep, give) = if upper { (v[1], v[0]) } else { (v[0], v[1]) };
-    let v = combine(keep, shuffle_xor(give, 8));
-    combine(v, shuffle_xor(v, 4))
+    let v = combine(keep, give.shuffle_xor(8));
+    combine(v, v.shuffle_xor(4))
 }
 
 /// The inverse: numbers of each lane's one sample, for all lanes that have it.
 #[inline(always)]
 fn gather(v: f32) -> Quad {
     let lane = thread_idx();
-    let other = shuffle_xor(v, 8);
+    let other = v.shuffle_xor(8);
     let v = if lane & 8 != 0 { [other, v] } else { [v, other] };
-    let other = [shuffle_xor(v[0], 16), shuffle_xor(v[1], 16)];
+    let other = [v[0].shuffle_xor(16), v[1].shuffle_xor(16)];
     if lane & 16 != 0 { [other, v] } else { [v, other] }
 }
 
@@ -302,11 +283,6 @@ fn gather(v: f32) -> Quad {
 fn own_sample() -> u32 {
     let lane = thread_idx() % WARP;
     4 * (lane % 4) + 2 * (lane / 16) + lane / 8 % 2
-}
-
-#[inline(always)]
-fn shuffle_xor(x: f32, mask: u32) -> f32 {
-    f32::from_bits(shuffle_xor_u32(x.to_bits(), mask))
 }
 
 /// What a lane has of a group's exponents and likelihoods: of the component `lane / 4` of each
@@ -333,20 +309,16 @@ impl<const S: usize, const N: usize> Sums<S, N> {
     #[inline(always)]
     fn count<const G: usize>(&mut self, r: &[Components<N>; G]) -> [[[Halves; 2]; N]; G] {
         let mut rounded = [[[0; 2]; N]; G];
-        let mut n = 0;
-        while n < N {
+        counted!(for n in 0..N {
             let mut sum = [0.0; 4];
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 let r = r[g][n];
                 self.counts[n] += (r[0][0] + r[0][1]) + (r[1][0] + r[1][1]);
                 rounded[g][n] = [round_halves(r[0][0], r[0][1]), round_halves(r[1][0], r[1][1])];
                 sum = mma(sum, [ONES; 4], rounded[g][n]);
-                g += 1;
-            }
+            });
             self.rounded[n] = [self.rounded[n][0] + sum[0], self.rounded[n][1] + sum[1]];
-            n += 1;
-        }
+        });
         rounded
     }
 
@@ -354,26 +326,20 @@ impl<const S: usize, const N: usize> Sums<S, N> {
     /// parts are zeros.
     #[inline(always)]
     fn add<const G: usize>(&mut self, s: usize, short: bool, products: &[Split; G], r: &[[[Halves; 2]; N]; G]) {
-        let mut n = 0;
-        while n < N {
+        counted!(for n in 0..N {
             let mut sum = [0.0; 4];
             let mut g = 0;
             while !short && g < G {
                 sum = mma(sum, products[g].low, r[g][n]);
                 g += 1;
             }
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 sum = mma(sum, products[g].high, r[g][n]);
-                g += 1;
-            }
-            let mut i = 0;
-            while i < 4 {
+            });
+            counted!(for i in 0..4 {
                 self.products[s][n][i] += sum[i];
-                i += 1;
-            }
-            n += 1;
-        }
+            });
+        });
     }
 
     /// Moves the sums of the warp to shared memory, (products + 2, capacity), and leaves zeros. All
@@ -385,24 +351,19 @@ impl<const S: usize, const N: usize> Sums<S, N> {
     unsafe fn take(&mut self, to: Shared<f32>) {
         let lane = (thread_idx() % WARP) as usize;
         let capacity = N * TILE;
-        let mut n = 0;
-        while n < N {
+        counted!(for n in 0..N {
             let of_tile = to.offset(n * TILE);
             let two = of_tile.offset(2 * (lane % 4));
-            let mut s = 0;
-            while s < S {
-                let mut i = 0;
-                while i < 4 {
+            counted!(for s in 0..S {
+                counted!(for i in 0..4 {
                     let row = STEP * s + lane / 4 + TILE * (i / 2);
                     // SAFETY: the caller guarantees it.
                     unsafe { two.set(row * capacity + i % 2, self.products[s][n][i]) };
-                    i += 1;
-                }
-                s += 1;
-            }
+                });
+            });
             let mut count = self.counts[n];
-            count += shuffle_xor(count, 1);
-            count += shuffle_xor(count, 2);
+            count += count.shuffle_xor(1);
+            count += count.shuffle_xor(2);
             let row = S * STEP * capacity;
             // SAFETY: the caller guarantees it.
             unsafe {
@@ -414,8 +375,7 @@ impl<const S: usize, const N: usize> Sums<S, N> {
                     two.set(row + capacity + 1, self.rounded[n][1]);
                 }
             }
-            n += 1;
-        }
+        });
         *self = Self::new();
     }
 }
@@ -437,15 +397,13 @@ impl<const P: usize, const H: usize> Samples<P, H> {
         let quad = first + lane % 4;
         // Past the end the last quad is read again, and not counted.
         let quad = if quad < last { quad } else { last };
-        let mut f = 0;
-        while f < 2 * P {
+        counted!(for f in 0..2 * P {
             let feature = lane / 4 + (TILE * f) as u32;
             // Behind D the last feature is read again, and has coefficients of zero.
             let feature = if feature < args.d { feature } else { args.d - 1 };
             // SAFETY: the feature and the quad exist.
             self.x[group][f / 2][f % 2] = unsafe { load4(columns.quad(quad, feature as usize), policy) };
-            f += 1;
-        }
+        });
     }
 }
 
@@ -456,20 +414,16 @@ impl<const P: usize, const H: usize> Samples<P, H> {
         let x = &mut self.x[group];
         if left < SAMPLES as u32 {
             // Behind the last there may be anything.
-            let mut i = 0;
-            while i < 2 * P * QUAD {
+            counted!(for i in 0..2 * P * QUAD {
                 let sample = QUAD as u32 * (thread_idx() % 4) + (i % QUAD) as u32;
                 let x = &mut x[i / QUAD / 2][i / QUAD % 2][i % QUAD];
                 *x = if sample < left { *x } else { 0.0 };
-                i += 1;
-            }
+            });
         }
         let mut features = [Split::ZERO; P];
-        let mut p = 0;
-        while p < P {
+        counted!(for p in 0..P {
             features[p] = Split::new(x[p]);
-            p += 1;
-        }
+        });
         features
     }
 }
@@ -492,29 +446,23 @@ impl<const N: usize, const G: usize> Likelihoods<N, G> {
         let mut likelihoods = Self { each: *q, sum: [0.0; G], power: [0.0; G], far: N > 1 };
         if N == 1 {
             let mut low = f32::MAX;
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 likelihoods.sum[g] = sum(&mut likelihoods.each[g], weights, [[0.0; 2]; 2]);
                 low = min(low, likelihoods.sum[g]);
-                g += 1;
-            }
+            });
             likelihoods.far = warp_any(low < THRESHOLD);
         }
         if likelihoods.far {
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 let mut top = q[g][0];
-                let mut i = QUAD;
-                while i < N * QUAD {
+                counted!(for i in QUAD..N * QUAD {
                     let top = &mut top[i / 2 % 2][i % 2];
                     *top = max(*top, q[g][i / QUAD][i / 2 % 2][i % 2]);
-                    i += 1;
-                }
+                });
                 likelihoods.power[g] = scatter(top, max);
                 likelihoods.each[g] = q[g];
                 likelihoods.sum[g] = sum(&mut likelihoods.each[g], weights, gather(likelihoods.power[g]));
-                g += 1;
-            }
+            });
         }
         likelihoods
     }
@@ -524,17 +472,13 @@ impl<const N: usize, const G: usize> Likelihoods<N, G> {
 #[inline(always)]
 fn sum<const N: usize>(q: &mut Components<N>, weights: &[f32; N], power: Quad) -> f32 {
     let mut sums = [[0.0; 2]; 2];
-    let mut n = 0;
-    while n < N {
-        let mut p = 0;
-        while p < QUAD {
+    counted!(for n in 0..N {
+        counted!(for p in 0..QUAD {
             let (a, b) = (p / 2, p % 2);
             q[n][a][b] = weights[n] * exp2(q[n][a][b] - power[a][b]);
             sums[a][b] = if n == 0 { q[n][a][b] } else { sums[a][b] + q[n][a][b] };
-            p += 1;
-        }
-        n += 1;
-    }
+        });
+    });
     scatter(sums, |a, b| a + b)
 }
 
@@ -615,18 +559,15 @@ impl<'a> Rounds<'a> {
     ) -> [Components<N>; G] {
         let Likelihoods { mut each, mut sum, mut power, far } = Likelihoods::new(q, weights);
         let mut factor = [0.0; G];
-        let mut g = 0;
-        while g < G {
+        counted!(for g in 0..G {
             factor[g] = RESPONSIBILITY_SCALE * reciprocal(sum[g]);
             let left = self.left(self.group(h + g));
             if left < SAMPLES as u32 && own_sample() >= left {
                 (sum[g], power[g], factor[g]) = (1.0, 0.0, 0.0);
             }
-            g += 1;
-        }
+        });
         if !self.args.sample_weights.is_null() {
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 let group = self.group(h + g);
                 let mut weight = 0.0;
                 if own_sample() < self.left(group) {
@@ -636,32 +577,23 @@ impl<'a> Rounds<'a> {
                 }
                 factor[g] *= weight;
                 self.product.multiply_scaled(weight * (power[g] + log2(sum[g])), 1.0);
-                g += 1;
-            }
+            });
         } else if far {
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 self.product.multiply_scaled(power[g], sum[g]);
-                g += 1;
-            }
+            });
         } else {
             // Two sums above the threshold still make a normal product.
             self.product.multiply(if G == 2 { sum[0] * sum[G - 1] } else { sum[0] });
         }
-        let mut g = 0;
-        while g < G {
+        counted!(for g in 0..G {
             let factors = gather(factor[g]);
-            let mut n = 0;
-            while n < N {
-                let mut p = 0;
-                while p < QUAD {
+            counted!(for n in 0..N {
+                counted!(for p in 0..QUAD {
                     each[g][n][p / 2][p % 2] *= factors[p / 2][p % 2];
-                    p += 1;
-                }
-                n += 1;
-            }
-            g += 1;
-        }
+                });
+            });
+        });
         each
     }
 
@@ -676,8 +608,7 @@ impl<'a> Rounds<'a> {
         let product = if thread_idx() & 4 == 0 { self.product } else { LogProduct::new() };
         let args = self.args;
         let write = || {
-            let mut v = thread_idx() as usize;
-            while v < count {
+            counted!(for v in (thread_idx() as usize..count).step_by(block_dim() as usize) {
                 let from = args.integers.wrapping_add(v);
                 // SAFETY: the caller guarantees it; all blocks have added theirs.
                 unsafe {
@@ -685,8 +616,7 @@ impl<'a> Rounds<'a> {
                     store(from, 0);
                     publish(args.sums.add(v), sum as f64 / args.unit);
                 }
-                v += block_dim() as usize;
-            }
+            });
         };
         // SAFETY: the caller guarantees it.
         unsafe { args.output.finish_with(product, write) };
@@ -705,12 +635,10 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     let shape = Block::<GAPS, P, N>::SHAPE;
     let mut rounds = Rounds::new(args, H);
     let mut samples = Samples::<P, H> { x: [[[[0.0; QUAD]; 2]; P]; H] };
-    let mut h = 0;
-    while h < H {
+    counted!(for h in 0..H {
         // SAFETY: the caller guarantees it.
         unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
-        h += 1;
-    }
+    });
     let block = Block::<GAPS, P, N>::new(shape);
     // SAFETY: the start: the shared memory is free.
     unsafe { block.begin(args) };
@@ -718,12 +646,10 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     let mut packed = [[0; 4]; S];
     let (mut scales, mut constants, mut weights) = ([0.0; N], [0.0; N], [0.0; N]);
     if N == 1 {
-        let mut s = 0;
-        while s < S {
+        counted!(for s in 0..S {
             // SAFETY: the barrier made them visible.
             packed[s] = unsafe { block.packed(s) };
-            s += 1;
-        }
+        });
         // SAFETY: as above.
         (scales[0], constants[0], weights[0]) =
             unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
@@ -733,12 +659,10 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
     // A block without samples leaves zeros.
     loop {
-        let mut h = 0;
-        while h < H {
+        counted!(for h in (0..H).step_by(G) {
             let mut features = [Features::<GAPS, P>::ZERO; G];
             let mut q = [[[[0.0f32; 2]; 2]; N]; G];
-            let mut g = 0;
-            while g < G {
+            counted!(for g in 0..G {
                 let group = rounds.group(h + g);
                 let x = samples.take(h + g, rounds.left(group));
                 // With one group, rounds take turns.
@@ -751,10 +675,8 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                 features[g] = Features::new(x);
                 // SAFETY: the coefficients are in shared memory since the barrier.
                 q[g] = unsafe { exponents(&block, &packed, &Features::new(transposed)) };
-                g += 1;
-            }
-            let mut n = 0;
-            while n < N {
+            });
+            counted!(for n in 0..N {
                 if N > 1 {
                     // SAFETY: as above.
                     unsafe {
@@ -762,29 +684,21 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                         weights[n] = block.constant(2, n);
                     }
                 }
-                let mut g = 0;
-                while g < G {
+                counted!(for g in 0..G {
                     finish_exponents(&mut q[g][n], scales[n], constants[n]);
-                    g += 1;
-                }
-                n += 1;
-            }
+                });
+            });
             // SAFETY: the caller guarantees it.
             let r = unsafe { rounds.respond(&q, &weights, h) };
             let r = sums.count(&r);
-            let mut s = 0;
-            while s < S {
+            counted!(for s in 0..S {
                 let mut products = [Split::ZERO; G];
-                let mut g = 0;
-                while g < G {
+                counted!(for g in 0..G {
                     products[g] = features[g].step(s);
-                    g += 1;
-                }
+                });
                 sums.add(s, Features::<GAPS, P>::is_short(s), &products, &r);
-                s += 1;
-            }
-            h += G;
-        }
+            });
+        });
         rounds.first += rounds.step;
         since += 1;
         if since == FLUSH || rounds.done() {
@@ -807,11 +721,9 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
 /// Scales sums of products, and adds the constant of the component.
 #[inline(always)]
 fn finish_exponents(q: &mut Quad, scale: f32, constant: f32) {
-    let mut p = 0;
-    while p < QUAD {
+    counted!(for p in 0..QUAD {
         q[p / 2][p % 2] = fma(q[p / 2][p % 2], scale, constant);
-        p += 1;
-    }
+    });
 }
 
 /// Exponents of a group, less the constants and not scaled. All lanes of the warp call it.
@@ -825,52 +737,40 @@ unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: u
     transposed: &Features<GAPS, P>,
 ) -> Components<N> {
     let mut q = [[[0.0f32; 2]; 2]; N];
-    let mut f = 0;
-    while f < S {
+    counted!(for f in 0..S {
         let Split { high, low } = transposed.step(f);
         let short = Features::<GAPS, P>::is_short(f);
         if N == 1 {
-            let mut s = 0;
-            while s < 2 {
+            counted!(for s in 0..2 {
                 let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
                 let of_low = if short { [0.0; 4] } else { mma([0.0; 4], packed[f], low) };
                 let sum = mma(of_low, packed[f], high);
-                let mut i = 0;
-                while i < 2 {
+                counted!(for i in 0..2 {
                     let sum = sum[i] + sum[2 + i];
                     q[0][s][i] = if f == 0 { sum } else { q[0][s][i] + sum };
-                    i += 1;
-                }
-                s += 1;
-            }
+                });
+            });
         } else {
             let lane = (thread_idx() % WARP) as usize;
-            let mut pair = 0;
-            while pair < N / 2 {
+            counted!(for pair in 0..N / 2 {
                 let from = block.coefficients.cast::<Halves>().offset(4 * lane);
                 let from = from.offset(2 * (f * (N / 2) + pair) * 4 * WARP as usize);
                 // SAFETY: the caller guarantees it.
                 let (a, a_low) = unsafe { (from.get4(0), from.get4(4 * WARP as usize)) };
-                let mut s = 0;
-                while s < 2 {
+                counted!(for s in 0..2 {
                     let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
                     // The small products come first; the product of both low parts is left out.
                     let sum = mma([0.0; 4], a_low, high);
                     let sum = if short { sum } else { mma(sum, a, low) };
                     let sum = mma(sum, a, high);
-                    let mut i = 0;
-                    while i < 4 {
+                    counted!(for i in 0..4 {
                         let q = &mut q[2 * pair + i / 2][s][i % 2];
                         *q = if f == 0 { sum[i] } else { *q + sum[i] };
-                        i += 1;
-                    }
-                    s += 1;
-                }
-                pair += 1;
-            }
+                    });
+                });
+            });
         }
-        f += 1;
-    }
+    });
     q
 }
 
@@ -882,19 +782,15 @@ unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: u
 #[inline(always)]
 unsafe fn add_warps(sums: Shared<f32>, count: usize, args: &FusedTensorCoresArgs) {
     let warps = (block_dim() / WARP) as usize;
-    let mut v = thread_idx() as usize;
-    while v < count {
+    counted!(for v in (thread_idx() as usize..count).step_by(block_dim() as usize) {
         let mut sum = 0.0;
-        let mut warp = 0;
-        while warp < warps {
+        counted!(for warp in 0..warps {
             // SAFETY: the caller guarantees it.
             sum += f64::from(unsafe { sums.get(warp * count + v) });
-            warp += 1;
-        }
+        });
         // SAFETY: as above.
         unsafe { add_u64(args.integers.add(v), to_integer(sum * args.unit) as u64) };
-        v += block_dim() as usize;
-    }
+    });
 }
 
 /// The integer part of a number below 2^62.

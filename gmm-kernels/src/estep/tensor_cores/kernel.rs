@@ -1,11 +1,9 @@
 //! The code of the kernels of the matrix units.
-//!
-//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over
-//! them are `while` loops with constant bounds, which it unrolls.
 mod exponents;
 mod weigh;
 
 use super::*;
+use crate::math::{Float, ROWS_OF_TILE, butterfly};
 use crate::simt::*;
 pub use exponents::*;
 pub use weigh::*;
@@ -25,13 +23,11 @@ fn row_of_a(pitch: usize) -> usize {
 
 /// Adds A·B for T tiles of A, and both tiles of eight columns of B.
 #[inline(always)]
-fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &[[Halves; 4]; T], b: [Halves; 4]) {
-    let mut t = 0;
-    while t < T {
+pub(crate) fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &[[Halves; 4]; T], b: [Halves; 4]) {
+    counted!(for t in 0..T {
         sums[t][0] = mma(sums[t][0], a[t], [b[0], b[1]]);
         sums[t][1] = mma(sums[t][1], a[t], [b[2], b[3]]);
-        t += 1;
-    }
+    });
 }
 
 /// A feature of a quad of samples, as two float16 numbers each: the high parts, then the low ones.
@@ -52,15 +48,33 @@ pub(crate) fn product(a: Feature, b: Feature) -> Feature {
     /// The signs of both numbers.
     const SIGNS: Halves = 0x8000_8000;
     let mut product = [0; QUAD];
-    let mut p = 0;
-    while p < 2 {
+    counted!(for p in 0..2 {
         let high = multiply_halves(a[p], b[p]);
         let low = fma_halves(a[p], b[p], high ^ SIGNS);
         let low = fma_halves(a[p], b[2 + p], low);
         (product[p], product[2 + p]) = (high, fma_halves(a[2 + p], b[p], low));
-        p += 1;
-    }
+    });
     product
+}
+
+/// Sums of both numbers over the neighbouring lanes that have the quads of a component: so many, a
+/// power of two.
+#[inline(always)]
+pub(crate) fn sums_of_quads<const QUADS: usize>(sums: [f32; 2]) -> [f32; 2] {
+    butterfly(sums, QUADS as u32 - 1, |[a, b], distance| [a + a.shuffle_xor(distance), b + b.shuffle_xor(distance)])
+}
+
+/// Writes a sum to memory, or adds it to what is there.
+///
+/// # Safety
+/// The place is valid, and no other thread accesses it.
+#[inline(always)]
+pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let before = if add { load(to) } else { 0.0 };
+        store(to, before + sum.into());
+    }
 }
 
 /// The number one as a feature.
@@ -92,8 +106,7 @@ kernel! {
     pub unsafe fn split_coefficients(args: SplitArgs) {
         let shape = args.shape;
         let (products, components) = (shape.products(), shape.components());
-        let mut i = (block_idx() * block_dim() + thread_idx()) as usize;
-        while i < shape.rows() * products / 2 {
+        counted!(for i in ((block_idx() * block_dim() + thread_idx()) as usize..shape.rows() * products / 2).step_by((grid_dim() * block_dim()) as usize) {
             let (row, product) = (2 * i / products, 2 * i % products);
             let from = args.coefficients.wrapping_add(2 * i);
             let stage = row / components * shape.steps as usize + product / STEP;
@@ -106,7 +119,6 @@ kernel! {
                 store(to, high);
                 store(to.add(components * COEFFICIENT_ROW), low);
             }
-            i += (grid_dim() * block_dim()) as usize;
-        }
+        });
     }
 }

@@ -1,22 +1,15 @@
 //! The code of the kernels of warpgroups.
-//!
-//! A thread's sums stay in registers only if the compiler knows every index into them: the loops
-//! over them are `while` loops with constant bounds, which it unrolls.
 mod exponents;
 mod operands;
 mod weigh;
 
 use super::*;
+use crate::estep::tensor_cores::store_sum;
+use crate::math::smaller;
 use crate::simt::*;
 pub use exponents::*;
 pub use operands::*;
 pub use weigh::*;
-
-/// The smaller of two numbers.
-#[inline(always)]
-fn min_u32(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
-}
 
 /// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first
 /// arrives what is to be read, at the second arrive those that have read it: so many threads of
@@ -44,15 +37,13 @@ impl<const AHEAD: usize> Places<AHEAD> {
     /// One thread calls it, before the others use the barriers.
     #[inline(always)]
     pub unsafe fn init(self) {
-        let mut place = 0;
-        while place < AHEAD as u32 {
+        counted!(for place in 0..AHEAD as u32 {
             // SAFETY: the caller guarantees it.
             unsafe {
                 self.full(place).init(1);
                 self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
             }
-            place += 1;
-        }
+        });
     }
 
     /// Waits until all have read what was in the place of copy number `number`, and has the place's

@@ -1,8 +1,5 @@
 //! The code of the `weighted_sums` kernels.
 //!
-//! The thread's sums stay in registers only if the compiler knows every index into them: the loops
-//! over them are `while` loops with constant bounds, which it unrolls.
-//!
 //! No barrier stands between two branches on the same condition: a compiler that does not know a
 //! barrier to be convergent may merge the branches and copy the barrier into both sides.
 mod task;
@@ -87,31 +84,28 @@ impl<'a> Block<'a> {
     unsafe fn prepare<const CENTRAL: bool>(&self) {
         let (args, shape) = (self.args, self.shape);
         let (first, features) = (self.first_feature(), self.features() as usize);
-        let mut c = thread_idx() as usize;
-        while c < shape.places() {
+        counted!(for c in (thread_idx() as usize..shape.places()).step_by(block_dim() as usize) {
             // SAFETY: inside.
             unsafe { self.counts.set(c, 0.0) };
-            c += block_dim() as usize;
-        }
-        let mut c = thread_idx() as usize;
-        while c < self.tiles() as usize * COMPONENTS {
+        });
+        counted!(for c in (thread_idx() as usize..self.tiles() as usize * COMPONENTS).step_by(block_dim() as usize) {
             // SAFETY: weights of all components; inside.
             unsafe { self.weights.set(c, load(args.weights.add(self.tile as usize * COMPONENTS + c))) };
-            c += block_dim() as usize;
-        }
+        });
         // Features behind D are the number one.
-        let mut c = thread_idx() as usize;
-        while c < shape.stages as usize * features * STAGE {
+        counted!(for c in
+            (thread_idx() as usize..shape.stages as usize * features * STAGE).step_by(block_dim() as usize)
+        {
             let (stage, feature, at) = (c / STAGE / features, first + (c / STAGE % features) as u32, c % STAGE);
             if feature >= shape.d {
                 // SAFETY: inside; copies do not touch these rows.
                 unsafe { self.stages.set(stage * shape.stage() + self.row(feature) * PITCH + at, 1.0) };
             }
-            c += block_dim() as usize;
-        }
+        });
         if CENTRAL {
-            let mut c = thread_idx() as usize;
-            while c < self.tiles() as usize * COMPONENTS * features {
+            counted!(for c in
+                (thread_idx() as usize..self.tiles() as usize * COMPONENTS * features).step_by(block_dim() as usize)
+            {
                 let (component, feature) = (c / features, first + (c % features) as u32);
                 let k = self.tile as usize * COMPONENTS + component;
                 let at = component * features + self.row(feature);
@@ -120,8 +114,7 @@ impl<'a> Block<'a> {
                     let from = args.centres.wrapping_add(k * shape.d as usize + feature as usize);
                     self.centres.set(at, if feature < shape.d { load(from) } else { 0.0 });
                 }
-                c += block_dim() as usize;
-            }
+            });
         }
     }
 
@@ -134,8 +127,7 @@ impl<'a> Block<'a> {
     unsafe fn fetch(&self, to: Shared<f32>, number: u32) {
         let (args, policy) = (self.args, policy_keep());
         let first = number * QUADS as u32;
-        let mut c = thread_idx();
-        while c < self.features() * QUADS as u32 {
+        counted!(for c in (thread_idx()..self.features() * QUADS as u32).step_by(block_dim()) {
             let (feature, quad) = (self.first_feature() + c / QUADS as u32, c % QUADS as u32);
             if feature < self.shape.d {
                 // SAFETY: columns go on to a multiple of a stage; the stage has a row for the
@@ -145,20 +137,17 @@ impl<'a> Block<'a> {
                     to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
                 }
             }
-            c += block_dim();
-        }
+        });
         let Exponents { q, stride, .. } = args.exponents;
         let sample = QUAD * first as usize;
         let to = to.offset(self.features() as usize * PITCH);
-        let mut c = thread_idx();
-        while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
+        counted!(for c in (thread_idx()..self.tiles() * (COMPONENTS * QUADS) as u32).step_by(block_dim()) {
             let (component, quad) = ((c / QUADS as u32) as usize, (c % QUADS as u32) as usize);
             let k = self.tile as usize * COMPONENTS + component;
             let from = q.wrapping_add(k * stride as usize + sample + QUAD * quad);
             // SAFETY: a row for each component.
             unsafe { to.copy4(component * PITCH + QUAD * quad, from, policy) };
-            c += block_dim();
-        }
+        });
     }
 
     /// Maxima and factors of the quad of a stage whose exponents this thread copies: the same quad
@@ -182,8 +171,7 @@ impl<'a> Block<'a> {
     #[inline(always)]
     unsafe fn responsibilities(&self, r: Shared<f32>, largest: Shared<f32>, normalisers: [[f32; QUAD]; 2]) {
         let quad = thread_idx() as usize % QUADS;
-        let mut c = thread_idx();
-        while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
+        counted!(for c in (thread_idx()..self.tiles() * (COMPONENTS * QUADS) as u32).step_by(block_dim()) {
             let component = (c / QUADS as u32) as usize;
             let place = component * PITCH + QUAD * quad;
             // SAFETY: places that only this thread uses.
@@ -194,23 +182,20 @@ impl<'a> Block<'a> {
                 let mut v = [0.0f32; QUAD];
                 let mut total = 0.0;
                 let mut most = 0.0;
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     // The exponents of components behind K were never written.
                     let r = if w > 0.0 { w * exp2(q[p] - top[p]) * factor[p] } else { 0.0 };
                     v[p] = if r >= NEGLIGIBLE { r } else { 0.0 };
                     total += v[p];
                     most = max(most, v[p]);
-                    p += 1;
-                }
+                });
                 r.set4(place, v);
                 self.counts.set(c as usize, self.counts.get(c as usize) + total);
                 // A place for each quad and component of a tile: those of a tile side by side.
                 let (t, k) = (component / COMPONENTS, component % COMPONENTS);
                 largest.set((t * QUADS + quad) * COMPONENTS + k, most);
             }
-            c += block_dim();
-        }
+        });
     }
 
     /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of
@@ -222,8 +207,7 @@ impl<'a> Block<'a> {
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {
         // Four neighbouring lanes counted the quads of a component; whole warps meet here.
         const { assert!(COMPONENTS * QUADS == WARP as usize && QUADS == 4) };
-        let mut c = thread_idx();
-        while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
+        counted!(for c in (thread_idx()..self.tiles() * (COMPONENTS * QUADS) as u32).step_by(block_dim()) {
             // SAFETY: only this thread counts in this place.
             let count = unsafe { self.counts.get(c as usize) };
             let other = |lane: u32| f32::from_bits(shuffle_xor_u32(count.to_bits(), lane));
@@ -235,8 +219,7 @@ impl<'a> Block<'a> {
                 // SAFETY: the caller guarantees it.
                 unsafe { move_sums(to.wrapping_add(component), 1, &mut [count + second + third + fourth], add) };
             }
-            c += block_dim();
-        }
+        });
     }
 }
 
@@ -255,13 +238,11 @@ unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32
         sums[v] = unsafe { load(to.wrapping_add(v * step)) };
         v += 1;
     }
-    let mut v = 0;
-    while v < V {
+    counted!(for v in 0..V {
         // SAFETY: the caller guarantees it.
         unsafe { store(to.wrapping_add(v * step), sums[v] + values[v] as f64) };
         values[v] = 0.0;
-        v += 1;
-    }
+    });
 }
 
 /// Waits until the oldest of `stages` stages, all of which but one are on their way, has arrived.
@@ -343,8 +324,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         // A bound known at run time only, so that the loop is not unrolled.
         let left = args.columns.quads() - number * QUADS as u32;
         let quads = if left < QUADS as u32 { left as usize } else { QUADS };
-        let mut quad = 0;
-        while quad < quads {
+        counted!(for quad in 0..quads {
             // SAFETY: responsibilities and features of the stage, which the barrier made visible.
             unsafe {
                 let (a, b) = (largest.get4(quad * COMPONENTS), largest.get4(quad * COMPONENTS + 4));
@@ -353,8 +333,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
                     task.add_quad::<FULL, CENTRAL>(&mut sums, samples, r, quad, (centres, features));
                 }
             }
-            quad += 1;
-        }
+        });
         place = if place == ahead { 0 } else { place + 1 };
         half ^= 1;
         number = next;
@@ -364,13 +343,11 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
             if task.works {
                 let tasks = opaque(tasks as u32) as usize;
                 let mut to = to.wrapping_add(index);
-                let mut k = 0;
-                while k < COMPONENTS {
+                counted!(for k in 0..COMPONENTS {
                     // SAFETY: a place for each sum of each task.
                     unsafe { move_sums(to, tasks, &mut sums[k], add) };
                     to = to.wrapping_add(VALUES * tasks);
-                    k += 1;
-                }
+                });
             }
             if block.patch == 0 {
                 // SAFETY: a place for each component, which the blocks of the first patches use

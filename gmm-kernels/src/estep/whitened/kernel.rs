@@ -1,49 +1,23 @@
 //! The code of the kernels for matrices on the matrix units.
-//!
-//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over
-//! them are `while` loops with constant bounds, which it unrolls.
 mod outer;
 mod whiten;
 
 use super::*;
-use crate::estep::tensor_cores::FEATURE_SCALE;
+use crate::estep::tensor_cores::{multiply_tiles, split_feature, store_sum, sums_of_quads};
+use crate::math::Float;
 use crate::simt::*;
 pub use outer::*;
 pub use whiten::*;
 
-/// Adds A·B for two tiles of A, and both tiles of eight columns of B.
-#[inline(always)]
-fn multiply_tiles(sums: &mut [[[f32; 4]; 2]; 2], a: &[[Halves; 4]; 2], b: [Halves; 4]) {
-    let mut t = 0;
-    while t < 2 {
-        sums[t][0] = mma(sums[t][0], a[t], [b[0], b[1]]);
-        sums[t][1] = mma(sums[t][1], a[t], [b[2], b[3]]);
-        t += 1;
-    }
-}
-
 /// Adds sums of the units to those of the warp, for a pair of tiles of eight columns.
 #[inline(always)]
 fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4]; 2]; 2]) {
-    let mut t = 0;
-    while t < 2 {
-        let mut i = 0;
-        while i < 4 {
+    counted!(for t in 0..2 {
+        counted!(for i in 0..4 {
             sums[t][n][i] += products[t][0][i];
             sums[t][n + 1][i] += products[t][1][i];
-            i += 1;
-        }
-        t += 1;
-    }
-}
-
-/// A feature of a quad of samples, times [`FEATURE_SCALE`], as two float16 numbers each: the high
-/// parts, then the low ones.
-#[inline(always)]
-fn split_feature(x: [f32; QUAD]) -> [[Halves; 2]; 2] {
-    let s = FEATURE_SCALE;
-    let (first, second) = (split_halves(s * x[0], s * x[1]), split_halves(s * x[2], s * x[3]));
-    [[first[0], second[0]], [first[1], second[1]]]
+        });
+    });
 }
 
 kernel! {
@@ -55,9 +29,8 @@ kernel! {
         let shape = args.shape;
         let d = shape.d as usize;
         let of_component = shape.fragments();
-        let mut e = (block_idx() * block_dim() + thread_idx()) as usize;
         // Both parts of two numbers at a time.
-        while e < shape.k as usize * of_component / 2 {
+        counted!(for e in ((block_idx() * block_dim() + thread_idx()) as usize..shape.k as usize * of_component / 2).step_by((grid_dim() * block_dim()) as usize) {
             let (component, pair) = (2 * e / of_component, 2 * e % of_component / FRAGMENTS);
             let mut band = 0;
             while (band + 1) * (band + 2) <= pair {
@@ -77,7 +50,6 @@ kernel! {
                 store(to, high);
                 store(to.add(FRAGMENTS / 4), low);
             }
-            e += (grid_dim() * block_dim()) as usize;
-        }
+        });
     }
 }

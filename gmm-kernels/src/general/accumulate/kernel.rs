@@ -14,15 +14,13 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
     let mut half = N / 2;
     while by > 0 {
         let upper = lane & by != 0;
-        let mut i = 0;
-        while i < half {
+        counted!(for i in 0..half {
             // Both are read before one is chosen: a choice between places would keep the array in
             // memory.
             let (low, high) = (v[i], v[half + i]);
             let (keep, give) = if upper { (high, low) } else { (low, high) };
             v[i] = keep + give.shuffle_xor(by);
-            i += 1;
-        }
+        });
         by /= 2;
         half /= 2;
     }
@@ -64,16 +62,14 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
     unsafe fn centres(self, first: usize) -> [T; FEATURES] {
         let d = self.args.d as usize;
         let mut centres = [T::ZERO; FEATURES];
-        let mut f = 0;
-        while f < FEATURES {
+        counted!(for f in 0..FEATURES {
             if first + f < d {
                 // SAFETY: a feature of the component.
                 centres[f] = unsafe { T::load(self.args.centres.add(self.component * d + first + f)) };
             } else if first + f == d {
                 centres[f] = -T::ONE;
             }
-            f += 1;
-        }
+        });
         centres
     }
 
@@ -81,16 +77,14 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
     #[inline(always)]
     unsafe fn deviations(self, i: usize, first: usize, centres: &[T; FEATURES]) -> [T; FEATURES] {
         let mut u = [T::ZERO; FEATURES];
-        let mut f = 0;
-        while f < FEATURES {
+        counted!(for f in 0..FEATURES {
             let mut x = T::ZERO;
             if first + f < self.args.d as usize {
                 // SAFETY: the sample, or its padding.
                 x = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
             }
             u[f] = x - centres[f];
-            f += 1;
-        }
+        });
         u
     }
 
@@ -123,19 +117,14 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
         if FULL {
             // SAFETY: the caller guarantees it.
             let w = unsafe { self.deviations(sample, self.columns, c_columns) };
-            let mut f = 0;
-            while f < FEATURES {
+            counted!(for f in 0..FEATURES {
                 let ru = r * u[f];
-                let mut g = 0;
-                while g < FEATURES {
+                counted!(for g in 0..FEATURES {
                     v[f * FEATURES + g] = ru.fma(w[g], v[f * FEATURES + g]);
-                    g += 1;
-                }
-                f += 1;
-            }
+                });
+            });
         } else {
-            let mut f = 0;
-            while f < FEATURES {
+            counted!(for f in 0..FEATURES {
                 let (mut u, mut r) = (u[f], r);
                 if GAPS {
                     (u, r) = if u.is_nan() { (T::ZERO, T::ZERO) } else { (u, r) };
@@ -144,8 +133,7 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
                 let ru = r * u;
                 v[f] = v[f] + ru;
                 v[FEATURES + f] = ru.fma(u, v[FEATURES + f]);
-                f += 1;
-            }
+            });
             v[COUNT] = v[COUNT] + r;
         }
     }
@@ -157,8 +145,7 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
     let warps = block_dim() / WARP;
     let tiles = tiles(args.d as usize, FULL) as u32;
     let (Some(tiles), Some(units)) = (NonZeroU32::new(tiles), NonZeroU32::new(tiles * args.k)) else { return };
-    let mut at = block_idx() * warps + warp;
-    while at < units.get() * args.slices {
+    counted!(for at in (block_idx() * warps + warp..units.get() * args.slices).step_by(grid_dim() * warps) {
         let (slice, unit) = (at / units, at % units);
         let (mut i, end) = if args.table.is_null() {
             let first = slice * args.slice;
@@ -185,14 +172,11 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
                 i += WARP;
             }
             let sums = sum_over_lanes(v);
-            let mut s = 0;
-            while s < NUMBERS / WARP as usize {
+            counted!(for s in 0..NUMBERS / WARP as usize {
                 totals[s] += sums[s].wide();
-                s += 1;
-            }
+            });
         }
-        let mut s = 0;
-        while s < NUMBERS / WARP as usize {
+        counted!(for s in 0..NUMBERS / WARP as usize {
             let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
             // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
             // where no sum has been written yet. SAFETY: a place for each value and slice.
@@ -200,10 +184,8 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
                 let to = args.partials.add(value * args.partials_stride as usize + slice as usize);
                 store(to, if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] });
             }
-            s += 1;
-        }
-        at += grid_dim() * warps;
-    }
+        });
+    });
 }
 
 macro_rules! instance {

@@ -19,56 +19,40 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
 ) -> [T; QUAD] {
     let d = args.d as usize;
     let mut q = [seed; QUAD];
-    let mut row = 0;
-    while row < d {
+    counted!(for row in (0..d).step_by(ROWS) {
         let mut z = [[T::ZERO; QUAD]; ROWS];
         if !AROUND_MEANS {
             // SAFETY: the shifts are padded to whole panels.
             let shifts = unsafe { [T::load4(b.add(row)), T::load4(b.add(row + 4))] };
-            let mut r = 0;
-            while r < ROWS {
+            counted!(for r in 0..ROWS {
                 z[r] = [shifts[r / 4][r % 4]; QUAD];
-                r += 1;
-            }
+            });
         }
         let end = columns(row, d);
-        let mut j = 0;
-        while j < end {
+        counted!(for j in 0..end {
             // SAFETY: column j of the panel and of the samples.
             let (mut xs, column) =
                 unsafe { (T::load4(x.add(j * args.stride as usize)), [T::load4(a), T::load4(a.add(4))]) };
             if AROUND_MEANS {
                 // SAFETY: a number for each feature.
                 let mean = unsafe { T::load(b.add(j)) };
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     xs[p] = xs[p] - mean;
-                    p += 1;
-                }
+                });
             }
-            let mut r = 0;
-            while r < ROWS {
-                let mut p = 0;
-                while p < QUAD {
+            counted!(for r in 0..ROWS {
+                counted!(for p in 0..QUAD {
                     z[r][p] = column[r / 4][r % 4].fma(xs[p], z[r][p]);
-                    p += 1;
-                }
-                r += 1;
-            }
+                });
+            });
             a = a.wrapping_add(ROWS);
-            j += 1;
-        }
-        let mut r = 0;
-        while r < ROWS {
-            let mut p = 0;
-            while p < QUAD {
+        });
+        counted!(for r in 0..ROWS {
+            counted!(for p in 0..QUAD {
                 q[p] = (-z[r][p]).fma(z[r][p], q[p]);
-                p += 1;
-            }
-            r += 1;
-        }
-        row += ROWS;
-    }
+            });
+        });
+    });
     q
 }
 
@@ -86,13 +70,10 @@ unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
     seeds: [T; COMPONENTS],
 ) -> [[T; QUAD]; COMPONENTS] {
     let mut q = [[T::ZERO; QUAD]; COMPONENTS];
-    let mut c = 0;
-    while c < COMPONENTS {
+    counted!(for c in 0..COMPONENTS {
         q[c] = [seeds[c]; QUAD];
-        c += 1;
-    }
-    let mut j = 0;
-    while j < args.d as usize {
+    });
+    counted!(for j in 0..args.d as usize {
         let at = ab.wrapping_add(j * numbers(GAPS) * COMPONENTS);
         // SAFETY: feature j of the group and of the samples.
         let (mut xs, a, b) =
@@ -101,16 +82,12 @@ unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
         if GAPS {
             // SAFETY: as above.
             constants = unsafe { T::load4(at.add(2 * COMPONENTS)) };
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 (xs[p], observed[p]) = if xs[p].is_nan() { (T::ZERO, T::ZERO) } else { (xs[p], T::ONE) };
-                p += 1;
-            }
+            });
         }
-        let mut c = 0;
-        while c < COMPONENTS {
-            let mut p = 0;
-            while p < QUAD {
+        counted!(for c in 0..COMPONENTS {
+            counted!(for p in 0..QUAD {
                 let z = match (AROUND_MEANS, GAPS) {
                     (false, _) => a[c].fma(xs[p], b[c]),
                     (true, false) => a[c] * (xs[p] - b[c]),
@@ -122,12 +99,9 @@ unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
                     true => (-observed[p]).fma(z.fma(z, constants[c]), q[c][p]),
                     false => (-z).fma(z, q[c][p]),
                 };
-                p += 1;
-            }
-            c += 1;
-        }
-        j += 1;
-    }
+            });
+        });
+    });
     q
 }
 
@@ -138,8 +112,7 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const AROUND_MEANS:
     let units = if FULL { args.k } else { args.k.div_ceil(COMPONENTS as u32) };
     let Some(units) = NonZeroU32::new(units) else { return };
     let tasks = args.n.div_ceil(TILE as u32) * units.get();
-    let mut task = block_idx() * warps + warp;
-    while task < tasks {
+    counted!(for task in (block_idx() * warps + warp..tasks).step_by(grid_dim() * warps) {
         let (tile, unit) = ((task / units) as usize, (task % units) as usize);
         let sample = tile * TILE + QUAD * lane;
         let (x, matrix) = (args.x.wrapping_add(sample), args.matrices.wrapping_add(unit * args.matrix_stride as usize));
@@ -154,18 +127,15 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const AROUND_MEANS:
             } else if !FULL {
                 let seeds = T::load4(args.seeds.add(unit * COMPONENTS));
                 let q = diagonals::<T, GAPS, AROUND_MEANS>(args, matrix, x, seeds);
-                let mut c = 0;
-                while c < COMPONENTS {
+                counted!(for c in 0..COMPONENTS {
                     let component = unit * COMPONENTS + c;
                     if component < args.k as usize {
                         T::store4(out.add(component * args.q_stride as usize), q[c]);
                     }
-                    c += 1;
-                }
+                });
             }
         }
-        task += grid_dim() * warps;
-    }
+    });
 }
 
 macro_rules! instance {

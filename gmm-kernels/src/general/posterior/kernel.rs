@@ -34,15 +34,13 @@ impl<T: Float> Sample<'_, T> {
     #[inline(always)]
     unsafe fn maximum(self) -> T {
         let mut top = T::LOWEST;
-        let mut k = 0;
-        while k < self.args.k {
+        counted!(for k in 0..self.args.k {
             // SAFETY: sample and component exist.
             let (w, q) = unsafe { (T::load(self.weights.add(k as usize)), load(self.q(k))) };
             if w > T::ZERO && q > top {
                 top = q;
             }
-            k += 1;
-        }
+        });
         top
     }
 
@@ -54,8 +52,7 @@ impl<T: Float> Sample<'_, T> {
     unsafe fn terms(self, maximum: T) -> Terms<T> {
         let mut terms = Terms { sum: T::ZERO, label: 0 };
         let mut best = T::ZERO;
-        let mut k = 0;
-        while k < self.args.k {
+        counted!(for k in 0..self.args.k {
             // SAFETY: sample and component exist.
             unsafe {
                 let w = T::load(self.weights.add(k as usize));
@@ -70,8 +67,7 @@ impl<T: Float> Sample<'_, T> {
                     (best, terms.label) = (p, k);
                 }
             }
-            k += 1;
-        }
+        });
         terms
     }
 
@@ -81,20 +77,17 @@ impl<T: Float> Sample<'_, T> {
     /// The sample exists, and its terms have replaced its qₖ.
     #[inline(always)]
     unsafe fn scale(self, factor: T) {
-        let mut k = 0;
-        while k < self.args.k {
+        counted!(for k in 0..self.args.k {
             // SAFETY: sample and component exist.
             unsafe { store(self.q(k), load(self.q(k)) * factor) };
-            k += 1;
-        }
+        });
     }
 }
 
 #[inline(always)]
 unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     let mut total = 0.0;
-    let mut i = block_idx() * block_dim() + thread_idx();
-    while i < args.n {
+    counted!(for i in (block_idx() * block_dim() + thread_idx()..args.n).step_by(grid_dim() * block_dim()) {
         // SAFETY: the sample exists, and each array that is there has a place for it.
         unsafe {
             let weights = args.weights.add(args.of_quads.offset(i as usize / QUAD));
@@ -121,8 +114,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
                 sample.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
             }
         }
-        i += grid_dim() * block_dim();
-    }
+    });
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {

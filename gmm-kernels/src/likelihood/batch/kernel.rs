@@ -16,93 +16,75 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     let powers = Shared::<f64>::at(args.group as usize * set_size * size_of::<f32>());
     let threads = block_dim() as usize;
     let mantissas = Shared::<f32>::at(args.group as usize * (set_size * size_of::<f32>() + threads * size_of::<f64>()));
-    let mut f = thread_idx() as usize;
-    while f < sets as usize * set_size {
+    counted!(for f in (thread_idx() as usize..sets as usize * set_size).step_by(block_dim() as usize) {
         // SAFETY: the group's sets are within the array, and the shared memory holds a group.
         unsafe { parameters.set(f, load(args.parameters.add(first_set as usize * set_size + f))) };
-        f += block_dim() as usize;
-    }
-    let mut set = 0;
-    while set < sets as usize {
+    });
+    counted!(for set in 0..sets as usize {
         let mine = set * threads + thread_idx() as usize;
         // SAFETY: a place for each thread and set.
         unsafe {
             powers.set(mine, 0.0);
             mantissas.set(mine, 1.0);
         }
-        set += 1;
-    }
+    });
     barrier!();
     let step = grid_dim() * block_dim() * QUADS as u32;
-    let mut base = block_idx() * block_dim() * QUADS as u32;
     // The bound is the same for all threads of a block, so that all lanes take part in the
     // shuffles.
-    while base < columns.quads() {
+    counted!(for base in (block_idx() * block_dim() * QUADS as u32..columns.quads()).step_by(step) {
         let mut x = [[[0.0; QUAD]; D]; QUADS];
         let mut quad = [0; QUADS];
-        let mut r = 0;
-        while r < QUADS {
+        counted!(for r in 0..QUADS {
             quad[r] = base + r as u32 * block_dim() + thread_idx();
             // Past the end the last quad is read again, and not counted.
             let i = if quad[r] < columns.quads() { quad[r] } else { columns.quads() - 1 };
-            let mut j = 0;
-            while j < D {
+            counted!(for j in 0..D {
                 // SAFETY: quad i exists.
                 x[r][j] =
                     unsafe { load4(columns.quad(i, j), if i < columns.cached_quads { cached } else { streamed }) };
-                j += 1;
-            }
-            r += 1;
-        }
-        let mut set = 0;
-        while set < sets {
+            });
+        });
+        counted!(for set in 0..sets {
             let components = parameters.offset(set as usize * set_size);
             // SAFETY: the group's parameters are in shared memory since the barrier.
             let likelihoods = unsafe { likelihoods::<false, D, ROW4, QUADS>(&x, &x, components, args.k) };
             let mine = set as usize * threads + thread_idx() as usize;
             // SAFETY: a place that only this thread uses.
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
-            let mut r = 0;
-            while r < QUADS {
+            counted!(for r in 0..QUADS {
                 if quad[r] < columns.quads() {
                     let place = (quad[r], columns.n);
                     // SAFETY: as above.
                     let scaled = || unsafe { far_likelihoods::<false, D, ROW4>(&x[r], &x[r], components, args.k) };
                     multiply_quad(&mut product, likelihoods[r], place, None, scaled);
                 }
-                r += 1;
-            }
+            });
             let (power, mantissa) = product.parts();
             // SAFETY: a place that only this thread uses.
             unsafe {
                 powers.set(mine, power);
                 mantissas.set(mine, mantissa);
             }
-            set += 1;
-        }
-        base += step;
-    }
+        });
+    });
     barrier!();
     // Each warp takes other sets, and sums them over the block's threads.
     let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
-    let mut set = warp;
-    while set < sets {
+    counted!(for set in (warp..sets).step_by(block_dim() / WARP) {
         let mut sum = 0.0;
-        let mut t = lane as usize;
-        while t < threads {
+        counted!(for t in (lane as usize..threads).step_by(WARP as usize) {
             let at = set as usize * threads + t;
             // SAFETY: written before the barrier.
             sum += unsafe { LogProduct::from_parts(powers.get(at), mantissas.get(at)) }.warp_sum();
-            t += WARP as usize;
-        }
+        });
         if lane == 0 {
             // SAFETY: a place for each set and block.
             unsafe {
                 store(args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize), sum)
             };
         }
-        set += block_dim() / WARP;
-    }
+    });
 }
 
 macro_rules! instances {

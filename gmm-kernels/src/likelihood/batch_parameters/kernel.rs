@@ -296,12 +296,10 @@ impl<'a> Block<'a> {
     #[inline(always)]
     unsafe fn offset(self, of: usize) -> f64 {
         let mut most = f64::MIN;
-        let mut c = self.lane;
-        while c < self.components() {
+        counted!(for c in (self.lane..self.components()).step_by(WARP as usize) {
             // SAFETY: written before the block met.
             most = larger(unsafe { self.bounds.get(of * self.components() + c) }, most);
-            c += WARP as usize;
-        }
+        });
         join_over(most, OF_WARP, larger)
     }
 
@@ -436,35 +434,27 @@ impl<'a> Block<'a> {
         // SAFETY: components below `components`; what other warps wrote to shared memory is read
         // behind a meeting of all threads.
         unsafe {
-            let mut c = self.warp;
-            while c < components {
+            counted!(for c in (self.warp..components).step_by(COMPONENTS) {
                 self.scale(c);
-                c += COMPONENTS;
-            }
+            });
             barrier!();
             let offsets = [self.offset(0), self.offset(1)];
             let fits = offsets[0] < f64::INFINITY && offsets[1] < f64::INFINITY;
-            let mut c = self.warp;
-            while c < components {
+            counted!(for c in (self.warp..components).step_by(COMPONENTS) {
                 self.bound(c, offsets);
-                c += COMPONENTS;
-            }
+            });
             barrier!();
             let (mut most, mut loss) = (SMALLEST, 0.0);
-            let mut c = self.lane;
-            while c < components {
+            counted!(for c in (self.lane..components).step_by(WARP as usize) {
                 most = larger(self.bounds.get(2 * components + c), most);
                 loss += self.bounds.get(3 * components + c);
-                c += WARP as usize;
-            }
+            });
             let near = fits && sum_over(loss, OF_WARP) <= self.args.most;
             let most = join_over(most, OF_WARP, larger);
             let exponent = scale_exponent(if near { most } else { SMALLEST });
-            let mut c = self.warp;
-            while c < components {
+            counted!(for c in (self.warp..components).step_by(COMPONENTS) {
                 self.write(c, exponent, near);
-                c += COMPONENTS;
-            }
+            });
             if thread_idx() == 0 && block_idx() < self.args.sets {
                 let offset = if near { offsets[1] } else { f64::INFINITY };
                 store(self.args.offsets.add(block_idx() as usize), offset);

@@ -2,7 +2,7 @@
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::{Float, LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp, ROWS_OF_TILE, butterfly, smaller};
 use crate::simt::*;
 
 /// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low
@@ -18,22 +18,16 @@ impl<const S: usize> Samples<S> {
     #[inline(always)]
     fn new(x: &[[[f32; QUAD]; 2]; S]) -> Self {
         let mut samples = Self { high: [[[0; 4]; S]; 2], low: [[[0; 4]; S]; 2] };
-        let mut s = 0;
-        while s < S {
-            let mut h = 0;
-            while h < 2 {
-                let mut p = 0;
-                while p < QUAD {
+        counted!(for s in 0..S {
+            counted!(for h in 0..2 {
+                counted!(for p in 0..QUAD {
                     let v = x[s][h][p];
                     let [high, low] = split_halves(FEATURE_SCALE * v, SQUARE_SCALE * (v * v));
                     samples.high[p / 2][s][2 * h + p % 2] = high;
                     samples.low[p / 2][s][2 * h + p % 2] = low;
-                    p += 1;
-                }
-                h += 1;
-            }
-            s += 1;
-        }
+                });
+            });
+        });
         samples
     }
 
@@ -46,30 +40,24 @@ impl<const S: usize> Samples<S> {
     #[inline(always)]
     unsafe fn sums(&self, coefficients: Shared<Halves>) -> [[f32; 4]; 2] {
         let mut b = [[0; 4]; S];
-        let mut s = 0;
-        while s < S {
+        counted!(for s in 0..S {
             // SAFETY: the caller guarantees it.
             b[s] = unsafe { coefficients.get4(s * STEP_SIZE) };
-            s += 1;
-        }
+        });
         let mut sums = [[0.0f32; 4]; 2];
         // The small products first: what is truncated of their sums is of no account.
-        let mut s = 0;
-        while s < S {
+        counted!(for s in 0..S {
             let (high, low) = ([b[s][0], b[s][1]], [b[s][2], b[s][3]]);
             sums[0] = mma(sums[0], self.low[0][s], high);
             sums[1] = mma(sums[1], self.low[1][s], high);
             sums[0] = mma(sums[0], self.high[0][s], low);
             sums[1] = mma(sums[1], self.high[1][s], low);
-            s += 1;
-        }
-        let mut s = 0;
-        while s < S {
+        });
+        counted!(for s in 0..S {
             let high = [b[s][0], b[s][1]];
             sums[0] = mma(sums[0], self.high[0][s], high);
             sums[1] = mma(sums[1], self.high[1][s], high);
-            s += 1;
-        }
+        });
         sums
     }
 }
@@ -96,31 +84,23 @@ impl Four {
     #[inline(always)]
     unsafe fn likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [f32; QUAD] {
         let mut likelihoods = [0.0f32; QUAD];
-        let mut eight = 0;
-        while eight < self.eights as usize {
+        counted!(for eight in 0..self.eights as usize {
             let coefficients = self.coefficients.offset(eight * S * STEP_SIZE);
             let weights = self.weights.offset(eight * SETS * COMPONENTS);
             let exponents = self.exponents.offset(eight * COMPONENTS * SAMPLES);
-            let mut i = 0;
-            while i < COMPONENTS / 2 {
+            counted!(for i in 0..COMPONENTS / 2 {
                 // SAFETY: the caller guarantees it.
                 let (sums, w) = unsafe { (samples.sums(coefficients.offset(128 * i)), weights.get_some::<2>(2 * i)) };
-                let mut c = 0;
-                while c < 2 {
+                counted!(for c in 0..2 {
                     // SAFETY: the caller guarantees it.
                     let reference = unsafe { exponents.get4((2 * i + c) * SAMPLES) };
-                    let mut p = 0;
-                    while p < QUAD {
+                    counted!(for p in 0..QUAD {
                         let q = fma(sums[p / 2][2 * (p % 2) + c], self.scale, reference[p]);
                         likelihoods[p] = fma(w[c], exp2(q), likelihoods[p]);
-                        p += 1;
-                    }
-                    c += 1;
-                }
-                i += 1;
-            }
-            eight += 1;
-        }
+                    });
+                });
+            });
+        });
         likelihoods
     }
 
@@ -132,8 +112,7 @@ impl Four {
     unsafe fn far_likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [LogSumExp; QUAD] {
         let mut likelihoods = [LogSumExp::new(); QUAD];
         // Not unrolled: it is rarely used.
-        let mut pair = 0;
-        while pair < opaque(self.eights * (COMPONENTS / 2) as u32) as usize {
+        counted!(for pair in 0..opaque(self.eights * (COMPONENTS / 2) as u32) as usize {
             not_unrolled();
             let (eight, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
             let coefficients = self.coefficients.offset(eight * S * STEP_SIZE + 128 * i);
@@ -141,19 +120,14 @@ impl Four {
             let exponents = self.exponents.offset((eight * COMPONENTS + 2 * i) * SAMPLES);
             // SAFETY: the caller guarantees it.
             let (sums, w) = unsafe { (samples.sums(coefficients), weights.get_some::<2>(0)) };
-            let mut c = 0;
-            while c < 2 {
+            counted!(for c in 0..2 {
                 // SAFETY: the caller guarantees it.
                 let reference = unsafe { exponents.get4(c * SAMPLES) };
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     likelihoods[p].add(w[c], fma(sums[p / 2][2 * (p % 2) + c], self.scale, reference[p]));
-                    p += 1;
-                }
-                c += 1;
-            }
-            pair += 1;
-        }
+                });
+            });
+        });
         likelihoods
     }
 }
@@ -173,68 +147,51 @@ unsafe fn write_exponents<const S: usize>(
 ) {
     let lane = (thread_idx() % WARP) as usize;
     let row = reference_row(FEATURES * S);
-    let mut first = 0;
-    while first < components {
+    counted!(for first in (0..components).step_by(COMPONENTS) {
         // The lane's components of eight.
         let mine = [first + lane % 4, first + 4 + lane % 4];
         let mut q = [[0.0f32; QUAD]; 2];
-        let mut u = 0;
-        while u < 2 {
+        counted!(for u in 0..2 {
             // SAFETY: the caller guarantees it.
             q[u] = [unsafe { reference.get(mine[u] * row + 16 * S) }; QUAD];
-            u += 1;
-        }
-        let mut s = 0;
-        while s < S {
-            let mut half_and_distance = 0;
-            while half_and_distance < 8 {
+        });
+        counted!(for s in 0..S {
+            counted!(for half_and_distance in 0..8 {
                 let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
                 // The lane at this distance has this place of the half step.
                 let place = 8 * s + 4 * h + ((lane % 4) ^ distance);
                 let mut v = x[s][h];
                 let mut p = 0;
                 while distance > 0 && p < QUAD {
-                    v[p] = f32::from_bits(shuffle_xor_u32(v[p].to_bits(), distance as u32));
+                    v[p] = v[p].shuffle_xor(distance as u32);
                     p += 1;
                 }
-                let mut u = 0;
-                while u < 2 {
+                counted!(for u in 0..2 {
                     // SAFETY: the caller guarantees it.
                     let [scale, shift] = unsafe { reference.get_some::<2>(mine[u] * row + 2 * place) };
-                    let mut p = 0;
-                    while p < QUAD {
+                    counted!(for p in 0..QUAD {
                         let t = fma(scale, v[p], shift);
                         q[u][p] = fma(-t, t, q[u][p]);
-                        p += 1;
-                    }
-                    u += 1;
-                }
-                half_and_distance += 1;
-            }
-            s += 1;
-        }
-        let mut u = 0;
-        while u < 2 {
+                    });
+                });
+            });
+        });
+        counted!(for u in 0..2 {
             // SAFETY: the caller guarantees it.
             unsafe { exponents.set4(mine[u] * SAMPLES, q[u]) };
-            u += 1;
-        }
-        first += COMPONENTS;
-    }
+        });
+    });
 }
 
 /// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of
 /// them. All lanes take part.
 #[inline(always)]
 pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
-    let (mut power, mut mantissa) = (power, mantissa);
-    let mut distance = 4;
-    while distance < WARP {
+    let (power, mantissa) = butterfly((power, mantissa), ROWS_OF_TILE, |(power, mantissa), distance| {
         // Eight factors below 2 stay below 2^8.
-        mantissa *= f32::from_bits(shuffle_xor_u32(mantissa.to_bits(), distance));
-        power += power.shuffle_xor(distance);
-        distance *= 2;
-    }
+        let mantissa = mantissa * mantissa.shuffle_xor(distance);
+        (power + power.shuffle_xor(distance), mantissa)
+    });
     power + log2(mantissa) as f64
 }
 
@@ -260,37 +217,29 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     let products = bytes + args.part as usize * weights_size * size_of::<f32>();
     let powers = Shared::<f64>::at(products);
     let mantissas = Shared::<f32>::at(products + args.part as usize * threads * size_of::<f64>());
-    let mut c = thread_idx() as usize;
-    while c < components * reference_row(FEATURES * S) {
+    counted!(for c in (thread_idx() as usize..components * reference_row(FEATURES * S)).step_by(threads) {
         // SAFETY: all components of the reference.
         unsafe { reference.set(c, load(args.reference.add(c))) };
-        c += threads;
-    }
-    let mut c = 4 * thread_idx() as usize;
-    while c < fours * coefficients_size {
+    });
+    counted!(for c in (4 * thread_idx() as usize..fours * coefficients_size).step_by(4 * threads) {
         // SAFETY: the part's sets are within the array, and the shared memory holds a part.
         unsafe {
             let v = load4(args.coefficients.add(first_four * coefficients_size + c), policy_keep());
             let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
             coefficients.set4(c, [a, c0, b, c1]);
         }
-        c += 4 * threads;
-    }
-    let mut c = thread_idx() as usize;
-    while c < fours * weights_size {
+    });
+    counted!(for c in (thread_idx() as usize..fours * weights_size).step_by(threads) {
         // SAFETY: as above.
         unsafe { weights.set(c, load(args.weights.add(first_four * weights_size + c))) };
-        c += threads;
-    }
-    let mut c = thread_idx() as usize;
-    while c < fours * threads {
+    });
+    counted!(for c in (thread_idx() as usize..fours * threads).step_by(threads) {
         // SAFETY: a place for each thread and four sets.
         unsafe {
             powers.set(c, 0.0);
             mantissas.set(c, 1.0);
         }
-        c += threads;
-    }
+    });
     barrier!();
     let (cached, streamed) = (policy_keep(), policy_stream());
     let last = columns.quads() - 1;
@@ -303,11 +252,9 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
         let mut x = [[[0.0f32; QUAD]; 2]; S];
         let quad = first + lane as u32 / 4;
         // Past the end the last quad is read again, and not counted.
-        let quad = if quad < last { quad } else { last };
-        let mut s = 0;
-        while s < S {
-            let mut h = 0;
-            while h < 2 {
+        let quad = smaller(quad, last);
+        counted!(for s in 0..S {
+            counted!(for h in 0..2 {
                 let feature = FEATURES * s + 4 * h + lane % 4;
                 // Behind D the last feature is read again, and has coefficients of zero.
                 let feature = if feature < args.d as usize { feature } else { args.d as usize - 1 };
@@ -315,10 +262,8 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
                 x[s][h] = unsafe {
                     load4(columns.quad(quad, feature), if quad < columns.cached_quads { cached } else { streamed })
                 };
-                h += 1;
-            }
-            s += 1;
-        }
+            });
+        });
         x
     };
     const ROUND: u32 = (SAMPLES / QUAD) as u32;
@@ -328,11 +273,9 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     let mut next = read(first);
     while first < columns.quads() {
         let mut features = next;
-        let mut s = 0;
-        while s < S {
+        counted!(for s in 0..S {
             features[s][1] = if lane % 4 == FEATURES % 4 { [ONE; QUAD] } else { features[s][1] };
-            s += 1;
-        }
+        });
         warp_sync();
         // SAFETY: no lane reads the exponents of the round before any more.
         unsafe { write_exponents(&features, reference, components, exponents) };
@@ -341,8 +284,7 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
         // Arrives while this round is computed.
         next = read(first + step);
         let sample = (first as u64 + lane as u64 / 4) * QUAD as u64;
-        let mut f = 0;
-        while f < fours {
+        counted!(for f in 0..fours {
             let weights = weights.offset(f * weights_size);
             let four = Four {
                 coefficients: coefficients.offset(f * coefficients_size + 4 * lane),
@@ -354,25 +296,21 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
             };
             // SAFETY: as above; all lanes of the warp are here.
             let mut e = unsafe { four.likelihoods(&samples) };
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 e[p] = if sample + (p as u64) < columns.n { e[p] } else { 1.0 };
-                p += 1;
-            }
+            });
             let mine = f * threads + thread_idx() as usize;
             // SAFETY: a place that only this thread uses.
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
             if warp_any(min(min(e[0], e[1]), min(e[2], e[3])) < THRESHOLD) {
                 // SAFETY: as above.
                 let scaled = unsafe { four.far_likelihoods(&samples) };
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     if e[p] < THRESHOLD {
                         product.multiply_scaled(scaled[p].max, scaled[p].sum);
                         e[p] = 1.0;
                     }
-                    p += 1;
-                }
+                });
             }
             product.multiply(e[0] * e[1]);
             product.multiply(e[2] * e[3]);
@@ -382,29 +320,24 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
                 powers.set(mine, power);
                 mantissas.set(mine, mantissa);
             }
-            f += 1;
-        }
+        });
         first += step;
     }
     barrier!();
     // Each warp takes other sets, and sums them over the block's threads.
-    let mut f = (thread_idx() / WARP) as usize;
-    while f < fours {
+    counted!(for f in ((thread_idx() / WARP) as usize..fours).step_by(threads / WARP as usize) {
         let mut sum = 0.0;
-        let mut t = lane;
-        while t < threads {
+        counted!(for t in (lane..threads).step_by(WARP as usize) {
             let at = f * threads + t;
             // SAFETY: written before the barrier.
             sum += sum_of_eight(unsafe { (powers.get(at), mantissas.get(at)) });
-            t += WARP as usize;
-        }
+        });
         if lane < SETS {
             let set = SETS * (first_four + f) + lane;
             // SAFETY: a place for each set and block.
             unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
         }
-        f += threads / WARP as usize;
-    }
+    });
 }
 
 macro_rules! instances {

@@ -6,7 +6,7 @@ use crate::likelihood::batch_tensor_cores::{
     BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight,
 };
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::{Float, LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp, ROWS_OF_TILE, smaller, sum_over};
 use crate::simt::*;
 
 /// Samples of a thread: two rows of the products.
@@ -31,18 +31,14 @@ impl<const S: usize> Samples<S> {
     #[inline(always)]
     fn new(x: &Features<S>) -> Self {
         let mut samples = Self { high: [[0; 4]; S], low: [[0; 4]; S] };
-        let mut s = 0;
-        while s < S {
-            let mut i = 0;
-            while i < 4 {
+        counted!(for s in 0..S {
+            counted!(for i in 0..4 {
                 let v = x[s][i / 2][i % 2];
                 let [high, low] = split_halves(FEATURE_SCALE * v, SQUARE_SCALE * (v * v));
                 samples.high[s][i] = high;
                 samples.low[s][i] = low;
-                i += 1;
-            }
-            s += 1;
-        }
+            });
+        });
         samples
     }
 }
@@ -83,12 +79,10 @@ impl<const S: usize> Block<S> {
     #[inline(always)]
     unsafe fn reference(&self, eight: usize) -> Reference {
         let mut q = [[0.0; 4]; COMPONENTS / 2];
-        let mut i = 0;
-        while i < COMPONENTS / 2 {
+        counted!(for i in 0..COMPONENTS / 2 {
             // SAFETY: the caller guarantees it.
             q[i] = unsafe { self.exponents.get4((eight * (COMPONENTS / 2) + i) * 4 * (SAMPLES / ROWS)) };
-            i += 1;
-        }
+        });
         q
     }
 
@@ -118,22 +112,16 @@ impl<const S: usize> Block<S> {
         let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
         // All of them first: none waits for a sum.
         let mut powers = [0.0; 2 * COMPONENTS];
-        let mut i = 0;
-        while i < 2 * COMPONENTS {
+        counted!(for i in 0..2 * COMPONENTS {
             powers[i] = exp2(fma(c[i], scale, reference[i / 4][i % 4]));
-            i += 1;
-        }
-        let mut i = 0;
-        while i < COMPONENTS / 2 {
+        });
+        counted!(for i in 0..COMPONENTS / 2 {
             // SAFETY: the caller guarantees it.
             let w = unsafe { weights.get_some::<2>(2 * i) };
-            let mut p = 0;
-            while p < 4 {
+            counted!(for p in 0..4 {
                 e[p / 2] = fma(w[p % 2], powers[4 * i + p], e[p / 2]);
-                p += 1;
-            }
-            i += 1;
-        }
+            });
+        });
     }
 
     /// Both samples' likelihoods under the thread's set of a four, with the maximum taken out.
@@ -146,34 +134,28 @@ impl<const S: usize> Block<S> {
         let mut likelihoods = [LogSumExp::new(); ROWS];
         // SAFETY: the caller guarantees it.
         let scale = unsafe { self.scale(four) };
-        let mut pair = 0;
         // Not unrolled: it is rarely used.
-        while pair < opaque((self.eights * (COMPONENTS / 2)) as u32) as usize {
+        counted!(for pair in 0..opaque((self.eights * (COMPONENTS / 2)) as u32) as usize {
             not_unrolled();
             let (eight, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
             let coefficients = self.coefficients(eight, four).offset(i * 4 * S * WORDS + lane);
             let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
             let mut sums = [0.0f32; 4];
-            let mut product = 0;
-            while product < 3 * S {
+            counted!(for product in 0..3 * S {
                 // The small products first, as in the others.
                 let (s, kind) = if product < 2 * S { (product / 2, product % 2) } else { (product - 2 * S, 2) };
                 let a = if kind == 0 { samples.low[s] } else { samples.high[s] };
                 let b = coefficients.offset((4 * s + 2 * (kind % 2)) * WORDS);
                 // SAFETY: the caller guarantees it.
                 sums = unsafe { mma(sums, a, [b.get(0), b.get(WORDS)]) };
-                product += 1;
-            }
+            });
             // SAFETY: the caller guarantees it.
             let (w, reference) =
                 unsafe { (weights.get_some::<2>(2 * i), self.exponents.get4(pair * 4 * (SAMPLES / ROWS))) };
-            let mut p = 0;
-            while p < 4 {
+            counted!(for p in 0..4 {
                 likelihoods[p / 2].add(w[p % 2], fma(sums[p], scale, reference[p]));
-                p += 1;
-            }
-            pair += 1;
-        }
+            });
+        });
         likelihoods
     }
 }
@@ -195,49 +177,37 @@ unsafe fn write_exponents<const S: usize>(
     const NOWHERE: f32 = -1e30;
     let lane = (thread_idx() % WARP) as usize;
     let row = reference_row(FEATURES * S);
-    let mut first = 0;
-    while first < components {
+    counted!(for first in (0..components).step_by(COMPONENTS) {
         let mine = reference.offset((first + 2 * (lane % 4)) * row);
         let mut q = [0.0f32; 4];
-        let mut p = 0;
-        while p < 4 {
+        counted!(for p in 0..4 {
             // SAFETY: the caller guarantees it.
             q[p] = if exists[p / 2] { unsafe { mine.get(p % 2 * row + 16 * S) } } else { NOWHERE };
-            p += 1;
-        }
-        let mut s = 0;
-        while s < S {
-            let mut half_and_distance = 0;
-            while half_and_distance < 8 {
+        });
+        counted!(for s in 0..S {
+            counted!(for half_and_distance in 0..8 {
                 let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
                 // The lane at this distance has this place of the half step.
                 let place = 8 * s + 4 * h + ((lane % 4) ^ distance);
                 let mut v = x[s][h];
                 let mut r = 0;
                 while distance > 0 && r < ROWS {
-                    v[r] = f32::from_bits(shuffle_xor_u32(v[r].to_bits(), distance as u32));
+                    v[r] = v[r].shuffle_xor(distance as u32);
                     r += 1;
                 }
-                let mut u = 0;
-                while u < 2 {
+                counted!(for u in 0..2 {
                     // SAFETY: the caller guarantees it.
                     let [scale, shift] = unsafe { mine.get_some::<2>(u * row + 2 * place) };
-                    let mut r = 0;
-                    while r < ROWS {
+                    counted!(for r in 0..ROWS {
                         let t = fma(scale, v[r], shift);
                         q[2 * r + u] = fma(-t, t, q[2 * r + u]);
-                        r += 1;
-                    }
-                    u += 1;
-                }
-                half_and_distance += 1;
-            }
-            s += 1;
-        }
+                    });
+                });
+            });
+        });
         // SAFETY: the caller guarantees it.
         unsafe { exponents.set4((first / 2 + lane % 4) * 4 * (SAMPLES / ROWS), q) };
-        first += COMPONENTS;
-    }
+    });
 }
 
 /// Starts to read the features that this thread needs of its two samples, of which the first has
@@ -252,19 +222,15 @@ unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Fea
     // Past the end the first samples are read again, and not counted.
     let sample = if sample < columns.n { sample as usize } else { 0 };
     let mut x = [[[0.0f32; ROWS]; 2]; S];
-    let mut s = 0;
-    while s < S {
-        let mut h = 0;
-        while h < 2 {
+    counted!(for s in 0..S {
+        counted!(for h in 0..2 {
             let feature = FEATURES * s + 4 * h + lane % 4;
             // Behind D the last feature is read again, and has coefficients of zero.
             let feature = if feature < d { feature } else { d - 1 };
             // SAFETY: the feature and the samples' quad exist.
             x[s][h] = unsafe { load2(columns.x.wrapping_add(feature * columns.stride as usize + sample)) };
-            h += 1;
-        }
-        s += 1;
-    }
+        });
+    });
     x
 }
 
@@ -272,21 +238,15 @@ unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Fea
 #[inline(always)]
 fn take<const S: usize>(mut x: Features<S>, second_exists: bool) -> Features<S> {
     let is_one = thread_idx() % 4 == FEATURES as u32 % 4;
-    let mut s = 0;
-    while s < S {
-        let mut h = 0;
-        while h < 2 {
+    counted!(for s in 0..S {
+        counted!(for h in 0..2 {
             // Behind the end there may be any number.
             x[s][h][1] = if second_exists { x[s][h][1] } else { 0.0 };
-            h += 1;
-        }
-        let mut r = 0;
-        while r < ROWS {
+        });
+        counted!(for r in 0..ROWS {
             x[s][1][r] = if is_one { ONE } else { x[s][1][r] };
-            r += 1;
-        }
-        s += 1;
-    }
+        });
+    });
     x
 }
 
@@ -320,7 +280,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     let (warps, warp) = (threads / WARP as usize, (thread_idx() / WARP) as usize);
     let (first_four, part) = ((block_idx_y() * args.part) as usize, args.part as usize);
     let left = args.fours - first_four as u32;
-    let fours = if left < args.part { left } else { args.part };
+    let fours = smaller(left, args.part);
     let eights = if ONE_EIGHT { 1 } else { args.eights as usize };
     let room = part.next_multiple_of(FOURS_AT_ONCE);
     let (coefficients_size, weights_size) = (S * STEP_SIZE, weights_size(eights));
@@ -336,12 +296,10 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     // Those of each four and thread: see `product_at`.
     let products = Shared::<f32>::at(bytes);
     let far = Shared::<f64>::at(bytes + room * threads * 2 * size_of::<f32>());
-    let mut c = thread_idx() as usize;
-    while c < components * reference_row(FEATURES * S) {
+    counted!(for c in (thread_idx() as usize..components * reference_row(FEATURES * S)).step_by(threads) {
         // SAFETY: all components of the reference.
         unsafe { reference.set(c, load(args.reference.add(c))) };
-        c += threads;
-    }
+    });
     // Of each tile of a step, a lane has a row's two numbers of both halves of the step.
     let mut eight = 0;
     while eight < eights {
@@ -350,8 +308,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
         let mut tile = warp;
         while tile < room * SETS * S {
             let mut v = [[0.0; 4]; AT_ONCE];
-            let mut u = 0;
-            while u < AT_ONCE {
+            counted!(for u in 0..AT_ONCE {
                 let tile = tile + u * warps;
                 let (four, i, s) = (tile / (4 * S), tile / S % 4, tile % S);
                 if four < fours as usize {
@@ -360,10 +317,8 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                     // SAFETY: the part's sets are within the array.
                     v[u] = unsafe { load4(args.coefficients.add(from), policy_keep()) };
                 }
-                u += 1;
-            }
-            let mut u = 0;
-            while u < AT_ONCE {
+            });
+            counted!(for u in 0..AT_ONCE {
                 let ([a, a_low], [b, b_low]) = (split_halves(v[u][0], v[u][1]), split_halves(v[u][2], v[u][3]));
                 let tile = tile + u * warps;
                 let to = coefficients.offset((eight * room * SETS * S + tile) * 4 * WORDS + lane);
@@ -376,33 +331,26 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                         to.set(3 * WORDS, b_low);
                     }
                 }
-                u += 1;
-            }
+            });
             tile += AT_ONCE * warps;
         }
         eight += 1;
     }
-    let mut c = thread_idx() as usize;
-    while c < room * weights_size {
+    counted!(for c in (thread_idx() as usize..room * weights_size).step_by(threads) {
         // SAFETY: as above.
         unsafe {
             let exists = c < fours as usize * weights_size;
             weights.set(c, if exists { load(args.weights.add(first_four * weights_size + c)) } else { 0.0 });
         }
-        c += threads;
-    }
-    let mut c = thread_idx() as usize;
-    while c < room * threads {
+    });
+    counted!(for c in (thread_idx() as usize..room * threads).step_by(threads) {
         // SAFETY: a place for each thread and four sets.
         unsafe { keep_product(products, c, LogProduct::new()) };
-        c += threads;
-    }
-    let mut c = thread_idx() as usize;
-    while c < fours as usize * warps * SETS {
+    });
+    counted!(for c in (thread_idx() as usize..fours as usize * warps * SETS).step_by(threads) {
         // SAFETY: a place for each warp and set.
         unsafe { far.set(c, 0.0) };
-        c += threads;
-    }
+    });
     operands_ready();
     barrier!();
     let exponents = exponents.offset(warp * components * SAMPLES + lane / 4 * 4);
@@ -462,11 +410,9 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
             // SAFETY: a place that only this thread uses.
             unsafe { keep_product(products, place, product) };
         };
-        let mut f = 0;
-        while f < fours {
+        counted!(for f in (0..fours).step_by(FOURS_AT_ONCE as u32) {
             let mut e = [[0.0; ROWS]; FOURS_AT_ONCE];
-            let mut eight = 0;
-            while eight < eights as u32 {
+            counted!(for eight in 0..eights as u32 {
                 // The second four is multiplied while the first one's exponentials are computed.
                 let mut first = start(&samples, eight, f);
                 let mut second = start(&samples, eight, f + 1);
@@ -481,12 +427,10 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                 warpgroup_finish::<0>(&mut second);
                 // SAFETY: in shared memory.
                 unsafe { block.add(&mut e[1], &second, scales[1], &reference, (eight as usize, f as usize + 1)) };
-                eight += 1;
-            }
+            });
             multiply(e[0], f);
             multiply(e[1], f + 1);
-            f += FOURS_AT_ONCE as u32;
-        }
+        });
         // What does not exist is far.
         is_far &= u32::MAX >> (32 - 2 * fours);
         let mut f = 0;
@@ -501,17 +445,15 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                 // SAFETY: a place that only this thread uses.
                 let mut product = unsafe { product_at(products, place) };
                 let mut powers = 0.0;
-                let mut r = 0;
-                while r < ROWS {
+                counted!(for r in 0..ROWS {
                     if mine[r] {
                         powers += scaled[r].max as f64;
                         product.multiply(scaled[r].sum);
                     }
-                    r += 1;
-                }
+                });
                 // SAFETY: a place that only this thread uses.
                 unsafe { keep_product(products, place, product) };
-                let powers = add_eight(powers);
+                let powers = sum_over(powers, ROWS_OF_TILE);
                 if lane < SETS {
                     let place = (f as usize * warps + warp) * SETS + lane;
                     // SAFETY: a place that only this thread uses.
@@ -524,37 +466,22 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     }
     barrier!();
     // Each warp takes other sets, and sums them over the block's threads.
-    let mut f = warp;
-    while f < fours as usize {
+    counted!(for f in (warp..fours as usize).step_by(warps) {
         let mut sum = 0.0;
-        let mut t = lane;
-        while t < threads {
+        counted!(for t in (lane..threads).step_by(WARP as usize) {
             // SAFETY: written before the barrier.
             let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
             // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is
             // far.
             let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
             sum += sum_of_eight((far + exponent as f64, mantissa));
-            t += WARP as usize;
-        }
+        });
         if lane < SETS {
             let set = SETS * (first_four + f) + lane;
             // SAFETY: a place for each set and block.
             unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
         }
-        f += warps;
-    }
-}
-
-/// The sum over the lanes with the same `lane % 4`, in each of them. All lanes take part.
-#[inline(always)]
-fn add_eight(mut sum: f64) -> f64 {
-    let mut distance = 4;
-    while distance < WARP {
-        sum += sum.shuffle_xor(distance);
-        distance *= 2;
-    }
-    sum
+    });
 }
 
 macro_rules! instances {

@@ -22,13 +22,11 @@ kernel! {
         let threads = grid_dim() * block_dim();
         let mut i = block_idx() * block_dim() + thread_idx();
         let mut sum = 0.0;
-        let mut done = 0;
-        while done < args.per_thread {
+        counted!(for done in 0..args.per_thread {
             let x = argument(i);
             sum += exp2(x) as f64 / float64::exp2(x as f64) - 1.0;
             i += threads;
-            done += 1;
-        }
+        });
         // SAFETY: all threads end here, and the shared memory is not in use.
         let sum = unsafe { Output::block_total(warp_sum(sum)) };
         if thread_idx() == 0 {

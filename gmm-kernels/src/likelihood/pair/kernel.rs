@@ -1,7 +1,7 @@
 //! The code of `pair`.
 use super::*;
 use crate::data::QUAD;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 /// A step of a block: [`STEP`] features of a tile of samples, and of the components that the block
@@ -66,7 +66,7 @@ kernel! {
                 // not counted.
                 let feature = if step.feature + f < d { step.feature + f } else { d - 1 };
                 let quad = step.tile * quads + copied_quad;
-                let quad = if quad < last_quad { quad } else { last_quad };
+                let quad = smaller(quad, last_quad);
                 let from = args.x.wrapping_add(QUAD * (feature as usize * column as usize + quad as usize));
                 // SAFETY: the feature and the quad exist; all threads are done with what was there.
                 unsafe { to.copy4(0, from, policy) };
@@ -98,21 +98,16 @@ kernel! {
             if row == turn {
                 let mut sum = [LogSumExp::new(); PAIR];
                 let mut at = place + PAIR * lane;
-                let mut component = 0;
-                while component < rows {
+                counted!(for component in 0..rows {
                     // SAFETY: a barrier separates the writes from the reads.
                     let (max, terms): ([f32; PAIR], [f32; PAIR]) =
                         unsafe { (sums.get_some(at), sums.get_some(at + places)) };
-                    let mut p = 0;
-                    while p < PAIR {
+                    counted!(for p in 0..PAIR {
                         sum[p].merge(LogSumExp { max: max[p], sum: terms[p] });
-                        p += 1;
-                    }
+                    });
                     at += TILE;
-                    component += 1;
-                }
-                let mut p = 0;
-                while p < PAIR {
+                });
+                counted!(for p in 0..PAIR {
                     let i = tile as u64 * TILE as u64 + (PAIR * lane + p) as u64;
                     if i < args.n {
                         product.multiply_scaled(sum[p].max, sum[p].sum);
@@ -121,8 +116,7 @@ kernel! {
                             unsafe { store(args.samples.add(i as usize), sum[p].log2()) };
                         }
                     }
-                    p += 1;
-                }
+                });
             }
         };
 
@@ -159,31 +153,24 @@ kernel! {
                 p = parameters.offset(stage * parameters_size);
             }
             let x = x.offset(stage * x_size + PAIR * lane);
-            let mut f = 0;
-            while f < STEP {
+            counted!(for f in (0..STEP).step_by(2) {
                 // SAFETY: within the step.
                 let ([s0, m0, s1, m1], x0, x1): (_, [f32; PAIR], [f32; PAIR]) =
                     unsafe { (p.get4(2 * f), x.get_some(f * TILE), x.get_some((f + 1) * TILE)) };
-                let mut p = 0;
-                while p < PAIR {
+                counted!(for p in 0..PAIR {
                     let (t0, t1) = (fma(s0, x0[p], m0), fma(s1, x1[p], m1));
                     q[p] = fma(-t1, t1, fma(-t0, t0, q[p]));
-                    p += 1;
-                }
-                f += 2;
-            }
+                });
+            });
             if next.feature == 0 {
-                let mut p = 0;
-                while p < PAIR {
+                counted!(for p in 0..PAIR {
                     sum[p].add(w, seed + q[p]);
                     q[p] = 0.0;
-                    p += 1;
-                }
+                });
             }
             if next.begins_tile() {
                 let at = place + PAIR * thread_idx() as usize;
-                let mut p = 0;
-                while p < PAIR {
+                counted!(for p in 0..PAIR {
                     // SAFETY: places of this thread; the tile whose sums were there was finished
                     // before the barrier.
                     unsafe {
@@ -191,8 +178,7 @@ kernel! {
                         sums.set(at + places + p, sum[p].sum);
                     }
                     sum[p] = LogSumExp::new();
-                    p += 1;
-                }
+                });
             }
             if !constant {
                 // SAFETY: as above; the step before, which read there, is done.

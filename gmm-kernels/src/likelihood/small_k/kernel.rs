@@ -17,15 +17,11 @@ fn less_feature<const GAPS: bool>(q: f32, x: f32, observed: f32, [s, m, c]: [f32
 #[inline(always)]
 pub fn observe<const D: usize>(x: &mut [[f32; QUAD]; D]) -> [[f32; QUAD]; D] {
     let mut observed = [[1.0; QUAD]; D];
-    let mut j = 0;
-    while j < D {
-        let mut p = 0;
-        while p < QUAD {
+    counted!(for j in 0..D {
+        counted!(for p in 0..QUAD {
             (x[j][p], observed[j][p]) = if x[j][p].is_nan() { (0.0, 0.0) } else { (x[j][p], 1.0) };
-            p += 1;
-        }
-        j += 1;
-    }
+        });
+    });
     observed
 }
 
@@ -55,51 +51,33 @@ pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, c
     while left > 0 {
         let mut c = [[[0.0f32; 4]; ROW4]; SIDE_BY_SIDE];
         let mut q = [[[0.0f32; QUAD]; R]; SIDE_BY_SIDE];
-        let mut u = 0;
-        while u < SIDE_BY_SIDE {
-            let mut i = 0;
-            while i < ROW4 {
+        counted!(for u in 0..SIDE_BY_SIDE {
+            counted!(for i in 0..ROW4 {
                 // SAFETY: the caller guarantees it.
                 c[u][i] = unsafe { at.get4(4 * (u * ROW4 + i)) };
-                i += 1;
-            }
+            });
             let seed = numbers(GAPS) * D + 1;
             q[u] = [[c[u][seed / 4][seed % 4]; QUAD]; R];
-            u += 1;
-        }
-        let mut j = 0;
-        while j < D {
-            let mut u = 0;
-            while u < SIDE_BY_SIDE {
+        });
+        counted!(for j in 0..D {
+            counted!(for u in 0..SIDE_BY_SIDE {
                 let feature = of_feature::<GAPS, ROW4>(&c[u], j);
-                let mut r = 0;
-                while r < R {
-                    let mut p = 0;
-                    while p < QUAD {
+                counted!(for r in 0..R {
+                    counted!(for p in 0..QUAD {
                         q[u][r][p] = less_feature::<GAPS>(q[u][r][p], x[r][j][p], observed[r][j][p], feature);
-                        p += 1;
-                    }
-                    r += 1;
-                }
-                u += 1;
-            }
-            j += 1;
-        }
-        let mut u = 0;
-        while u < SIDE_BY_SIDE {
+                    });
+                });
+            });
+        });
+        counted!(for u in 0..SIDE_BY_SIDE {
             let weight = numbers(GAPS) * D;
             let w = c[u][weight / 4][weight % 4];
-            let mut r = 0;
-            while r < R {
-                let mut p = 0;
-                while p < QUAD {
+            counted!(for r in 0..R {
+                counted!(for p in 0..QUAD {
                     sums[r][p] = fma(w, exp2(q[u][r][p]), sums[r][p]);
-                    p += 1;
-                }
-                r += 1;
-            }
-            u += 1;
-        }
+                });
+            });
+        });
         at = at.offset(4 * ROW4 * SIDE_BY_SIDE);
         left -= SIDE_BY_SIDE as u32;
     }
@@ -120,17 +98,14 @@ pub fn multiply_quad(
 ) -> bool {
     let first = quad as u64 * QUAD as u64;
     if first + QUAD as u64 > n {
-        let mut p = 0;
-        while p < QUAD {
+        counted!(for p in 0..QUAD {
             sums[p] = if first + (p as u64) < n { sums[p] } else { 1.0 };
-            p += 1;
-        }
+        });
     }
     let mut far = false;
     if min(min(sums[0], sums[1]), min(sums[2], sums[3])) < THRESHOLD {
         let scaled = scaled();
-        let mut p = 0;
-        while p < QUAD {
+        counted!(for p in 0..QUAD {
             if sums[p] < THRESHOLD {
                 match weights {
                     Some(weights) => product.add(weights[p] * scaled[p].log2()),
@@ -139,16 +114,13 @@ pub fn multiply_quad(
                 far |= scaled[p].max < LOG2_THRESHOLD;
                 sums[p] = 1.0;
             }
-            p += 1;
-        }
+        });
     }
     match weights {
         Some(weights) => {
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 product.add(weights[p] * log2(sums[p]));
-                p += 1;
-            }
+            });
         }
         None => {
             product.multiply(sums[0] * sums[1]);
@@ -174,29 +146,21 @@ pub unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usiz
     let mut left = k;
     while left > 0 {
         let mut c = [[0.0f32; 4]; ROW4];
-        let mut i = 0;
-        while i < ROW4 {
+        counted!(for i in 0..ROW4 {
             // SAFETY: the caller guarantees it.
             c[i] = unsafe { at.get4(4 * i) };
-            i += 1;
-        }
+        });
         let weight = numbers(GAPS) * D;
         let (w, mut q) = (c[weight / 4][weight % 4], [c[(weight + 1) / 4][(weight + 1) % 4]; QUAD]);
-        let mut j = 0;
-        while j < D {
+        counted!(for j in 0..D {
             let feature = of_feature::<GAPS, ROW4>(&c, j);
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 q[p] = less_feature::<GAPS>(q[p], x[j][p], observed[j][p], feature);
-                p += 1;
-            }
-            j += 1;
-        }
-        let mut p = 0;
-        while p < QUAD {
+            });
+        });
+        counted!(for p in 0..QUAD {
             sums[p].add(w, q[p]);
-            p += 1;
-        }
+        });
         at = at.offset(4 * ROW4);
         left -= 1;
     }
@@ -224,11 +188,9 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
                 // SAFETY: the caller guarantees it.
                 four = unsafe { a.get4(at / 4 * 4) };
             }
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 y[p] = fma(four[at % 4], x[j][p], y[p]);
-                p += 1;
-            }
+            });
         }
         x[i] = y;
     }
@@ -251,39 +213,29 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     let mut left = k;
     while left > 0 {
         let mut c = [[0.0f32; 4]; ROW4];
-        let mut i = 0;
-        while i < ROW4 {
+        counted!(for i in 0..ROW4 {
             // SAFETY: the caller guarantees it.
             c[i] = unsafe { components.get4(4 * i) };
-            i += 1;
-        }
+        });
         let (weight, seed) = (c[D / 4][D % 4], c[(D + 1) / 4][(D + 1) % 4]);
         let mut q = [seed; QUAD];
         let (mut at, mut four) = (0, [0.0f32; 4]);
-        let mut i = 0;
-        while i < D {
+        counted!(for i in 0..D {
             let mut t = [c[i / 4][i % 4]; QUAD];
-            let mut j = 0;
-            while j <= i {
+            counted!(for j in 0..=i {
                 if at % 4 == 0 {
                     // SAFETY: the caller guarantees it.
                     four = unsafe { triangles.get4(at) };
                 }
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     t[p] = fma(four[at % 4], x[j][p], t[p]);
-                    p += 1;
-                }
+                });
                 at += 1;
-                j += 1;
-            }
-            let mut p = 0;
-            while p < QUAD {
+            });
+            counted!(for p in 0..QUAD {
                 q[p] = fma(-t[p], t[p], q[p]);
-                p += 1;
-            }
-            i += 1;
-        }
+            });
+        });
         add(weight, q);
         components = components.offset(4 * ROW4);
         triangles = triangles.offset(padded_triangle(D));
@@ -330,11 +282,9 @@ unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
     let mut sums = [0.0; QUAD];
     if !far {
         let add = |w: f32, q: [f32; QUAD]| {
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 sums[p] = fma(w, exp2(q[p]), sums[p]);
-                p += 1;
-            }
+            });
         };
         // SAFETY: the caller guarantees it.
         unsafe { for_each_full::<D, ROW4>(x, components, triangles, k, add) };
@@ -342,11 +292,9 @@ unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
     multiply_quad(product, sums, place, weights, || {
         let mut sums = [LogSumExp::new(); QUAD];
         let add = |w: f32, q: [f32; QUAD]| {
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 sums[p].add(w, q[p]);
-                p += 1;
-            }
+            });
         };
         // SAFETY: the caller guarantees it.
         unsafe { for_each_full::<D, ROW4>(x, components, triangles, k, add) };
@@ -373,13 +321,11 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     let fetch = |i: u32, stage: usize| {
         if i < columns.quads() {
             let policy = if i < columns.cached_quads { cached } else { streamed };
-            let mut j = 0;
-            while j < D {
+            counted!(for j in 0..D {
                 // SAFETY: quad i exists; the ring has a place of this thread's for each stage and
                 // feature.
                 unsafe { ring.copy4((stage * D + j) * feature, columns.quad(i, j), policy) };
-                j += 1;
-            }
+            });
         }
         copies_commit();
     };
@@ -399,16 +345,12 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     // places are constants: an index computed at run time would put the arguments into local
     // memory.
     if thread_idx() == 0 {
-        let mut c = 0;
-        while c < COMPONENTS {
-            let mut r = 0;
-            while r < ROW {
+        counted!(for c in 0..COMPONENTS {
+            counted!(for r in 0..ROW {
                 // SAFETY: shared memory has room for all components.
                 unsafe { components.set(c * ROW + r, args.components[c][r]) };
-                r += 1;
-            }
-            c += 1;
-        }
+            });
+        });
     }
     // For the triangles.
     copies_wait_but_one();
@@ -427,13 +369,11 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         let weights = weighted.then(|| unsafe { load4(args.sample_weights.wrapping_add(QUAD * i as usize), streamed) });
         copies_wait_but_one();
         let mut x = [[[0.0; QUAD]; D]; 1];
-        let mut j = 0;
-        while j < D {
+        counted!(for j in 0..D {
             // SAFETY: copies that this thread made, and that have arrived. Past the end there are
             // none, and nothing is counted.
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
-            j += 1;
-        }
+        });
         let place = ((i, columns.n), weights);
         // SAFETY: the components and triangles are in shared memory since the barrier.
         far = unsafe {

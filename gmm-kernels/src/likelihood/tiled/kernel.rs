@@ -1,9 +1,6 @@
 //! The code of the `tiled` kernels.
-//!
-//! The register tile stays in registers only if the compiler knows every index into it: the loops
-//! over it are `while` loops with constant bounds, which it unrolls.
 use super::*;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 /// The data of a launch, as a thread of a block sees it.
@@ -82,25 +79,22 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         let policy = policy_keep();
         let Step { tile, row, start } = step;
         let left = self.features(row) - start;
-        let features = if left < STEP as u32 { left } else { STEP as u32 };
+        let features = smaller(left, STEP as u32);
         let to = self.stages.offset(stage * self.stage_size);
         let last = args.columns.quads() - 1;
         // A power of two.
         let shift = self.quads.trailing_zeros();
-        let mut c = thread_idx();
-        while c < features << shift {
+        counted!(for c in (thread_idx()..features << shift).step_by(block_dim()) {
             let (feature, q) = (c >> shift, c & (self.quads - 1));
             // Past the end the last quad is read again, and not counted.
             let quad = if first + q < last { first + q } else { last };
             // SAFETY: the feature and the quad exist; the stage has room for a step.
             unsafe { to.copy4(QUAD * c as usize, args.columns.quad(quad, (start + feature) as usize), policy) };
-            c += block_dim();
-        }
+        });
         let to = to.offset(STEP * QUAD * self.quads as usize);
         // A whole step of each part, of which the last may have fewer features.
         let chunk = (STEP * Self::WIDTH / 4) as u32;
-        let mut c = thread_idx();
-        while c < args.component_warps * chunk {
+        counted!(for c in (thread_idx()..args.component_warps * chunk).step_by(block_dim()) {
             let (part, i) = (c / chunk, c % chunk);
             if tile + part < args.tiles && i < features * (Self::WIDTH / 4) as u32 {
                 let from =
@@ -108,8 +102,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
                 // SAFETY: within the tile's parameters; the stage has room for a step of each part.
                 unsafe { to.copy4(part as usize * STEP * Self::WIDTH + 4 * i as usize, from, policy) };
             }
-            c += block_dim();
-        }
+        });
         copies_commit();
     }
 
@@ -121,12 +114,10 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     unsafe fn first_values(&self, tile: u32, row: u32, seeds: *const f32) -> [[f32; SAMPLES]; T] {
         let start = if FULL { self.parameters(tile, row).wrapping_add(self.args.d as usize * T) } else { seeds };
         let mut values = [[0.0f32; SAMPLES]; T];
-        let mut k = 0;
-        while k < T {
+        counted!(for k in 0..T {
             // SAFETY: the caller guarantees it.
             values[k] = [unsafe { load(start.add(k)) }; SAMPLES];
-            k += 1;
-        }
+        });
         values
     }
 
@@ -140,8 +131,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         let parameters = samples.offset(STEP * QUAD * self.quads as usize + self.part as usize * STEP * Self::WIDTH);
         let left = self.features(step.row) - step.start;
         let features = if left < STEP as u32 { left as usize } else { STEP };
-        let mut f = 0;
-        while f < features {
+        counted!(for f in 0..features {
             // SAFETY: the caller guarantees it.
             unsafe {
                 let x = samples.offset(f * QUAD * self.quads as usize + self.sample);
@@ -156,8 +146,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
                     subtract_distances(values, &x, parameters);
                 }
             }
-            f += 1;
-        }
+        });
     }
 
     /// The place for the exponents of the thread's samples and a component. `first`: the block's
@@ -177,13 +166,11 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         if !self.args.exponents.q.is_null() {
             let stride = opaque(self.args.exponents.stride) as usize;
             let mut to = self.exponents(first, tile as usize * T);
-            let mut k = 0;
-            while k < T {
+            counted!(for k in 0..T {
                 // SAFETY: the caller guarantees it.
                 unsafe { store_samples(to, q[k]) };
                 to = to.wrapping_add(stride);
-                k += 1;
-            }
+            });
         }
     }
 }
@@ -206,8 +193,7 @@ pub unsafe fn finish_samples(
     (rows, samples): (usize, usize),
     (maxima, totals): (Shared<f32>, Shared<f32>),
 ) {
-    let mut at = thread_idx() as usize;
-    while at < samples {
+    counted!(for at in (thread_idx() as usize..samples).step_by(block_dim() as usize) {
         let sample = QUAD as u64 * first as u64 + at as u64;
         let mut sum = LogSumExp::new();
         let mut other = if sample < columns.n { at } else { rows * samples };
@@ -218,8 +204,7 @@ pub unsafe fn finish_samples(
         }
         // SAFETY: the caller guarantees it.
         unsafe { finish_sample(product, columns, outputs, sample, sum) };
-        at += block_dim() as usize;
-    }
+    });
 }
 
 /// As [`finish_samples`], for one sample whose sum is known; it may be behind N.
@@ -269,27 +254,19 @@ pub unsafe fn finish_sample(
 #[inline(always)]
 unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
     let (mut x, mut less) = (*x, [-1.0; SAMPLES]);
-    let mut p = 0;
-    while p < SAMPLES {
+    counted!(for p in 0..SAMPLES {
         (x[p], less[p]) = if x[p].is_nan() { (0.0, 0.0) } else { (x[p], -1.0) };
-        p += 1;
-    }
-    let mut k = 0;
-    while k < T {
+    });
+    counted!(for k in (0..T).step_by(4) {
         // SAFETY: the caller guarantees it.
         let (s, m, c) = unsafe { (parameters.get4(k), parameters.get4(T + k), parameters.get4(2 * T + k)) };
-        let mut l = 0;
-        while l < 4 {
-            let mut p = 0;
-            while p < SAMPLES {
+        counted!(for l in 0..4 {
+            counted!(for p in 0..SAMPLES {
                 let t = fma(s[l], x[p], m[l]);
                 q[k + l][p] = fma(less[p], fma(t, t, c[l]), q[k + l][p]);
-                p += 1;
-            }
-            l += 1;
-        }
-        k += 4;
-    }
+            });
+        });
+    });
 }
 
 /// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component,
@@ -299,22 +276,16 @@ unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f3
 /// `parameters` has 2·T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
-    let mut k = 0;
-    while k < T {
+    counted!(for k in (0..T).step_by(4) {
         // SAFETY: the caller guarantees it.
         let (s, m) = unsafe { (parameters.get4(k), parameters.get4(T + k)) };
-        let mut l = 0;
-        while l < 4 {
-            let mut p = 0;
-            while p < SAMPLES {
+        counted!(for l in 0..4 {
+            counted!(for p in 0..SAMPLES {
                 let t = fma(s[l], x[p], m[l]);
                 q[k + l][p] = fma(-t, t, q[k + l][p]);
-                p += 1;
-            }
-            l += 1;
-        }
-        k += 4;
-    }
+            });
+        });
+    });
 }
 
 /// z += a·x for the tile's rows and one feature.
@@ -323,35 +294,25 @@ unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f
 /// `a` has T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], a: Shared<f32>) {
-    let mut k = 0;
-    while k < T {
+    counted!(for k in (0..T).step_by(4) {
         // SAFETY: the caller guarantees it.
         let a = unsafe { a.get4(k) };
-        let mut l = 0;
-        while l < 4 {
-            let mut p = 0;
-            while p < SAMPLES {
+        counted!(for l in 0..4 {
+            counted!(for p in 0..SAMPLES {
                 z[k + l][p] = fma(a[l], x[p], z[k + l][p]);
-                p += 1;
-            }
-            l += 1;
-        }
-        k += 4;
-    }
+            });
+        });
+    });
 }
 
 /// q −= |z|² for the tile's rows.
 #[inline(always)]
 fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES]; T]) {
-    let mut k = 0;
-    while k < T {
-        let mut p = 0;
-        while p < SAMPLES {
+    counted!(for k in 0..T {
+        counted!(for p in 0..SAMPLES {
             q[p] = fma(-z[k][p], z[k][p], q[p]);
-            p += 1;
-        }
-        k += 1;
-    }
+        });
+    });
 }
 
 /// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the
@@ -394,32 +355,24 @@ impl Sums {
     /// As for [`Self::get`]; there are R weights.
     #[inline(always)]
     unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
-        let mut quad = 0;
-        while quad < SAMPLES / QUAD {
+        counted!(for quad in 0..SAMPLES / QUAD {
             // SAFETY: the caller guarantees it.
             let [mut max_, mut sum] = unsafe { self.get(quad) };
-            let mut p = 0;
-            while p < QUAD {
+            counted!(for p in 0..QUAD {
                 let mut top = max_[p];
-                let mut k = 0;
-                while k < R {
+                counted!(for k in 0..R {
                     top = max(top, q[k][quad * QUAD + p]);
-                    k += 1;
-                }
+                });
                 sum[p] *= exp2(max_[p] - top);
-                let mut k = 0;
-                while k < R {
+                counted!(for k in 0..R {
                     // SAFETY: the caller guarantees it.
                     sum[p] = fma(unsafe { load(weights.add(k)) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
-                    k += 1;
-                }
+                });
                 max_[p] = top;
-                p += 1;
-            }
+            });
             // SAFETY: the caller guarantees it.
             unsafe { self.set(quad, max_, sum) };
-            quad += 1;
-        }
+        });
     }
 }
 
@@ -459,9 +412,8 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
         sums: warps as usize * WARP_SAMPLES,
     };
     let mut product = LogProduct::new();
-    let mut first = block_idx() * quads;
     // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
-    while first < columns.quads() {
+    counted!(for first in (block_idx() * quads..columns.quads()).step_by(grid_dim() * quads) {
         let empty = LogSumExp::new();
         // SAFETY: this thread's places; the barrier that ends this loop has let all read them.
         unsafe {
@@ -529,8 +481,7 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
         // SAFETY: the barrier made all warps' sums visible.
         unsafe { finish_samples(&mut product, columns, outputs, first, shape, (maxima, totals)) };
         barrier!();
-        first += grid_dim() * quads;
-    }
+    });
     // SAFETY: all threads end here, with the start of the shared memory unused.
     unsafe { args.output.finish(product) };
 }

@@ -121,8 +121,7 @@ impl<const D: usize> Proposal<'_, D> {
     unsafe fn features(&self, components: Shared<f32>, present: bool) -> FeatureSums {
         let (args, k, c) = (self.args, self.args.k as usize, self.component);
         let mut sums = FeatureSums { log2_scales: 0.0, log_prior: 0.0, in_range: true };
-        let mut f = 0;
-        while f < D.div_ceil(LANES as usize) {
+        counted!(for f in 0..D.div_ceil(LANES as usize) {
             let j = f * LANES as usize + self.lane;
             if present && j < D {
                 // SAFETY: coordinates and terms of the feature; a place for the component.
@@ -154,8 +153,7 @@ impl<const D: usize> Proposal<'_, D> {
                     }
                 }
             }
-            f += 1;
-        }
+        });
         sums
     }
 }

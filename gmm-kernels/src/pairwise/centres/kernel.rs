@@ -18,41 +18,30 @@ kernel! {
         let second = if quad + 1 < args.x.quads() { quad + 1 } else { quad };
         let quads = [quad, second];
         let mut sums = [[[0.0f32; QUAD]; QUAD]; THREAD_QUADS];
-        let mut j = 0;
-        while j < args.d as usize {
+        counted!(for j in 0..args.d as usize {
             // SAFETY: the quads and the column exist.
             unsafe {
                 let c = load_f32x4(args.centres.quad(centre, j));
-                let mut r = 0;
-                while r < THREAD_QUADS {
+                counted!(for r in 0..THREAD_QUADS {
                     let x = load_f32x4(args.x.quad(quads[r], j));
-                    let mut p = 0;
-                    while p < QUAD {
-                        let mut i = 0;
-                        while i < QUAD {
+                    counted!(for p in 0..QUAD {
+                        counted!(for i in 0..QUAD {
                             let t = x[p] - c[i];
                             sums[r][p][i] = fma(t, t, sums[r][p][i]);
-                            i += 1;
-                        }
-                        p += 1;
-                    }
-                    r += 1;
-                }
+                        });
+                    });
+                });
             }
-            j += 1;
-        }
+        });
         let m = args.centres.n as usize;
         let first = QUAD * centre as usize;
-        let mut p = 0;
-        while p < THREAD_QUADS * QUAD {
+        counted!(for p in 0..THREAD_QUADS * QUAD {
             let row = QUAD * quad as usize + p;
             if row < args.x.n as usize {
                 let mut v = sums[p / QUAD][p % QUAD];
-                let mut i = 0;
-                while i < QUAD {
+                counted!(for i in 0..QUAD {
                     v[i] = exp2(v[i] * args.factor);
-                    i += 1;
-                }
+                });
                 let to = args.values.wrapping_add(row * m + first);
                 // SAFETY: row and centres exist; where M is a multiple of 4, so is the place's
                 // distance from the start.
@@ -60,17 +49,14 @@ kernel! {
                     if m.is_multiple_of(QUAD) {
                         store4(to, v);
                     } else {
-                        let mut i = 0;
-                        while i < QUAD {
+                        counted!(for i in 0..QUAD {
                             if first + i < m {
                                 store(to.add(i), v[i]);
                             }
-                            i += 1;
-                        }
+                        });
                     }
                 }
             }
-            p += 1;
-        }
+        });
     }
 }

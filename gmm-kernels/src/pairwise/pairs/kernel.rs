@@ -19,23 +19,17 @@ unsafe fn add_columns<const COUNT: usize>(
     policy: CachePolicy,
 ) {
     let mut x = [[[0.0f32; QUAD]; 2]; COUNT];
-    let mut c = 0;
-    while c < COUNT {
+    counted!(for c in 0..COUNT {
         let j = j as usize + c;
         // SAFETY: the caller guarantees it.
         x[c] = unsafe { [load4(args.a.quad(quad, j), policy), load4(args.b.quad(quad, j), policy)] };
-        c += 1;
-    }
-    let mut c = 0;
-    while c < COUNT {
-        let mut p = 0;
-        while p < QUAD {
+    });
+    counted!(for c in 0..COUNT {
+        counted!(for p in 0..QUAD {
             let t = x[c][0][p] - x[c][1][p];
             sums[p] = fma(t, t, sums[p]);
-            p += 1;
-        }
-        c += 1;
-    }
+        });
+    });
 }
 
 kernel! {
@@ -45,8 +39,7 @@ kernel! {
     /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn gaussian_pairs(args: PairsArgs) {
         let policy = policy_stream();
-        let mut quad = block_idx() * block_dim() + thread_idx();
-        while quad < args.a.quads() {
+        counted!(for quad in (block_idx() * block_dim() + thread_idx()..args.a.quads()).step_by(grid_dim() * block_dim()) {
             let mut sums = [0.0f32; QUAD];
             let mut j = 0;
             // SAFETY: the quad and the columns exist, and the values have room for whole quads.
@@ -59,14 +52,11 @@ kernel! {
                     add_columns::<1>(&mut sums, &args, quad, j, policy);
                     j += 1;
                 }
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     sums[p] = exp2(sums[p] * args.factor);
-                    p += 1;
-                }
+                });
                 store4(args.values.add(QUAD * quad as usize), sums);
             }
-            quad += grid_dim() * block_dim();
-        }
+        });
     }
 }

@@ -34,8 +34,7 @@ unsafe fn fetch(
     let rows_at_once = threads / PIECES;
     let row_bytes = chunks * CHUNK_BYTES;
     let of_chunk = rows.halves.cast::<u8>().wrapping_add((chunk * CHUNK_BYTES + 16 * piece) as usize);
-    let mut i = 0;
-    while i < count / rows_at_once {
+    counted!(for i in 0..count / rows_at_once {
         // Opaque: else the addresses of all rows would be kept in registers.
         let row = first + i * rows_at_once + opaque(row);
         if row < rows.rows {
@@ -43,8 +42,7 @@ unsafe fn fetch(
             // SAFETY: the row and the chunk exist; each thread has a place of its own in the stage.
             unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
         }
-        i += 1;
-    }
+    });
 }
 
 /// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
@@ -59,51 +57,35 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     matrix: Shared<Halves>,
 ) {
     let mut v = [[[0u32; 4]; 2]; DOWN];
-    let mut down = 0;
-    while down < DOWN {
+    counted!(for down in 0..DOWN {
         // SAFETY: the caller guarantees it.
         unsafe {
             v[down] = [vectors.matrices(16 * down * PITCH), vectors.matrices(16 * down * PITCH + LOW)];
         }
-        down += 1;
-    }
-    let mut pair = 0;
-    while pair < ACROSS / SIDE_BY_SIDE {
+    });
+    counted!(for pair in 0..ACROSS / SIDE_BY_SIDE {
         // SAFETY: the caller guarantees it.
         let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
         let mut parts = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
         // The small products first.
-        let mut product = 0;
-        while product < 3 {
-            let mut down = 0;
-            while down < DOWN {
-                let mut side = 0;
-                while side < SIDE_BY_SIDE {
+        counted!(for product in 0..3 {
+            counted!(for down in 0..DOWN {
+                counted!(for side in 0..SIDE_BY_SIDE {
                     let of_vectors = if product == 0 { v[down][1] } else { v[down][0] };
                     let of_matrix = if product == 1 { low } else { high };
                     let of_matrix = [of_matrix[2 * side], of_matrix[2 * side + 1]];
                     parts[down][side] = mma(parts[down][side], of_vectors, of_matrix);
-                    side += 1;
-                }
-                down += 1;
-            }
-            product += 1;
-        }
-        let mut down = 0;
-        while down < DOWN {
-            let mut side = 0;
-            while side < SIDE_BY_SIDE {
-                let mut i = 0;
-                while i < 4 {
+                });
+            });
+        });
+        counted!(for down in 0..DOWN {
+            counted!(for side in 0..SIDE_BY_SIDE {
+                counted!(for i in 0..4 {
                     sums[down][SIDE_BY_SIDE * pair + side][i] += parts[down][side][i];
-                    i += 1;
-                }
-                side += 1;
-            }
-            down += 1;
-        }
-        pair += 1;
-    }
+                });
+            });
+        });
+    });
 }
 
 /// Writes the warp's products. Of the block's tile, from `first` on (vector, row), it has those
@@ -123,27 +105,23 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     const UNSCALE: f32 = 1.0 / (LARGEST * LARGEST);
     let lane = thread_idx() % WARP;
     let (n, m) = (args.vectors.rows, args.matrix.rows);
-    let mut down = 0;
-    while down < 2 * DOWN {
+    counted!(for down in 0..2 * DOWN {
         let in_tile = warp[0] + 8 * down as u32 + lane / 4;
         let vector = first[0] + in_tile;
         if vector < n {
             // SAFETY: a vector of the tile.
             let of_vector = square_roots(unsafe { scales.of_vectors.get(in_tile as usize) });
             let to = args.products.wrapping_add(vector as usize * m as usize);
-            let mut across = 0;
-            while across < ACROSS {
+            counted!(for across in 0..ACROSS {
                 let in_tile = warp[1] + 8 * across as u32 + 2 * (lane % 4);
                 let row = first[1] + in_tile;
                 let mut values = [0.0f32; 2];
-                let mut i = 0;
-                while i < 2 {
+                counted!(for i in 0..2 {
                     // SAFETY: a row of the tile.
                     let of_row = square_roots(unsafe { scales.of_rows.get(in_tile as usize + i) });
                     let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
                     values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
-                    i += 1;
-                }
+                });
                 // SAFETY: vector and row exist; where M is even, so is the place's distance from
                 // the start.
                 unsafe {
@@ -158,11 +136,9 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
                         }
                     }
                 }
-                across += 1;
-            }
+            });
         }
-        down += 1;
-    }
+    });
 }
 
 /// The scales of a tile's vectors and rows in shared memory.
@@ -182,8 +158,7 @@ impl Scales {
     unsafe fn read(args: &ProductsArgs, tiling: Tiling, first: [u32; 2]) -> Self {
         let of_vectors = Shared::at(tiling.stages * tiling.stage_bytes());
         let this = Self { of_vectors, of_rows: of_vectors.offset(tiling.vectors) };
-        let mut i = thread_idx();
-        while i < (tiling.vectors + tiling.rows) as u32 {
+        counted!(for i in (thread_idx()..(tiling.vectors + tiling.rows) as u32).step_by(tiling.threads) {
             let (of, row) = if i < tiling.vectors as u32 {
                 (&args.vectors, first[0] + i)
             } else {
@@ -191,8 +166,7 @@ impl Scales {
             };
             // SAFETY: an existing row, the last one for those past the end; a place for each.
             unsafe { this.of_vectors.set(i as usize, load(of.scales.add(row.min(of.rows - 1) as usize))) };
-            i += tiling.threads;
-        }
+        });
         this
     }
 }
@@ -216,12 +190,10 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     [tile, part]: [u32; 2],
     sums: &mut [[[f32; 4]; ACROSS]; DOWN],
 ) -> bool {
-    let mut i = 0;
-    while i < DOWN * ACROSS {
+    counted!(for i in 0..DOWN * ACROSS {
         // SAFETY: a place for each four sums of each thread, part and tile.
         unsafe { store4(place_of_sums(args, tiling, tile, part, i), sums[i / ACROSS][i % ACROSS]) };
-        i += 1;
-    }
+    });
     let before = Shared::<Halves>::at(0);
     barrier!();
     if thread_idx() == 0 {
@@ -239,30 +211,22 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     while part < args.parts {
         // All on their way at a time.
         let mut of_parts = [[[0u128; ACROSS]; DOWN]; AT_ONCE];
-        let mut p = 0;
-        while p < AT_ONCE {
+        counted!(for p in 0..AT_ONCE {
             let part = (part + p as u32).min(args.parts - 1);
-            let mut i = 0;
-            while i < DOWN * ACROSS {
+            counted!(for i in 0..DOWN * ACROSS {
                 // SAFETY: as above; all parts have been written.
                 of_parts[p][i / ACROSS][i % ACROSS] =
                     unsafe { load(place_of_sums(args, tiling, tile, part, i).cast::<u128>()) };
-                i += 1;
-            }
-            p += 1;
-        }
-        let mut p = 0;
-        while p < AT_ONCE {
+            });
+        });
+        counted!(for p in 0..AT_ONCE {
             if part + (p as u32) < args.parts {
-                let mut i = 0;
-                while i < 4 * DOWN * ACROSS {
+                counted!(for i in 0..4 * DOWN * ACROSS {
                     let four = of_parts[p][i / 4 / ACROSS][i / 4 % ACROSS];
                     total[i / 4 / ACROSS][i / 4 % ACROSS][i % 4] += f32::from_bits((four >> (32 * (i % 4))) as u32);
-                    i += 1;
-                }
+                });
             }
-            p += 1;
-        }
+        });
         part += AT_ONCE as u32;
     }
     *sums = total;

@@ -31,26 +31,20 @@ unsafe fn read_row(row: *const Halves, chunk: u32) -> Pieces {
 unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS as usize] {
     let mut numbers = [0.0f32; NUMBERS as usize];
     if d.is_multiple_of(4) {
-        let mut i = 0;
-        while i < NUMBERS {
+        counted!(for i in (0..NUMBERS).step_by(4) {
             let at = first + i;
             // SAFETY: four numbers, of which the last is below D.
             let four = unsafe { load_f32x4(vector.add(if at < d { at } else { d - 4 } as usize)) };
-            let mut j = 0;
-            while j < 4 {
+            counted!(for j in 0..4 {
                 numbers[i as usize + j] = if at < d { four[j] } else { 0.0 };
-                j += 1;
-            }
-            i += 4;
-        }
+            });
+        });
     } else {
-        let mut i = 0;
-        while i < NUMBERS {
+        counted!(for i in 0..NUMBERS {
             // SAFETY: below D.
             let number = unsafe { load(vector.add((first + i).min(d - 1) as usize)) };
             numbers[i as usize] = if first + i < d { number } else { 0.0 };
-            i += 1;
-        }
+        });
     }
     numbers
 }
@@ -60,20 +54,16 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
 #[inline(always)]
 fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
-    let mut i = 0;
-    while i < NUMBERS as usize {
+    counted!(for i in 0..NUMBERS as usize {
         largest = max_magnitude(largest, numbers[i]);
-        i += 1;
-    }
+    });
     largest = largest.max(shuffle_xor_u32(largest, 1));
     largest = largest.max(shuffle_xor_u32(largest, 2));
     let [scale, inverse] = power_of_two(largest);
     let mut pieces = [[0; 4]; 2];
-    let mut i = 0;
-    while i < 4 {
+    counted!(for i in 0..4 {
         [pieces[0][i], pieces[1][i]] = split_pair([numbers[2 * i], numbers[2 * i + 1]], inverse);
-        i += 1;
-    }
+    });
     (pieces, scale)
 }
 
@@ -82,25 +72,19 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
 #[inline(always)]
 fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
     let mut halves = [[0.0f32; 4]; 2];
-    let mut product = 0;
-    while product < 3 {
+    counted!(for product in 0..3 {
         let of_rows = if product == 0 { 1 } else { 0 };
         let of_vectors = if product == 1 { 1 } else { 0 };
-        let mut i = 0;
-        while i < 2 {
+        counted!(for i in 0..2 {
             let [above, below] = [&rows[0][of_rows], &rows[1][of_rows]];
             let a = [above[2 * i], below[2 * i], above[2 * i + 1], below[2 * i + 1]];
             halves[i] = mma(halves[i], a, [vectors[of_vectors][2 * i], vectors[of_vectors][2 * i + 1]]);
-            i += 1;
-        }
-        product += 1;
-    }
+        });
+    });
     let mut sums = [0.0f32; 4];
-    let mut i = 0;
-    while i < 4 {
+    counted!(for i in 0..4 {
         sums[i] = halves[0][i] + halves[1][i];
-        i += 1;
-    }
+    });
     sums
 }
 
@@ -152,43 +136,35 @@ kernel! {
             let of = 8 * (lane % 4);
             let scales = [shuffle_u32(scale.to_bits(), of), shuffle_u32(scale.to_bits(), of + 4)];
             let scales = scales.map(|scale| square_roots(f32::from_bits(scale)));
-            let mut i = 0;
-            while i < 4 {
+            counted!(for i in 0..4 {
                 let (row, vector) = (row_scales[i / 2], scales[i % 2]);
                 sums[i] = fma(products[i] * (row[0] * vector[0]), row[1] * vector[1], sums[i]);
-                i += 1;
-            }
+            });
             chunk += warps;
         }
         let of_warps = Shared::<f32>::at(0);
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             let vector = 2 * (lane as usize % 4) + i % 2;
             let row = OCTET as usize * (i / 2) + lane as usize / 4;
             // SAFETY: a place for each warp, vector and row.
             unsafe { of_warps.set((warp as usize * VECTORS + vector) * PITCH + row, sums[i]) };
-            i += 1;
-        }
+        });
         barrier!();
-        let mut product = thread_idx();
-        while product < (VECTORS * ROWS) as u32 {
+        counted!(for product in (thread_idx()..(VECTORS * ROWS) as u32).step_by(block_dim()) {
             let (vector, row) = (product / ROWS as u32, product % ROWS as u32);
             let mut sum = 0.0;
-            let mut warp = 0;
-            while warp < MOST_WARPS {
+            counted!(for warp in 0..MOST_WARPS {
                 // A loop with a constant bound, so that no read waits for another.
                 if warp < warps as usize {
                     // SAFETY: see above.
                     sum += unsafe { of_warps.get((warp * VECTORS + vector as usize) * PITCH + row as usize) };
                 }
-                warp += 1;
-            }
+            });
             let (vector, row) = (first_vector + vector, first_row + row);
             if vector < args.n && row < args.matrix.rows {
                 // SAFETY: the vector and the row exist.
                 unsafe { store(args.products.add(vector as usize * args.matrix.rows as usize + row as usize), sum) };
             }
-            product += block_dim();
-        }
+        });
     }
 }

@@ -28,15 +28,13 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
 #[inline(always)]
 unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) -> [[f32; 2]; TOGETHER] {
     let mut pairs = [[0.0f32; 2]; TOGETHER];
-    let mut t = 0;
-    while t < 2 * TOGETHER {
+    counted!(for t in 0..2 * TOGETHER {
         let j = (first + (t / 2) as u32 * step) * CHUNK as u32 + 2 * element + (t % 2) as u32;
         // Read without condition, so that no read waits for another.
         // SAFETY: below D.
         let number = unsafe { load(x.add(j.min(d - 1) as usize)) };
         pairs[t / 2][t % 2] = if j < d { number } else { 0.0 };
-        t += 1;
-    }
+    });
     pairs
 }
 
@@ -50,11 +48,9 @@ pub(crate) fn max_magnitude(largest: u32, number: f32) -> u32 {
 /// The larger of `largest` and the magnitudes of the numbers.
 #[inline(always)]
 fn max_of_pairs(mut largest: u32, pairs: &[[f32; 2]; TOGETHER]) -> u32 {
-    let mut t = 0;
-    while t < 2 * TOGETHER {
+    counted!(for t in 0..2 * TOGETHER {
         largest = max_magnitude(largest, pairs[t / 2][t % 2]);
-        t += 1;
-    }
+    });
     largest
 }
 
@@ -106,8 +102,7 @@ unsafe fn write(
     [first, step]: [u32; 2],
     element: u32,
 ) {
-    let mut t = 0;
-    while t < TOGETHER {
+    counted!(for t in 0..TOGETHER {
         let chunk = first + t as u32 * step;
         if chunk < chunks {
             let [high, low] = split_pair(pairs[t], inverse);
@@ -118,8 +113,7 @@ unsafe fn write(
                 store(to.add(CHUNK_ELEMENTS / 2), low);
             }
         }
-        t += 1;
-    }
+    });
 }
 
 kernel! {
@@ -133,36 +127,30 @@ kernel! {
         let (first, element) = (thread_idx() / (WARP / 2), thread_idx() % (WARP / 2));
         let step = block_dim() / (WARP / 2);
         let next = first + step * TOGETHER as u32;
-        let mut row = block_idx() as u64;
-        while row < args.rows {
+        counted!(for row in (block_idx() as u64..args.rows).step_by(grid_dim() as u64) {
             let x = args.x.wrapping_add(row as usize * args.d as usize);
             let to = args.halves.wrapping_add(row as usize * chunks as usize * CHUNK_ELEMENTS);
             // SAFETY: the row exists, here and below.
             let kept = unsafe { pairs(x, args.d, [first, step], element) };
             let mut largest = max_of_pairs(0, &kept);
-            let mut chunk = next;
-            while chunk < chunks {
+            counted!(for chunk in (next..chunks).step_by(step * TOGETHER as u32) {
                 // SAFETY: see above.
                 largest = max_of_pairs(largest, &unsafe { pairs(x, args.d, [chunk, step], element) });
-                chunk += step * TOGETHER as u32;
-            }
+            });
             let [scale, inverse] = power_of_two(block_max(largest));
             // SAFETY: see above.
             unsafe { write(&kept, inverse, to, chunks, [first, step], element) };
-            let mut chunk = next;
-            while chunk < chunks {
+            counted!(for chunk in (next..chunks).step_by(step * TOGETHER as u32) {
                 // SAFETY: see above.
                 unsafe {
                     let pairs = pairs(x, args.d, [chunk, step], element);
                     write(&pairs, inverse, to, chunks, [chunk, step], element);
                 }
-                chunk += step * TOGETHER as u32;
-            }
+            });
             if thread_idx() == 0 {
                 // SAFETY: below the number of rows.
                 unsafe { store(args.scales.add(row as usize), scale) };
             }
-            row += grid_dim() as u64;
-        }
+        });
     }
 }

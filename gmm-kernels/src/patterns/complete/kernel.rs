@@ -135,13 +135,11 @@ impl<'a> Component<'a> {
                 let Cells { i, j, .. } = cell;
                 if observed.has(j) {
                     let mut v = 0.0;
-                    let mut l = 0;
-                    while l < d {
+                    counted!(for l in 0..d {
                         if observed.has(l) {
                             v = fma64(self.map.get(i, l), self.second.get(l, j), v);
                         }
-                        l += 1;
-                    }
+                    });
                     self.product.set(i, j, v);
                 }
                 cell = cell.next();
@@ -149,13 +147,11 @@ impl<'a> Component<'a> {
             let mut i = self.lane;
             while i < d {
                 let mut v = 0.0;
-                let mut l = 0;
-                while l < d {
+                counted!(for l in 0..d {
                     if observed.has(l) {
                         v = fma64(self.map.get(i, l), load(self.first.add(l)), v);
                     }
-                    l += 1;
-                }
+                });
                 store(self.mapped.add(i), v);
                 i += WARP as usize;
             }
@@ -174,13 +170,11 @@ impl<'a> Component<'a> {
                     if !observed.has(i) && !observed.has(j) {
                         v = fma64(count, self.map.get(i, j), v);
                     }
-                    let mut l = 0;
-                    while l < d {
+                    counted!(for l in 0..d {
                         if observed.has(l) {
                             v = fma64(self.product.get(i, l), self.map.get(j, l), v);
                         }
-                        l += 1;
-                    }
+                    });
                     store(self.value(start + 1 + d + i * (i + 1) / 2 + j), v);
                     if i == j {
                         store(self.value(start + 1 + i), f + count * e);

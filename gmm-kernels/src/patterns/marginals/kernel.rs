@@ -80,8 +80,7 @@ impl<'a, T: Float> Component<'a, T> {
                 map.set(cell.i, cell.j, covariance.get(cell.i, cell.j));
                 cell = cell.next();
             }
-            let mut j = 0;
-            while j < d {
+            counted!(for j in 0..d {
                 if self.observed.has(j) {
                     warp_sync();
                     let pivot = map.get(j, j);
@@ -111,8 +110,7 @@ impl<'a, T: Float> Component<'a, T> {
                         cell = cell.next();
                     }
                 }
-                j += 1;
-            }
+            });
             warp_sync();
         }
         None
@@ -122,8 +120,7 @@ impl<'a, T: Float> Component<'a, T> {
     /// of `to`; zeros above it.
     #[inline(always)]
     unsafe fn invert_column(self, lower: Matrix, to: Matrix, c: usize) {
-        let mut i = 0;
-        while i < self.d() {
+        counted!(for i in 0..self.d() {
             if self.observed.has(i) {
                 let mut v = if i == c { 1.0 } else { 0.0 };
                 let mut l = c;
@@ -138,16 +135,14 @@ impl<'a, T: Float> Component<'a, T> {
                     to.set(i, c, if i < c { 0.0 } else { v / lower.get(i, i) });
                 }
             }
-            i += 1;
-        }
+        });
     }
 
     /// Column `c` of `rows`·`lower`, where `rows` are those that are missing and `lower` is a lower
     /// triangle of those that are observed, into the column `c` of `to`.
     #[inline(always)]
     unsafe fn multiply_column(self, rows: Matrix, lower: Matrix, to: Matrix, c: usize) {
-        let mut m = 0;
-        while m < self.d() {
+        counted!(for m in 0..self.d() {
             if !self.observed.has(m) {
                 let mut v = 0.0;
                 let mut l = c;
@@ -162,8 +157,7 @@ impl<'a, T: Float> Component<'a, T> {
                     to.set(m, c, v);
                 }
             }
-            m += 1;
-        }
+        });
     }
 
     /// The place of element (i, j) of A among the parameters.
@@ -221,22 +215,19 @@ impl<'a, T: Float> Component<'a, T> {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
         let rows = if general { d.next_multiple_of(ROWS) } else { d };
         let (mut log2, mut bad) = (0.0, u32::MAX);
-        let mut i = self.lane;
-        while i < rows {
+        counted!(for i in (self.lane..rows).step_by(WARP as usize) {
             let mut b = T::ZERO;
             // SAFETY: elements of the matrices, and a place for each number.
             unsafe {
                 if alive && i < d && self.observed.has(i) {
                     let (mut sum, mut reach) = (0.0, 0.0);
-                    let mut j = 0;
-                    while j <= i {
+                    counted!(for j in 0..=i {
                         if self.observed.has(j) {
                             let a = self.inverse.get(i, j);
                             sum = fma64(-a, self.mean(j), sum);
                             reach += REACH * if a < 0.0 { -a } else { a };
                         }
-                        j += 1;
-                    }
+                    });
                     let pivot = self.inverse.get(i, i);
                     let size = reach + if sum < 0.0 { -sum } else { sum };
                     if !(size <= self.args.max_deviation && pivot >= self.args.min_positive) {
@@ -248,8 +239,7 @@ impl<'a, T: Float> Component<'a, T> {
                 }
                 store(self.parameter(self.shift_place(i)), b);
             }
-            i += WARP as usize;
-        }
+        });
         let mut by = WARP / 2;
         while by > 0 {
             let other = shuffle_xor_u32(bad, by);
@@ -266,42 +256,34 @@ impl<'a, T: Float> Component<'a, T> {
         // SAFETY: elements of the component's matrices and vectors; what other lanes wrote is read
         // behind a meeting of all lanes.
         unsafe {
-            let mut i = self.lane;
-            while i < d {
+            counted!(for i in (self.lane..d).step_by(WARP as usize) {
                 if self.observed.has(i) {
                     let mut x = 0.0;
                     if self.args.layout.capacity > 0 {
-                        let mut l = 0;
-                        while l <= i {
+                        counted!(for l in 0..=i {
                             if self.observed.has(l) {
                                 let b = load(self.parameter(self.shift_place(l)));
                                 x = fma64(-self.map.get(i, l), b.wide(), x);
                             }
-                            l += 1;
-                        }
+                        });
                     } else {
                         x = T::narrow(self.mean(i)).wide();
                     }
                     store(self.e(i), x - self.mean(i));
                 }
-                i += WARP as usize;
-            }
+            });
             warp_sync();
-            let mut m = self.lane;
-            while m < d {
+            counted!(for m in (self.lane..d).step_by(WARP as usize) {
                 if !self.observed.has(m) {
                     let mut x = 0.0;
-                    let mut l = 0;
-                    while l < d {
+                    counted!(for l in 0..d {
                         if self.observed.has(l) {
                             x = fma64(self.inverse.get(m, l), load(self.e(l)), x);
                         }
-                        l += 1;
-                    }
+                    });
                     store(self.e(m), x);
                 }
-                m += WARP as usize;
-            }
+            });
         }
     }
 
@@ -317,11 +299,9 @@ impl<'a, T: Float> Component<'a, T> {
                 self.map.set(cell.i, cell.j, 0.0);
                 cell = cell.next();
             }
-            let mut j = self.lane;
-            while j < d {
+            counted!(for j in (self.lane..d).step_by(WARP as usize) {
                 store(self.e(j), 0.0);
-                j += WARP as usize;
-            }
+            });
         }
     }
 
@@ -329,27 +309,23 @@ impl<'a, T: Float> Component<'a, T> {
     #[inline(always)]
     unsafe fn write_map(self) {
         let d = self.d();
-        let mut c = self.lane;
-        while c < d {
+        counted!(for c in (self.lane..d).step_by(WARP as usize) {
             if self.observed.has(c) {
                 // SAFETY: this lane alone has the column.
                 unsafe {
                     if self.args.layout.capacity > 0 {
                         self.invert_column(self.inverse, self.map, c);
                     } else {
-                        let mut i = 0;
-                        while i < d {
+                        counted!(for i in 0..d {
                             if self.observed.has(i) {
                                 self.map.set(i, c, if i == c { 1.0 } else { 0.0 });
                             }
-                            i += 1;
-                        }
+                        });
                     }
                     self.multiply_column(self.inverse, self.map, self.map, c);
                 }
             }
-            c += WARP as usize;
-        }
+        });
     }
 
     /// All of a component's numbers but its weight and its seed.
@@ -366,14 +342,12 @@ impl<'a, T: Float> Component<'a, T> {
                 (alive, problem) = (false, column as i32 + 1);
             }
             if alive {
-                let mut c = self.lane;
-                while c < self.d() {
+                counted!(for c in (self.lane..self.d()).step_by(WARP as usize) {
                     if self.observed.has(c) {
                         self.invert_column(self.map, self.inverse, c);
                         self.multiply_column(self.map, self.inverse, self.inverse, c);
                     }
-                    c += WARP as usize;
-                }
+                });
                 warp_sync();
             }
             self.write_triangle(alive);
@@ -423,13 +397,11 @@ unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
     // SAFETY: numbers of the pattern, and a place for each.
     unsafe {
         let (mut offset, mut problems) = (f64::MIN, 0.0);
-        let mut c = 0;
-        while c < k {
+        counted!(for c in 0..k {
             let constant = load(args.constants.add(pattern * k + c));
             offset = if constant > offset { constant } else { offset };
             problems += if load(args.problems.add(pattern * k + c)) != 0 { 1.0 } else { 0.0 };
-            c += 1;
-        }
+        });
         let mut c = thread_idx() as usize;
         while c < if capacity > 0 { capacity } else { k } {
             let (mut w, mut seed) = (T::ZERO, T::ZERO);

@@ -34,12 +34,10 @@ impl Output {
         barrier!();
         let mut total = 0.0;
         if thread_idx() == 0 {
-            let mut w = 0;
-            while w < block_dim() / WARP {
+            counted!(for w in 0..block_dim() / WARP {
                 // SAFETY: as above; the barrier ordered the writes.
                 total += unsafe { s.get(w as usize) };
-                w += 1;
-            }
+            });
         }
         total
     }
@@ -115,11 +113,9 @@ impl Output {
                 barrier!();
                 if thread_idx() == 0 {
                     let mut total = 0.0;
-                    let mut w = 0;
-                    while w < block_dim() / WARP {
+                    counted!(for w in 0..block_dim() / WARP {
                         total += s.get(w as usize);
-                        w += 1;
-                    }
+                    });
                     publish(self.total, total);
                 }
                 last();
@@ -139,36 +135,30 @@ impl Output {
         while missing {
             // The reads of a round are independent, so that their latencies overlap.
             missing = false;
-            let mut r = 0;
-            while r < ROUND {
+            counted!(for r in 0..ROUND {
                 let b = start + r * block_dim();
                 if b < grid_dim() {
                     // SAFETY: a place for each block.
                     v[r as usize] = unsafe { load_fresh(self.partials.add(b as usize)) };
                 }
-                r += 1;
-            }
-            let mut r = 0;
-            while r < ROUND {
+            });
+            counted!(for r in 0..ROUND {
                 missing |= v[r as usize].to_bits() == UNWRITTEN;
-                r += 1;
-            }
+            });
             missing = warp_any(missing);
             if missing {
                 pause();
             }
         }
         let mut sum = 0.0;
-        let mut r = 0;
-        while r < ROUND {
+        counted!(for r in 0..ROUND {
             let b = start + r * block_dim();
             if b < grid_dim() {
                 // SAFETY: as above; the block has written.
                 unsafe { store_fresh(self.partials.add(b as usize), f64::from_bits(UNWRITTEN)) };
             }
             sum += v[r as usize];
-            r += 1;
-        }
+        });
         sum
     }
 }

@@ -13,12 +13,10 @@ kernel! {
         let ReduceSetsArgs { partials, count, totals } = args;
         let set = block_idx() as usize;
         let mut sum = 0.0;
-        let mut b = thread_idx();
-        while b < count {
+        counted!(for b in (thread_idx()..count).step_by(WARP) {
             // SAFETY: b < count.
             sum += unsafe { load(partials.add(set * count as usize + b as usize)) };
-            b += WARP;
-        }
+        });
         let sum = warp_sum(sum);
         if thread_idx() == 0 {
             // SAFETY: a place for each set.

@@ -20,15 +20,13 @@ kernel! {
         while slice < slices && i < count {
             // Independent reads, so that their latencies overlap.
             let mut v = [0.0f64; UNROLL];
-            let mut u = 0;
-            while u < UNROLL {
+            counted!(for u in 0..UNROLL {
                 let slice = slice + u as u32 * rows;
                 if slice < slices {
                     // SAFETY: inside.
                     v[u] = unsafe { load(sums.add(slice as usize * count as usize + i as usize)) };
                 }
-                u += 1;
-            }
+            });
             sum += (v[0] + v[1]) + (v[2] + v[3]);
             slice += UNROLL as u32 * rows;
         }
@@ -37,12 +35,10 @@ kernel! {
         barrier!();
         if row == 0 && i < count {
             let mut sum = 0.0;
-            let mut row = 0;
-            while row < rows {
+            counted!(for row in 0..rows {
                 // SAFETY: written before the barrier.
                 sum += unsafe { parts.get((row * WARP + lane) as usize) };
-                row += 1;
-            }
+            });
             // SAFETY: inside.
             unsafe { store(totals.add(i as usize), sum) };
         }

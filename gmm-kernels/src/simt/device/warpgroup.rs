@@ -392,11 +392,9 @@ pub unsafe fn warpgroup_start<const S: usize>(
 pub fn warpgroup_finish<const LEFT: usize>(c: &mut [f32; 16]) {
     // SAFETY: no operands.
     unsafe { asm!("wgmma.wait_group.sync.aligned {};", const LEFT, options(nostack)) };
-    let mut i = 0;
-    while i < 16 {
+    counted!(for i in 0..16 {
         // What uses them stays behind the wait.
         // SAFETY: does nothing.
         unsafe { asm!("/* {0} */", inout(reg32) c[i], options(nostack)) };
-        i += 1;
-    }
+    });
 }

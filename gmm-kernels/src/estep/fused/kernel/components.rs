@@ -58,11 +58,9 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         x: &[[f32; SAMPLES]; D],
     ) -> Exponents<COMPONENTS, D, SAMPLES> {
         let mut e = Exponents { z: [[[0.0; SAMPLES]; D]; COMPONENTS], q: [[0.0; SAMPLES]; COMPONENTS] };
-        let mut c = 0;
-        while c < COMPONENTS {
+        counted!(for c in 0..COMPONENTS {
             e.q[c] = [self.seeds[c]; SAMPLES];
-            c += 1;
-        }
+        });
         // From the last row to the first, so that a row of z can take the register of the feature
         // that no other row needs.
         let mut i = D;
@@ -71,17 +69,13 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             if M::FULL {
                 // SAFETY: numbers of the component.
                 e.z[0][i] = [unsafe { self.numbers.get((MATRIX + i) * CAPACITY) }; SAMPLES];
-                let mut j = 0;
-                while j <= i {
+                counted!(for j in 0..=i {
                     // SAFETY: as above.
                     let a = unsafe { self.numbers.get((i * (i + 1) / 2 + j) * CAPACITY) };
-                    let mut p = 0;
-                    while p < SAMPLES {
+                    counted!(for p in 0..SAMPLES {
                         e.z[0][i][p] = fma(a, x[j][p], e.z[0][i][p]);
-                        p += 1;
-                    }
-                    j += 1;
-                }
+                    });
+                });
             } else {
                 let (a, b) = if COMPONENTS == 1 {
                     ([self.diagonal[i]; COMPONENTS], [self.shifts[i]; COMPONENTS])
@@ -89,25 +83,17 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
                     // SAFETY: numbers of the components.
                     unsafe { (self.numbers.get_some(i * CAPACITY), self.numbers.get_some((MATRIX + i) * CAPACITY)) }
                 };
-                let mut c = 0;
-                while c < COMPONENTS {
-                    let mut p = 0;
-                    while p < SAMPLES {
+                counted!(for c in 0..COMPONENTS {
+                    counted!(for p in 0..SAMPLES {
                         e.z[c][i][p] = fma(a[c], x[i][p], b[c]);
-                        p += 1;
-                    }
-                    c += 1;
-                }
+                    });
+                });
             }
-            let mut c = 0;
-            while c < COMPONENTS {
-                let mut p = 0;
-                while p < SAMPLES {
+            counted!(for c in 0..COMPONENTS {
+                counted!(for p in 0..SAMPLES {
                     e.q[c][p] = fma(-e.z[c][i][p], e.z[c][i][p], e.q[c][p]);
-                    p += 1;
-                }
-                c += 1;
-            }
+                });
+            });
         }
         e
     }

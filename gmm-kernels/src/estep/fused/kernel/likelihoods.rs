@@ -6,7 +6,7 @@ use super::*;
 pub(crate) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
     let mut by = LANES as u32 / 2;
     while by > 0 {
-        x += f32::from_bits(shuffle_xor_u32(x.to_bits(), by));
+        x += x.shuffle_xor(by);
         by /= 2;
     }
     x
@@ -17,7 +17,7 @@ pub(crate) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
 pub(crate) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
     let mut by = LANES as u32 / 2;
     while by > 0 {
-        x = max(x, f32::from_bits(shuffle_xor_u32(x.to_bits(), by)));
+        x = max(x, x.shuffle_xor(by));
         by /= 2;
     }
     x
@@ -40,19 +40,15 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         let mut likelihoods =
             Self { each: [[0.0; SAMPLES]; COMPONENTS], sum: [0.0; SAMPLES], power: [0.0; SAMPLES], far: false };
         let mut low = f32::MAX;
-        let mut p = 0;
-        while p < SAMPLES {
+        counted!(for p in 0..SAMPLES {
             let mut lanes_sum = 0.0;
-            let mut c = 0;
-            while c < COMPONENTS {
+            counted!(for c in 0..COMPONENTS {
                 likelihoods.each[c][p] = weights[c] * exp2(q[c][p]);
                 lanes_sum += likelihoods.each[c][p];
-                c += 1;
-            }
+            });
             likelihoods.sum[p] = sum_over_components::<LANES>(lanes_sum);
             low = min(low, likelihoods.sum[p]);
-            p += 1;
-        }
+        });
         likelihoods.far = warp_any(low < THRESHOLD);
         if likelihoods.far {
             likelihoods.take_out_the_maximum::<LANES>(weights, q);
@@ -68,45 +64,35 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         weights: &[f32; COMPONENTS],
         q: &[[f32; SAMPLES]; COMPONENTS],
     ) {
-        let mut p = 0;
-        while p < SAMPLES {
+        counted!(for p in 0..SAMPLES {
             let mut top = f32::MIN;
-            let mut c = 0;
-            while c < COMPONENTS {
+            counted!(for c in 0..COMPONENTS {
                 top = if weights[c] > 0.0 { max(top, q[c][p]) } else { top };
-                c += 1;
-            }
+            });
             self.power[p] = max_over_components::<LANES>(top);
             let mut lanes_sum = 0.0;
-            let mut c = 0;
-            while c < COMPONENTS {
+            counted!(for c in 0..COMPONENTS {
                 // The q of a component without weight may be above the maximum: it counts as 0·2^0,
                 // not as 0·∞.
                 self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
                 lanes_sum += self.each[c][p];
-                c += 1;
-            }
+            });
             self.sum[p] = sum_over_components::<LANES>(lanes_sum);
-            p += 1;
-        }
+        });
     }
 
     /// Gives the samples behind the last, of which `first` is the first here, likelihoods of zero
     /// that sum to one: nothing is counted for them.
     #[inline(always)]
     pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
-        let mut p = 0;
-        while p < SAMPLES {
+        counted!(for p in 0..SAMPLES {
             if first + p as u64 >= n {
                 (self.sum[p], self.power[p]) = (1.0, 0.0);
-                let mut c = 0;
-                while c < COMPONENTS {
+                counted!(for c in 0..COMPONENTS {
                     self.each[c][p] = 0.0;
-                    c += 1;
-                }
+                });
             }
-            p += 1;
-        }
+        });
     }
 
     /// Adds the samples' log-likelihoods to `product`, and returns the factor that makes
@@ -122,33 +108,25 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         first: usize,
     ) -> [f32; SAMPLES] {
         let mut factor = [0.0f32; SAMPLES];
-        let mut p = 0;
-        while p < SAMPLES {
+        counted!(for p in 0..SAMPLES {
             factor[p] = reciprocal(self.sum[p]);
-            p += 1;
-        }
+        });
         if !sample_weights.is_null() {
-            let mut p = 0;
-            while p < SAMPLES {
+            counted!(for p in 0..SAMPLES {
                 // SAFETY: the caller guarantees it.
                 let weight = unsafe { load(sample_weights.add(first + p)) };
                 factor[p] *= weight;
                 product.multiply_scaled(weight * (self.power[p] + log2(self.sum[p])), 1.0);
-                p += 1;
-            }
+            });
         } else if self.far {
-            let mut p = 0;
-            while p < SAMPLES {
+            counted!(for p in 0..SAMPLES {
                 product.multiply_scaled(self.power[p], self.sum[p]);
-                p += 1;
-            }
+            });
         } else {
             // Two sums above the threshold still make a normal product.
-            let mut p = 0;
-            while p < SAMPLES {
+            counted!(for p in (0..SAMPLES).step_by(2) {
                 product.multiply(if p + 1 < SAMPLES { self.sum[p] * self.sum[p + 1] } else { self.sum[p] });
-                p += 2;
-            }
+            });
         }
         factor
     }

@@ -43,8 +43,7 @@ impl<const D: usize> Stages<'_, D> {
             // registers.
             let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
             let mut from = columns.quad(quad, 0);
-            let mut j = 0;
-            while j < D {
+            counted!(for j in 0..D {
                 // SAFETY: the quad exists, and the ring has a place for each lane, feature and
                 // stage.
                 unsafe {
@@ -55,8 +54,7 @@ impl<const D: usize> Stages<'_, D> {
                     }
                 }
                 from = from.wrapping_add(QUAD * quads);
-                j += 1;
-            }
+            });
         }
         copies_commit();
     }

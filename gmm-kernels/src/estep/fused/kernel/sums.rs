@@ -23,44 +23,32 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONEN
         likelihoods: &[[f32; SAMPLES]; COMPONENTS],
         factor: &[f32; SAMPLES],
     ) {
-        let mut p = 0;
-        while p < SAMPLES {
+        counted!(for p in 0..SAMPLES {
             let mut r = [0.0f32; COMPONENTS];
-            let mut c = 0;
-            while c < COMPONENTS {
+            counted!(for c in 0..COMPONENTS {
                 r[c] = likelihoods[c][p] * factor[p];
                 self.count[c] += r[c];
-                c += 1;
-            }
-            let mut i = 0;
-            while i < D {
+            });
+            counted!(for i in 0..D {
                 if M::RAW {
                     let square = x[i][p] * x[i][p];
-                    let mut c = 0;
-                    while c < COMPONENTS {
+                    counted!(for c in 0..COMPONENTS {
                         self.first[c][i] = fma(r[c], x[i][p], self.first[c][i]);
                         self.second[c][i] = fma(r[c], square, self.second[c][i]);
-                        c += 1;
-                    }
+                    });
                 } else {
-                    let mut c = 0;
-                    while c < COMPONENTS {
+                    counted!(for c in 0..COMPONENTS {
                         let rz = r[c] * z[c][i][p];
                         self.first[c][i] += rz;
                         // The elements of row i of A: of a diagonal, one.
                         let (start, row) = if M::FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
-                        let mut j = row;
-                        while j <= i {
+                        counted!(for j in row..=i {
                             self.second[c][start + j] = fma(rz, z[c][j][p], self.second[c][start + j]);
-                            j += 1;
-                        }
-                        c += 1;
-                    }
+                        });
+                    });
                 }
-                i += 1;
-            }
-            p += 1;
-        }
+            });
+        });
     }
 
     /// Moves the sums of component `c` to one array, and leaves zeros.
@@ -68,16 +56,12 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONEN
     pub(crate) fn take<const SUMS: usize>(&mut self, c: usize) -> [f32; SUMS] {
         let mut sums = [0.0f32; SUMS];
         (sums[0], self.count[c]) = (self.count[c], 0.0);
-        let mut j = 0;
-        while j < D {
+        counted!(for j in 0..D {
             (sums[1 + j], self.first[c][j]) = (self.first[c][j], 0.0);
-            j += 1;
-        }
-        let mut j = 0;
-        while j < MATRIX {
+        });
+        counted!(for j in 0..MATRIX {
             (sums[1 + D + j], self.second[c][j]) = (self.second[c][j], 0.0);
-            j += 1;
-        }
+        });
         sums
     }
 }
@@ -124,28 +108,22 @@ pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
     while start < SUMS {
         let end = if SUMS - start < most { SUMS } else { start + most };
         warp_sync();
-        let mut v = 0;
-        while v < SUMS {
+        counted!(for v in 0..SUMS {
             if v >= start && v < end {
                 // SAFETY: inside; places that only this lane uses.
                 unsafe { room.set((v - start) * warp + lane, sums[v]) };
             }
-            v += 1;
-        }
+        });
         warp_sync();
-        let mut o = lane;
-        while o < (end - start) * LANES {
+        counted!(for o in (lane..(end - start) * LANES).step_by(warp) {
             let (v, lane) = (o / LANES, o % LANES);
             let mut sum = 0.0f64;
-            let mut group = 0;
-            while group < warp / LANES {
+            counted!(for group in 0..warp / LANES {
                 // SAFETY: written before all lanes met.
                 sum += unsafe { room.get(v * warp + group * LANES + lane) } as f64;
-                group += 1;
-            }
+            });
             take(start * LANES + o, sum);
-            o += warp;
-        }
+        });
         start = end;
     }
 }

@@ -21,14 +21,12 @@ const fn shape(rotations: usize) -> Shape {
 #[inline(always)]
 fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
     let mut split = x;
-    let mut i = 0;
-    while i < 4 {
+    counted!(for i in 0..4 {
         let (high, low) = (others[i % 2][i / 2], others[i % 2][2 + i / 2]);
         let product = multiply_halves(x.high[i], high);
         let rest = fma_minus_halves(x.high[i], high, product);
         (split.high[i], split.low[i]) = (product, fma_halves(x.low[i], high, fma_halves(x.high[i], low, rest)));
-        i += 1;
-    }
+    });
     split
 }
 
@@ -50,12 +48,10 @@ impl Rows {
     /// Only this warp uses them.
     #[inline(always)]
     unsafe fn clear(&self) {
-        let mut i = 4 * (thread_idx() % WARP) as usize;
-        while i < 2 * ROTATED {
+        counted!(for i in (4 * (thread_idx() % WARP) as usize..2 * ROTATED).step_by(4 * WARP as usize) {
             // SAFETY: inside.
             unsafe { self.rows.set4(i, [0; 4]) };
-            i += 4 * WARP as usize;
-        }
+        });
     }
 
     /// Writes the lane's features of a group: D of all lanes' exist.
@@ -64,8 +60,7 @@ impl Rows {
     /// No lane reads the group's rows.
     #[inline(always)]
     unsafe fn set(&self, group: usize, x: &Split, d: usize) {
-        let mut f = 0;
-        while f < 2 {
+        counted!(for f in 0..2 {
             let feature = (thread_idx() % WARP / 4) as usize + f * TILE;
             let both = [x.high[f], x.high[2 + f], x.low[f], x.low[2 + f]];
             if feature < d {
@@ -76,8 +71,7 @@ impl Rows {
                     unsafe { self.row(group, d + feature).set4(0, both) };
                 }
             }
-            f += 1;
-        }
+        });
     }
 
     /// The features r places behind the lane's.
@@ -98,12 +92,10 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
     let shape = shape(S - 1);
     let mut rounds = Rounds::new(args, H);
     let mut samples = Samples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
-    let mut h = 0;
-    while h < H {
+    counted!(for h in 0..H {
         // SAFETY: the caller guarantees it.
         unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
-        h += 1;
-    }
+    });
     let block = Block::<false, 1, 1>::new(shape);
     let warp = (thread_idx() / WARP) as usize;
     let rows = block.sums.offset((block_dim() / WARP) as usize * shape.sums() + warp * 2 * ROTATED);
@@ -112,21 +104,17 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
     // SAFETY: the start: the shared memory is free.
     unsafe {
         rows.clear();
-        let mut i = thread_idx() as usize;
-        while i < CONSTANTS * TILE {
+        counted!(for i in (thread_idx() as usize..CONSTANTS * TILE).step_by(block_dim() as usize) {
             block.constants.set(i, load(args.parameters.add(shape.coefficients() + i)));
-            i += block_dim() as usize;
-        }
+        });
         // The coefficients as the lanes take them: (features, lanes, 4).
-        let mut i = thread_idx() as usize;
-        while i < D * WARP as usize {
+        counted!(for i in (thread_idx() as usize..D * WARP as usize).step_by(block_dim() as usize) {
             let (row, lane) = (i / WARP as usize, i % WARP as usize);
             let from = args.parameters.add((row * STEP + 2 * (lane % 4)) * TILE + lane / 4);
             let first = split_halves(load(from), load(from.add(TILE)));
             let second = split_halves(load(from.add(TILE * TILE)), load(from.add(TILE * TILE + TILE)));
             block.coefficients.cast::<Halves>().set4(4 * i, [first[0], first[1], second[0], second[1]]);
-            i += block_dim() as usize;
-        }
+        });
     }
     barrier!();
     // SAFETY: the barrier made them visible.
@@ -139,8 +127,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
         let mut transposed = features;
         // All lanes have read the rows.
         warp_sync();
-        let mut h = 0;
-        while h < H {
+        counted!(for h in 0..H {
             let group = rounds.group(h);
             if lane / 4 == TILE - 1 {
                 samples.x[h][0][1] = [ONE; QUAD];
@@ -152,50 +139,39 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
                 rows.set(h, &features[h], args.d as usize);
                 [transposed[h]] = block.transpose(h % 2, &[features[h]]);
             }
-            h += 1;
-        }
+        });
         let mut q = [[[0.0f32; 2]; 2]; H];
-        let mut i = 0;
-        while i < D {
+        counted!(for i in 0..D {
             // SAFETY: the coefficients are in shared memory since the barrier.
             let a = unsafe { block.coefficients.cast::<Halves>().get4((i * WARP as usize + lane) * 4) };
-            let mut p = 0;
-            while p < 2 * H {
+            counted!(for p in 0..2 * H {
                 let (Split { high, low }, s) = (transposed[p / 2], p % 2);
                 let low = mma([0.0; 4], a, [low[2 * s], low[2 * s + 1]]);
                 let t = mma(low, a, [high[2 * s], high[2 * s + 1]]);
                 let t = [t[0] + t[2], t[1] + t[3]];
                 q[p / 2][s] = [fma(t[0], t[0], q[p / 2][s][0]), fma(t[1], t[1], q[p / 2][s][1])];
-                p += 1;
-            }
-            i += 1;
-        }
+            });
+        });
         let mut each = [[[[0.0; 2]; 2]; 1]; H];
-        let mut h = 0;
-        while h < H {
+        counted!(for h in 0..H {
             finish_exponents(&mut q[h], scale, constant);
             each[h][0] = q[h];
-            h += 1;
-        }
+        });
         // SAFETY: the caller guarantees it.
         let r = unsafe { rounds.respond(&each, &[weight], 0) };
         let r = sums.count(&r);
-        let mut s = 0;
-        while s < S {
+        counted!(for s in 0..S {
             let mut products = features;
-            let mut h = 0;
-            while h < H {
+            counted!(for h in 0..H {
                 if s == 1 {
                     products[h] = features[h].square();
                 } else if s > 1 {
                     // SAFETY: all lanes have met since the rows were written.
                     products[h] = multiply(features[h], unsafe { rows.behind(h, s - 1) });
                 }
-                h += 1;
-            }
+            });
             sums.add(s, false, &products, &r);
-            s += 1;
-        }
+        });
         rounds.first += rounds.step;
         since += 1;
         if since == FLUSH || rounds.done() {

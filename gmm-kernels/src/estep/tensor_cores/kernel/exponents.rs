@@ -41,8 +41,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let quads = self.quads();
         let shift = quads.trailing_zeros();
         let last = columns.quads() - 1;
-        let mut c = thread();
-        while c < (self.shape.feature_rows() as u32) << shift {
+        counted!(for c in (thread()..(self.shape.feature_rows() as u32) << shift).step_by(block_dim()) {
             let (feature, q) = (c >> shift, c & (quads - 1));
             // Past the end the last quad is read again, and not counted.
             let quad = if first + q < last { first + q } else { last };
@@ -53,19 +52,16 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
             }
             // SAFETY: a row for each feature.
             unsafe { self.x.set4(QUAD * c as usize, split_feature(v)) };
-            c += block_dim();
-        }
+        });
         let sums = self.shape.component_warps as usize * self.shape.samples();
         let empty = LogSumExp::new();
-        let mut c = thread() as usize;
-        while c < sums {
+        counted!(for c in (thread() as usize..sums).step_by(block_dim() as usize) {
             // SAFETY: inside.
             unsafe {
                 self.maxima.set(c, empty.max);
                 self.maxima.set(sums + c, empty.sum);
             }
-            c += block_dim() as usize;
-        }
+        });
     }
 
     /// Starts to copy the coefficients of a step for a group of components to stage 0 or 1, and the
@@ -182,23 +178,19 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
             .offset(stage * shape.products_stage() + column_of_warps * COLUMNS / 2)
             .offset(lane % 16 * shape.pitch() + 4 * (lane / 16));
         // Not unrolled: the registers suffice for one.
-        let mut half = 0;
-        while half < opaque(STEP as u32 / 16) as usize {
+        counted!(for half in 0..opaque(STEP as u32 / 16) as usize {
             not_unrolled();
             let (mut high, mut low) = ([[0; 4]; T], [[0; 4]; T]);
             let a = coefficients.offset(coefficient_place(lane % 16, 2 * half + lane / 16));
             let products = products.offset(16 * half * shape.pitch());
-            let mut t = 0;
-            while t < T {
+            counted!(for t in 0..T {
                 // SAFETY: the caller guarantees it.
                 unsafe {
                     high[t] = a.matrices(t * TILE * COEFFICIENT_ROW);
                     low[t] = a.matrices((shape.components() + t * TILE) * COEFFICIENT_ROW);
                 }
-                t += 1;
-            }
-            let mut n = 0;
-            while n < COLUMN_TILES {
+            });
+            counted!(for n in (0..COLUMN_TILES).step_by(2) {
                 // SAFETY: the caller guarantees it.
                 let (h, l) = unsafe {
                     (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n))
@@ -209,20 +201,14 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                 multiply_tiles(&mut products, &low, h);
                 multiply_tiles(&mut products, &high, l);
                 multiply_tiles(&mut products, &high, h);
-                let mut t = 0;
-                while t < T {
-                    let mut i = 0;
-                    while i < 4 {
+                counted!(for t in 0..T {
+                    counted!(for i in 0..4 {
                         sums[t][n][i] += products[t][0][i];
                         sums[t][n + 1][i] += products[t][1][i];
-                        i += 1;
-                    }
-                    t += 1;
-                }
-                n += 2;
-            }
-            half += 1;
-        }
+                    });
+                });
+            });
+        });
     }
 
     /// Makes exponents of a group's sums, adds them to the samples' log-sum-exps, and writes them
@@ -238,10 +224,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let lane = (thread() % WARP) as usize;
         let row = group as usize * shape.components() + row_of_warps * T * TILE + lane / 4;
         let (mut scales, mut constants, mut weights) = ([[0.0f32; 2]; T], [[0.0f32; 2]; T], [[0.0f32; 2]; T]);
-        let mut t = 0;
-        while t < T {
-            let mut h = 0;
-            while h < 2 {
+        counted!(for t in 0..T {
+            counted!(for h in 0..2 {
                 let from = args.constants.wrapping_add(row + t * TILE + 8 * h);
                 // SAFETY: the caller guarantees it.
                 unsafe {
@@ -249,26 +233,21 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                     constants[t][h] = load(from.add(shape.rows()));
                     weights[t][h] = load(from.add(2 * shape.rows()));
                 }
-                h += 1;
-            }
-            t += 1;
-        }
+            });
+        });
         let sample = column_of_warps * COLUMNS + 2 * (lane % 4);
         let maxima = self.maxima.offset(row_of_warps * shape.samples() + sample);
         let totals = shape.component_warps as usize * shape.samples();
         let Exponents { q: to, stride, .. } = args.exponents;
         let to =
             if to.is_null() { to } else { to.wrapping_add(row * stride as usize + QUAD * first as usize + sample) };
-        let mut n = 0;
-        while n < COLUMN_TILES {
+        counted!(for n in 0..COLUMN_TILES {
             // SAFETY: the warp's own places.
             let before = unsafe { [maxima.get(8 * n), maxima.get(8 * n + 1)] };
             let mut q = [[[0.0f32; 2]; 2]; T];
             let mut top = before;
-            let mut t = 0;
-            while t < T {
-                let mut h = 0;
-                while h < 2 {
+            counted!(for t in 0..T {
+                counted!(for h in 0..2 {
                     let s = [sums[t][n][2 * h], sums[t][n][2 * h + 1]];
                     q[t][h] = [fma(s[0], scales[t][h], constants[t][h]), fma(s[1], scales[t][h], constants[t][h])];
                     top = [max(top[0], q[t][h][0]), max(top[1], q[t][h][1])];
@@ -277,36 +256,25 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                         // SAFETY: the caller guarantees it.
                         unsafe { store2(to, q[t][h]) };
                     }
-                    h += 1;
-                }
-                t += 1;
-            }
-            let mut distance = 4;
-            while distance < WARP {
-                top = [max(top[0], shuffle_xor(top[0], distance)), max(top[1], shuffle_xor(top[1], distance))];
-                distance *= 2;
-            }
+                });
+            });
+            let top = butterfly(top, ROWS_OF_TILE, |[a, b], distance| {
+                [max(a, a.shuffle_xor(distance)), max(b, b.shuffle_xor(distance))]
+            });
             let mut sum = [0.0f32; 2];
-            let mut t = 0;
-            while t < T {
-                let mut h = 0;
-                while h < 2 {
+            counted!(for t in 0..T {
+                counted!(for h in 0..2 {
                     sum[0] = fma(weights[t][h], exp2(q[t][h][0] - top[0]), sum[0]);
                     sum[1] = fma(weights[t][h], exp2(q[t][h][1] - top[1]), sum[1]);
-                    h += 1;
-                }
-                t += 1;
-            }
-            let mut distance = 4;
-            while distance < WARP {
-                sum = [sum[0] + shuffle_xor(sum[0], distance), sum[1] + shuffle_xor(sum[1], distance)];
-                distance *= 2;
-            }
+                });
+            });
+            let sum = butterfly(sum, ROWS_OF_TILE, |[a, b], distance| {
+                [a + a.shuffle_xor(distance), b + b.shuffle_xor(distance)]
+            });
             // All lanes have read the maxima.
             warp_sync();
             if lane < 4 {
-                let mut p = 0;
-                while p < 2 {
+                counted!(for p in 0..2 {
                     let place = 8 * n + p;
                     // SAFETY: the lane's own places; the others have read the maxima before the
                     // exchanges.
@@ -315,19 +283,11 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                         maxima.set(total, fma(maxima.get(total), exp2(before[p] - top[p]), sum[p]));
                         maxima.set(place, top[p]);
                     }
-                    p += 1;
-                }
+                });
             }
-            n += 1;
-        }
+        });
         warp_sync();
     }
-}
-
-/// The value of `x` in another lane of the warp.
-#[inline(always)]
-fn shuffle_xor(x: f32, mask: u32) -> f32 {
-    f32::from_bits(shuffle_xor_u32(x.to_bits(), mask))
 }
 
 #[inline(always)]
@@ -338,9 +298,8 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let quads = block.quads();
     let mut product = LogProduct::new();
-    let mut first = block_idx() * quads;
     // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
-    while first < args.columns.quads() {
+    counted!(for first in (block_idx() * quads..args.columns.quads()).step_by(grid_dim() * quads) {
         // SAFETY: the start, or the barrier that ends this loop: the shared memory is free.
         unsafe {
             if FULL {
@@ -354,17 +313,14 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
         // SAFETY: the barrier made features and pairs visible.
         unsafe { block.form(0, 0) };
         let mut stage = 0;
-        let mut group = 0;
-        while group < shape.groups {
+        counted!(for group in 0..shape.groups {
             let mut sums = [[[0.0f32; 4]; COLUMN_TILES]; T];
-            let mut step = 0;
-            while step < shape.steps {
+            counted!(for step in 0..shape.steps {
                 copies_wait();
                 barrier!();
                 let next = block.next(step);
                 let next_group = if next == 0 { group + 1 } else { group };
-                let mut phase = 0;
-                while phase < opaque(2) {
+                counted!(for phase in 0..opaque(2) {
                     if phase == turn {
                         if next_group < shape.groups {
                             // SAFETY: all threads have passed the barrier, so none computes on the
@@ -379,15 +335,12 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
                         // work visible.
                         unsafe { block.multiply(&mut sums, stage) };
                     }
-                    phase += 1;
-                }
+                });
                 stage ^= 1;
-                step += 1;
-            }
+            });
             // SAFETY: as documented for the arguments.
             unsafe { block.finish_group(&sums, group, first) };
-            group += 1;
-        }
+        });
         barrier!();
         let totals = block.maxima.offset(shape.component_warps as usize * shape.samples());
         let outputs = (args.sample_weights, args.samples, args.exponents);
@@ -403,8 +356,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
             );
         }
         barrier!();
-        first += grid_dim() * quads;
-    }
+    });
     // SAFETY: all threads end here, with the start of the shared memory unused.
     unsafe { args.output.finish(product) };
 }

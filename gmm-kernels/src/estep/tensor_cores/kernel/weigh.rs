@@ -58,18 +58,14 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     unsafe fn begin(&self) {
         let shape = self.shape;
         let components = shape.components();
-        let mut c = thread() as usize;
-        while c < 2 * components * QUADS {
+        counted!(for c in (thread() as usize..2 * components * QUADS).step_by(block_dim() as usize) {
             // SAFETY: inside.
             unsafe { self.counts.set(c, 0.0) };
-            c += block_dim() as usize;
-        }
-        let mut c = thread() as usize;
-        while c < components {
+        });
+        counted!(for c in (thread() as usize..components).step_by(block_dim() as usize) {
             // SAFETY: weights of all rows; inside.
             unsafe { self.weights.set(c, load(self.args.weights.add(self.component + c))) };
-            c += block_dim() as usize;
-        }
+        });
         let mut c = thread() as usize;
         while FULL && c < shape.part() {
             // SAFETY: pairs of whole parts; inside.
@@ -78,14 +74,14 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
         // The number one of both stages, or the features behind D.
         let present = self.features();
-        let mut c = thread() as usize;
-        while c < 2 * (shape.feature_rows() - present) * QUADS {
+        counted!(for c in
+            (thread() as usize..2 * (shape.feature_rows() - present) * QUADS).step_by(block_dim() as usize)
+        {
             let (stage, row) = (c / QUADS % 2, components + 2 + present + c / QUADS / 2);
             let to = self.raw.cast::<Halves>().offset(stage * shape.raw_stage() + row * RAW_PITCH);
             // SAFETY: inside; copies do not touch these rows.
             unsafe { to.set4(QUAD * (c % QUADS), if FULL { one() } else { [0; QUAD] }) };
-            c += block_dim() as usize;
-        }
+        });
     }
 
     /// First feature of a stage.
@@ -128,13 +124,11 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
             // SAFETY: as above.
             unsafe { to.copy4((components + first) * RAW_PITCH, from, policy) };
         }
-        let mut feature = first;
-        while feature < self.features() {
+        counted!(for feature in (first..self.features()).step_by(step) {
             let from = args.columns.quad((sample / QUAD) as u32, self.first_feature() + feature);
             // SAFETY: columns go on to whole stages; the stage has a place for each.
             unsafe { to.copy4((components + 2 + feature) * RAW_PITCH, from, policy) };
-            feature += step;
-        }
+        });
         copies_commit();
     }
 
@@ -150,22 +144,18 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let quad = thread() as usize % QUADS;
         let x = self.raw.offset(stage * shape.raw_stage() + (shape.components() + 2) * RAW_PITCH + QUAD * quad);
         let step = block_dim() as usize / QUADS;
-        let mut row = thread() as usize / QUADS;
-        while row < self.features() {
+        counted!(for row in (thread() as usize / QUADS..self.features()).step_by(step) {
             // SAFETY: places that only this thread uses now.
             unsafe {
                 let mut v = x.get4(row * RAW_PITCH);
                 if left < STAGE as u64 {
-                    let mut p = 0;
-                    while p < QUAD {
+                    counted!(for p in 0..QUAD {
                         v[p] = if ((QUAD * quad + p) as u64) < left { v[p] } else { 0.0 };
-                        p += 1;
-                    }
+                    });
                 }
                 x.cast::<Halves>().set4(row * RAW_PITCH, split_feature(v));
             }
-            row += step;
-        }
+        });
     }
 
     /// Makes responsibilities of the exponents that have arrived in a stage, and counts them.
@@ -180,11 +170,9 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let raw = self.raw.offset(stage * shape.raw_stage() + QUAD * quad);
         // SAFETY: the caller guarantees it.
         let (top, mut factor) = unsafe { (raw.get4(components * RAW_PITCH), raw.get4((components + 1) * RAW_PITCH)) };
-        let mut p = 0;
-        while p < QUAD {
+        counted!(for p in 0..QUAD {
             factor[p] *= RESPONSIBILITY_SCALE;
-            p += 1;
-        }
+        });
         let mut component = thread() as usize / QUADS;
         let mut from = raw.offset(component * RAW_PITCH);
         let mut to =
@@ -198,13 +186,11 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                 let q = from.get4(0);
                 let w = self.weights.get(component);
                 let mut r = [0.0f32; QUAD];
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     // Behind N exponents may be NaN, of which the minimum takes no notice, and
                     // factors are zero.
                     r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
-                    p += 1;
-                }
+                });
                 let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
                 to.set2(0, halves);
                 let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
@@ -272,44 +258,32 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
             .offset(stage * shape.products_stage() + (column_of_warps * COLUMNS + row) * STAGE_PITCH)
             .offset(4 * (lane / 8 % 2));
         let mut r = [[[0; 4]; T]; 2];
-        let mut t = 0;
-        while t < T {
+        counted!(for t in 0..T {
             // SAFETY: the caller guarantees it.
             unsafe {
                 r[0][t] = responsibilities.matrices(t * TILE * STAGE_PITCH);
                 r[1][t] = responsibilities.matrices(t * TILE * STAGE_PITCH + 8);
             }
-            t += 1;
-        }
-        let mut n = 0;
-        while n < COLUMN_TILES {
+        });
+        counted!(for n in (0..COLUMN_TILES).step_by(2) {
             let high = products.offset(8 * n * STAGE_PITCH);
             let low = high.offset(shape.part() * STAGE_PITCH);
             let mut added = [[[0.0f32; 4]; 2]; T];
-            let mut half = 0;
-            while half < 2 {
+            counted!(for half in 0..2 {
                 // SAFETY: the caller guarantees it.
                 multiply_tiles(&mut added, &r[half], unsafe { low.matrices(8 * half) });
-                half += 1;
-            }
-            let mut half = 0;
-            while half < 2 {
+            });
+            counted!(for half in 0..2 {
                 // SAFETY: the caller guarantees it.
                 multiply_tiles(&mut added, &r[half], unsafe { high.matrices(8 * half) });
-                half += 1;
-            }
-            let mut t = 0;
-            while t < T {
-                let mut i = 0;
-                while i < 4 {
+            });
+            counted!(for t in 0..T {
+                counted!(for i in 0..4 {
                     sums[t][n][i] += added[t][0][i];
                     sums[t][n + 1][i] += added[t][1][i];
-                    i += 1;
-                }
-                t += 1;
-            }
-            n += 2;
-        }
+                });
+            });
+        });
     }
 
     /// Moves the warp's sums to memory in float64, and leaves zeros. They replace what is there, or
@@ -325,30 +299,19 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let row = self.component + row_of_warps * T * TILE + lane / 4;
         let column = self.product + column_of_warps * COLUMNS + 2 * (lane % 4);
         let step = opaque(self.shape.products() as u32) as usize;
-        let mut t = 0;
-        while t < T {
-            let mut h = 0;
-            while h < 2 {
+        counted!(for t in 0..T {
+            counted!(for h in 0..2 {
                 let to = to.wrapping_add((row + t * TILE + 8 * h) * step + column);
-                let mut n = 0;
-                while n < COLUMN_TILES {
-                    let mut p = 0;
-                    while p < 2 {
+                counted!(for n in 0..COLUMN_TILES {
+                    counted!(for p in 0..2 {
                         let to = to.wrapping_add(8 * n + p);
                         // SAFETY: the caller guarantees it.
-                        unsafe {
-                            let before = if add { load(to) } else { 0.0 };
-                            store(to, before + f64::from(sums[t][n][2 * h + p]));
-                        }
+                        unsafe { store_sum(to, sums[t][n][2 * h + p], add) };
                         sums[t][n][2 * h + p] = 0.0;
-                        p += 1;
-                    }
-                    n += 1;
-                }
-                h += 1;
-            }
-            t += 1;
-        }
+                    });
+                });
+            });
+        });
     }
 
     /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other
@@ -362,35 +325,25 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         const { assert!(QUADS == 8) };
         let places = self.shape.components() * QUADS;
         let to = to.wrapping_add(self.shape.rows() * self.shape.products() + self.component);
-        let mut c = thread() as usize;
-        while c < places {
+        counted!(for c in (thread() as usize..places).step_by(block_dim() as usize) {
             // SAFETY: only this thread counts in these places.
-            let mut sums = unsafe { [self.counts.get(c), self.counts.get(places + c)] };
+            let sums = unsafe { [self.counts.get(c), self.counts.get(places + c)] };
             // SAFETY: as above.
             unsafe {
                 self.counts.set(c, 0.0);
                 self.counts.set(places + c, 0.0);
             }
-            let mut distance = 1;
-            while distance < QUADS as u32 {
-                let other = |sum: f32| f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
-                sums = [sums[0] + other(sums[0]), sums[1] + other(sums[1])];
-                distance *= 2;
-            }
+            let sums = sums_of_quads::<QUADS>(sums);
             if c.is_multiple_of(QUADS) {
-                let mut kind = 0;
-                while kind < 2 {
+                counted!(for kind in 0..2 {
                     let to = to.wrapping_add(kind * self.shape.rows() + c / QUADS);
                     // SAFETY: the caller guarantees it.
                     unsafe {
-                        let before = if add { load(to) } else { 0.0 };
-                        store(to, before + f64::from(sums[kind]));
+                        store_sum(to, sums[kind], add);
                     }
-                    kind += 1;
-                }
+                });
             }
-            c += block_dim() as usize;
-        }
+        });
     }
 }
 
@@ -452,8 +405,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
             // barrier; those of the next one, which a thread adds to its own places, come after.
             unsafe { block.move_counts(to, add) };
         }
-        let mut phase = 0;
-        while phase < opaque(2) {
+        counted!(for phase in 0..opaque(2) {
             if phase == turn {
                 if next < all {
                     // SAFETY: the next stage has arrived, and the barrier made it visible; no
@@ -467,8 +419,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
                 // SAFETY: the barrier made the stage visible.
                 unsafe { block.multiply(&mut sums, stage) };
             }
-            phase += 1;
-        }
+        });
         stage ^= 1;
         number = next;
         since_move += 1;

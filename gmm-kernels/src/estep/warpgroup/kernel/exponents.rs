@@ -1,7 +1,7 @@
 //! `warpgroup_exponents`: coefficients times products, then each sample's log-sum-exp.
 use super::*;
 use crate::likelihood::tiled::finish_sample;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp};
 
 /// Numbers of a thread: of two samples and a quarter of the components.
 type Sums = [f32; GROUP / 2];
@@ -40,10 +40,8 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
     let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
     while tile < tiles {
-        let mut group = 0;
-        while group < groups {
-            let mut chunk = 0;
-            while chunk < chunks {
+        counted!(for group in 0..groups {
+            counted!(for chunk in 0..chunks {
                 // SAFETY: the places were read, or are empty; the arrays have the tile's products
                 // and the group's coefficients.
                 unsafe {
@@ -61,10 +59,8 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
                     }
                 }
                 number += 1;
-                chunk += 1;
-            }
-            group += 1;
-        }
+            });
+        });
         tile += grid_dim();
         round += 1;
     }
@@ -97,35 +93,27 @@ unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: us
     let constants = args.constants.wrapping_add(first);
     let to = args.exponents.q.wrapping_add(args.shape.exponent(first, sample));
     let mut of_group = [LogSumExp::new(); 2];
-    let mut j = 0;
-    while j < GROUP / 8 {
+    counted!(for j in 0..GROUP / 8 {
         // SAFETY: the caller guarantees it.
         let (scale, seed) = unsafe { (load2(constants.add(8 * j)), load2(constants.add(rows + 8 * j))) };
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             let (h, p) = (i / 2, i % 2);
             let value = fma(q[4 * j + i], scale[p], seed[p]);
             q[4 * j + i] = value;
             of_group[h].max = max(of_group[h].max, value);
-            i += 1;
-        }
+        });
         let four = [q[4 * j], q[4 * j + 1], q[4 * j + 2], q[4 * j + 3]];
         // SAFETY: the caller guarantees it.
         unsafe { store4(to.wrapping_add(8 * j * SAMPLES), four) };
-        j += 1;
-    }
-    let mut j = 0;
-    while j < GROUP / 8 {
+    });
+    counted!(for j in 0..GROUP / 8 {
         // SAFETY: the caller guarantees it.
         let weight = unsafe { load2(constants.add(2 * rows + 8 * j)) };
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             let sum = &mut of_group[i / 2];
             sum.sum = fma(weight[i % 2], exp2(q[4 * j + i] - sum.max), sum.sum);
-            i += 1;
-        }
-        j += 1;
-    }
+        });
+    });
     sums[0].merge(of_group[0]);
     sums[1].merge(of_group[1]);
 }
@@ -144,11 +132,9 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
         let lane = thread() % WARP;
         let sample = tile as usize * SAMPLES + (16 * warp + lane / 4) as usize;
         let mut of_samples = [LogSumExp::new(); 2];
-        let mut group = 0;
-        while group < groups {
+        counted!(for group in 0..groups {
             let mut sums = [0.0; GROUP / 2];
-            let mut chunk = 0;
-            while chunk < chunks {
+            counted!(for chunk in 0..chunks {
                 not_unrolled();
                 // SAFETY: the barriers say that both operands are there; the arrays are valid for
                 // their sizes.
@@ -162,26 +148,20 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
                     if group + 1 == groups {
                         PRODUCTS.release(chunk);
                     }
-                    let mut i = 0;
-                    while i < GROUP / 2 {
+                    counted!(for i in 0..GROUP / 2 {
                         sums[i] += added[i];
-                        i += 1;
-                    }
+                    });
                 }
                 number += 1;
-                chunk += 1;
-            }
+            });
             // SAFETY: as documented for the arguments.
             unsafe { finish_group(args, sums, group, sample, &mut of_samples) };
-            group += 1;
-        }
-        let mut h = 0;
-        while h < 2 {
+        });
+        counted!(for h in 0..2 {
             let mut distance = 1;
             while distance < 4 {
-                let other = |x: f32| f32::from_bits(shuffle_xor_u32(x.to_bits(), distance));
                 let LogSumExp { max, sum } = of_samples[h];
-                of_samples[h].merge(LogSumExp { max: other(max), sum: other(sum) });
+                of_samples[h].merge(LogSumExp { max: max.shuffle_xor(distance), sum: sum.shuffle_xor(distance) });
                 distance *= 2;
             }
             if lane.is_multiple_of(4) {
@@ -189,8 +169,7 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
                 // SAFETY: as documented for the arguments.
                 unsafe { finish_sample(product, &args.columns, outputs, (sample + 8 * h) as u64, of_samples[h]) };
             }
-            h += 1;
-        }
+        });
         tile += grid_dim();
         round += 1;
     }

@@ -39,13 +39,11 @@ kernel! {
             }
             let from = args.coefficients.wrapping_add(row * shape.products() + 8 * octet);
             let (mut high, mut low) = ([0; ROW], [0; ROW]);
-            let mut p = 0;
-            while p < ROW {
+            counted!(for p in 0..ROW {
                 // SAFETY: the caller guarantees it.
                 let [h, l] = unsafe { split_halves(load(from.add(2 * p)), load(from.add(2 * p + 1))) };
                 (high[p], low[p]) = (h, l);
-                p += 1;
-            }
+            });
             let chunk = row / GROUP * shape.chunks() + octet / (CHUNK / 8);
             let matrix = row % GROUP / 8 * (CHUNK / 8) + octet % (CHUNK / 8);
             let to = args.halves.wrapping_add((chunk * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
@@ -69,35 +67,29 @@ kernel! {
         let policy = policy_stream();
         // Neighbouring threads have the two quads of eight samples, then neighbouring features.
         let quads = columns.n.div_ceil(SAMPLES as u64) as u32 * (SAMPLES / QUAD) as u32;
-        let mut i = block_idx() * block_dim() + thread_idx();
-        while i < quads * octets {
+        counted!(for i in (block_idx() * block_dim() + thread_idx()..quads * octets).step_by(grid_dim() * block_dim()) {
             let (eight, octet) = (i / 2 / octets, i / 2 % octets);
             let quad = 2 * eight + i % 2;
             let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
-            let mut f = 0;
-            while f < ROW {
+            counted!(for f in 0..ROW {
                 let feature = ROW * octet as usize + f;
                 if feature < shape.d as usize {
                     // SAFETY: the feature exists.
                     let x = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
                     let (first, second) = (product(x, one()), product(x, x));
-                    let mut s = 0;
-                    while s < QUAD {
+                    counted!(for s in 0..QUAD {
                         high[s][f] = element(first, second, 0, s);
                         low[s][f] = element(first, second, 1, s);
-                        s += 1;
-                    }
+                    });
                 }
-                f += 1;
-            }
+            });
             let tile = eight as usize / (SAMPLES / 8);
             let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
             // SAFETY: the caller guarantees it; only this thread writes these places.
             unsafe { store_quad(to, shape.part(), high, low, odd) };
-            i += grid_dim() * block_dim();
-        }
+        });
     }
 }
 
@@ -108,13 +100,11 @@ kernel! {
 #[inline(always)]
 pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> [f32; QUAD] {
     // SAFETY: the caller guarantees it; the quad exists.
-    let mut x = unsafe { load4(columns.quad(min_u32(quad, columns.quads() - 1), feature), policy) };
-    let mut s = 0;
-    while s < QUAD {
+    let mut x = unsafe { load4(columns.quad(smaller(quad, columns.quads() - 1), feature), policy) };
+    counted!(for s in 0..QUAD {
         let sample = QUAD as u64 * u64::from(quad) + s as u64;
         x[s] = if sample < columns.n { x[s] } else { 0.0 };
-        s += 1;
-    }
+    });
     x
 }
 
@@ -134,15 +124,13 @@ pub(crate) unsafe fn store_quad(
     odd: u32,
 ) {
     let (high, low) = (interleave(high, odd), interleave(low, odd));
-    let mut s = 0;
-    while s < QUAD {
+    counted!(for s in 0..QUAD {
         // SAFETY: the caller guarantees it.
         unsafe {
             store_row(to.wrapping_add(2 * ROW * s), high[s]);
             store_row(to.wrapping_add(part / size_of::<u32>() + 2 * ROW * s), low[s]);
         }
-        s += 1;
-    }
+    });
 }
 
 /// Of the rows of two neighbouring threads, the first four of which the even one has: those that
@@ -150,19 +138,15 @@ pub(crate) unsafe fn store_quad(
 #[inline(always)]
 fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
     let mut mine = rows;
-    let mut p = 0;
-    while p < ROW {
+    counted!(for p in 0..ROW {
         let is_odd = odd == 1;
         let first = shuffle_xor_u32(if is_odd { rows[0][p] } else { rows[1][p] }, 1);
         let second = shuffle_xor_u32(if is_odd { rows[2][p] } else { rows[3][p] }, 1);
         let four =
             if is_odd { [first, second, rows[1][p], rows[3][p]] } else { [rows[0][p], rows[2][p], first, second] };
-        let mut s = 0;
-        while s < QUAD {
+        counted!(for s in 0..QUAD {
             mine[s][p] = four[s];
-            s += 1;
-        }
-        p += 1;
-    }
+        });
+    });
     mine
 }

@@ -99,17 +99,13 @@ fn first_sample(stages: Stages, number: u32) -> usize {
 unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: Stages, number: u32) -> [Pairs; 2] {
     let from = args.exponents.q.wrapping_add(args.shape.exponent(component, first_sample(stages, number)));
     let mut q = [[[0.0; 2]; PAIRS]; 2];
-    let mut i = 0;
-    while i < PAIRS {
+    counted!(for i in 0..PAIRS {
         // SAFETY: the caller guarantees it.
         let four = unsafe { load_f32x4(from.wrapping_add(i / 2 * 32 + i % 2 * 4)) };
-        let mut n = 0;
-        while n < 4 {
+        counted!(for n in 0..4 {
             q[n % 2][i / 2 * 2 + n / 2][i % 2] = four[n];
-            n += 1;
-        }
-        i += 1;
-    }
+        });
+    });
     q
 }
 
@@ -129,44 +125,25 @@ unsafe fn respond(
 ) -> [[Halves; 4]; 2] {
     let first = normalisers.offset(2 * (thread() % 4) as usize);
     let mut r = [[0; 4]; 2];
-    let mut pair = 0;
-    while pair < PAIRS {
+    counted!(for pair in 0..PAIRS {
         // SAFETY: the caller guarantees it.
         let (top, factor): ([f32; 2], [f32; 2]) =
             unsafe { (first.get_some(8 * pair), first.get_some(STAGE + 8 * pair)) };
-        let mut c = 0;
-        while c < 2 {
+        counted!(for c in 0..2 {
             let mut v = [0.0f32; 2];
-            let mut p = 0;
-            while p < 2 {
+            counted!(for p in 0..2 {
                 // Behind N exponents may be large, and factors are zero.
                 let power = exp2(min(q[c][pair][p] - top[p], 1.0));
                 v[p] = weights[c] * (power * (RESPONSIBILITY_SCALE * factor[p]));
-                p += 1;
-            }
+            });
             let halves = round_halves(v[0], v[1]);
             let rounded = widen_halves(halves);
             counts[0][c] += v[0] + v[1];
             counts[1][c] += rounded[0] + rounded[1];
             r[pair / 2][c + 2 * (pair % 2)] = halves;
-            c += 1;
-        }
-        pair += 1;
-    }
+        });
+    });
     r
-}
-
-/// Writes a sum to memory, or adds it to what is there.
-///
-/// # Safety
-/// The place is valid, and no other thread accesses it.
-#[inline(always)]
-pub(crate) unsafe fn give(to: *mut f64, sum: f64, add: bool) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let before = if add { load(to) } else { 0.0 };
-        store(to, before + sum);
-    }
 }
 
 /// The sums of the block's components over its slice.
@@ -198,17 +175,16 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
     }
     while number < count {
         not_unrolled();
-        let until = min_u32(number + FLUSH, count);
+        let until = smaller(number + FLUSH, count);
         let mut since = 0;
         while number < until {
             not_unrolled();
-            let mut turn = 0;
-            while turn < 2 {
+            counted!(for turn in 0..2 {
                 // SAFETY: as above; the barrier says that the stage is there.
                 unsafe {
                     let place = STAGES.arrived(number);
                     let r = respond(&q[turn], normalisers(shape, place), weights, &mut counts);
-                    q[turn] = load_exponents(args, component, stages, min_u32(number + 2, count - 1));
+                    q[turn] = load_exponents(args, component, stages, smaller(number + 2, count - 1));
                     let high = Operand::new(stage(shape, place), MATRIX, shape.pitch());
                     let low = high.offset(shape.stage_part());
                     // Sixteen samples at a time.
@@ -218,25 +194,20 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
                 }
                 number += 1;
                 since += 1;
-                turn += 1;
-            }
+            });
         }
-        let mut i = 0;
-        while i < THREAD_SUMS {
+        counted!(for i in 0..THREAD_SUMS {
             // SAFETY: this thread's places, which it has written where it reads them.
             unsafe {
                 let before = if flushed { kept.get(i * NEXT) } else { 0.0 };
                 kept.set(i * NEXT, before + sums[i]);
             }
-            i += 1;
-        }
+        });
         flushed = true;
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             totals[i / 2][i % 2] += f64::from(counts[i / 2][i % 2]);
             counts[i / 2][i % 2] = 0.0;
-            i += 1;
-        }
+        });
     }
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
     let mut i = 0;
@@ -248,37 +219,31 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
         if lane.is_multiple_of(4) {
             let to = to.wrapping_add(shape.rows() * (shape.products() + kind) + component + c);
             // SAFETY: a place for each row; no other thread has it.
-            unsafe { give(to, total, args.add != 0) };
+            unsafe { store_sum(to, total, args.add != 0) };
         }
         i += 1;
     }
     // Some at a time: each is read before any of them is written.
     const AT_ONCE: usize = 16;
-    let mut first = 0;
-    while first < opaque(THREAD_SUMS as u32) as usize {
+    counted!(for first in (0..opaque(THREAD_SUMS as u32) as usize).step_by(AT_ONCE) {
         not_unrolled();
         let place = |i: usize| {
             let product = (first + i) / 4 * 8 + 2 * (lane % 4) as usize + i % 2;
             to.wrapping_add((component + i / 2 % 2) * shape.products() + product)
         };
         let mut values = [0.0f64; AT_ONCE];
-        let mut i = 0;
-        while i < AT_ONCE {
+        counted!(for i in 0..AT_ONCE {
             // SAFETY: a place for each row and product, and this thread's own.
             unsafe {
                 let before = if args.add == 0 { 0.0 } else { load(place(i)) };
                 values[i] = before + if flushed { f64::from(kept.get((first + i) * NEXT)) } else { 0.0 };
             }
-            i += 1;
-        }
-        let mut i = 0;
-        while i < AT_ONCE {
+        });
+        counted!(for i in 0..AT_ONCE {
             // SAFETY: no other thread has the place.
             unsafe { store(place(i), values[i]) };
-            i += 1;
-        }
-        first += AT_ONCE;
-    }
+        });
+    });
 }
 
 kernel! {

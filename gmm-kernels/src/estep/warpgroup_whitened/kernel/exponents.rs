@@ -28,34 +28,28 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
             arrived.init(1);
             mbarriers_ready();
             arrived.expect((units * of_unit) as u32);
-            let mut unit = 0;
-            while unit < units {
+            counted!(for unit in 0..units {
                 not_unrolled();
                 let from = args.triangles.wrapping_add((first + unit) * of_unit / size_of::<u32>());
                 triangles().offset(unit * of_unit / size_of::<u32>()).copy_bulk(from, of_unit as u32, arrived);
-                unit += 1;
-            }
+            });
         }
     }
     let to: Shared<f32> = triangles().offset(units * of_unit / size_of::<u32>()).cast();
-    let mut i = thread_idx() as usize;
-    while i < units * shape.unit_rows() {
+    counted!(for i in (thread_idx() as usize..units * shape.unit_rows()).step_by(block_dim() as usize) {
         let (of_unit, feature) = shape.of_row(i % shape.unit_rows());
         let component = shape.of_unit() * (first + i / shape.unit_rows()) + of_unit;
         let from = args.shifts.wrapping_add(component * shape.width() + feature);
         // SAFETY: the shifts of all components, and a place for each of the group.
         unsafe { to.set(i, if component < shape.k as usize { load(from) } else { 0.0 }) };
-        i += block_dim() as usize;
-    }
+    });
     let to = to.offset(units * shape.unit_rows());
-    let mut i = thread_idx() as usize;
-    while i < 2 * units * shape.of_unit() {
+    counted!(for i in (thread_idx() as usize..2 * units * shape.of_unit()).step_by(block_dim() as usize) {
         let component = shape.of_unit() * first + i / 2;
         let from = args.constants.wrapping_add(i % 2 * shape.k as usize + component);
         // SAFETY: the constants of all components, and a place for each of the group.
         unsafe { to.set(i, if component < shape.k as usize { load(from) } else { 0.0 }) };
-        i += block_dim() as usize;
-    }
+    });
     barrier!();
     // SAFETY: the barrier is ready.
     unsafe { arrived.wait(0) };
@@ -72,17 +66,13 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
     let bytes = (2 * tile + warp / 2) * 2 * shape.stage_part() + warp % 2 * 2 * shape.pitch();
     let from = args.features.wrapping_add(bytes / size_of::<u32>() + lane);
     let mut x = [[0; 8]; S];
-    let mut step = 0;
-    while step < S {
-        let mut i = 0;
-        while i < 8 {
+    counted!(for step in 0..S {
+        counted!(for i in 0..8 {
             let matrix = i / 4 * shape.stage_part() + i % 2 * shape.pitch() + (2 * step + i / 2 % 2) * MATRIX;
             // SAFETY: the caller guarantees it.
             x[step][i] = unsafe { load_u32(from.wrapping_add(matrix / size_of::<u32>())) };
-            i += 1;
-        }
-        step += 1;
-    }
+        });
+    });
     x
 }
 
@@ -100,26 +90,20 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
 ) {
     let shifts = shifts.offset(2 * (thread() % 4) as usize);
     let mut scales = [0.0; UNIT];
-    let mut c = 0;
-    while c < UNIT {
+    counted!(for c in 0..UNIT {
         // SAFETY: the caller guarantees it.
         scales[c] = unsafe { constants.get(2 * c) };
-        c += 1;
-    }
-    let mut j = 0;
-    while j < N / 4 {
+    });
+    counted!(for j in 0..N / 4 {
         // SAFETY: the caller guarantees it.
         let shift: [f32; 2] = unsafe { shifts.get_some(8 * j) };
         // A component's part of the band, of eight rows for each j.
         let c = j % (UNIT_BAND / 8) * UNIT / (UNIT_BAND / 8);
-        let mut i = 0;
-        while i < 4 {
+        counted!(for i in 0..4 {
             let t = fma(sums[4 * j + i], scales[c], shift[i % 2]);
             squares[c][i / 2] = fma(t, t, squares[c][i / 2]);
-            i += 1;
-        }
-        j += 1;
-    }
+        });
+    });
 }
 
 /// Sums the distances of four neighbouring lanes, and writes the exponents of two components.
@@ -150,20 +134,20 @@ unsafe fn body<const S: usize, const UNIT: usize>(
 ) {
     let shape = args.shape;
     let first = (block_idx_y() * args.group_units) as usize;
-    let units = min_usize(args.group_units as usize, shape.units() - first);
+    let units = smaller(args.group_units as usize, shape.units() - first);
     // SAFETY: the caller guarantees it.
     unsafe { begin(args, first, units) };
     let shifts: Shared<f32> = triangles().offset(2 * units * shape.unit_part() / size_of::<u32>()).cast();
     let constants = shifts.offset(units * shape.unit_rows());
     let tiles = args.n.div_ceil(SAMPLES as u64) as usize;
-    let mut tile = (block_idx() * (block_dim() / WARPGROUP) + thread_idx() / WARPGROUP) as usize;
-    while tile < tiles {
+    counted!(for tile in ((block_idx() * (block_dim() / WARPGROUP) + thread_idx() / WARPGROUP) as usize..tiles)
+        .step_by((grid_dim() * (block_dim() / WARPGROUP)) as usize)
+    {
         not_unrolled();
         // SAFETY: the features of whole tiles.
         let x = unsafe { features::<S>(args, tile) };
         let sample = tile * SAMPLES + (thread() % WARPGROUP / WARP * 16 + thread() % WARP / 4) as usize;
-        let mut unit = 0;
-        while unit < units {
+        counted!(for unit in 0..units {
             not_unrolled();
             let component = UNIT * (first + unit);
             let high =
@@ -171,16 +155,12 @@ unsafe fn body<const S: usize, const UNIT: usize>(
             let operands = [high, high.offset(shape.unit_part())];
             let constants = constants.offset(unit * 2 * UNIT);
             let squares = distances(&x, operands, constants, shifts.offset(unit * shape.unit_rows()));
-            let mut c = 0;
-            while c < UNIT {
+            counted!(for c in (0..UNIT).step_by(2) {
                 // SAFETY: constants are there, and a place for each exponent.
                 unsafe { finish(args, [squares[c], squares[c + 1]], constants.offset(2 * c), component + c, sample) };
-                c += 2;
-            }
-            unit += 1;
-        }
-        tile += (grid_dim() * (block_dim() / WARPGROUP)) as usize;
-    }
+            });
+        });
+    });
 }
 
 macro_rules! instances {
@@ -223,16 +203,13 @@ kernel! {
         let shape = args.shape;
         let k = shape.k as usize;
         let mut product = LogProduct::new();
-        let mut sample = (block_idx() * block_dim() + thread_idx()) as usize;
-        while sample < (args.columns.n as usize).next_multiple_of(TILE) {
+        counted!(for sample in ((block_idx() * block_dim() + thread_idx()) as usize..(args.columns.n as usize).next_multiple_of(TILE)).step_by((grid_dim() * block_dim()) as usize) {
             let from = args.exponents.q.wrapping_add(sample / STAGE * shape.rows() * STAGE + sample % STAGE);
             let mut all = LogSumExp::new();
-            let mut first = 0;
-            while first < k {
+            counted!(for first in (0..k).step_by(AT_ONCE) {
                 let (mut q, mut weights) = ([0.0; AT_ONCE], [0.0; AT_ONCE]);
                 let mut some = LogSumExp::new();
-                let mut i = 0;
-                while i < AT_ONCE {
+                counted!(for i in 0..AT_ONCE {
                     if first + i < k {
                         // SAFETY: exponents and weights of all components.
                         unsafe {
@@ -241,22 +218,17 @@ kernel! {
                         }
                     }
                     some.max = if weights[i] > 0.0 { max(some.max, q[i]) } else { some.max };
-                    i += 1;
-                }
-                let mut i = 0;
-                while i < AT_ONCE {
+                });
+                counted!(for i in 0..AT_ONCE {
                     // A component without a weight may be above the maximum.
                     some.sum = fma(weights[i], exp2(min(q[i] - some.max, 1.0)), some.sum);
-                    i += 1;
-                }
+                });
                 all.merge(some);
-                first += AT_ONCE;
-            }
+            });
             let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
             // SAFETY: as documented for the arguments.
             unsafe { finish_sample(&mut product, &args.columns, outputs, sample as u64, all) };
-            sample += (grid_dim() * block_dim()) as usize;
-        }
+        });
         // SAFETY: all threads end here, with the start of the shared memory unused.
         unsafe { args.output.finish(product) };
     }

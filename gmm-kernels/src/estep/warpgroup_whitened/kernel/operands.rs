@@ -18,8 +18,7 @@ kernel! {
         // Rows of eight numbers of one part of a unit, and those of a step of a band.
         const OF_STEP: usize = STEP_OF_BAND / 16;
         let of_part = shape.unit_part() / 16;
-        let mut i = (block_idx() * block_dim() + thread_idx()) as usize;
-        while i < shape.units() * of_part {
+        counted!(for i in ((block_idx() * block_dim() + thread_idx()) as usize..shape.units() * of_part).step_by((grid_dim() * block_dim()) as usize) {
             let (unit, mut step, mut band) = (i / of_part, i % of_part / OF_STEP, 0);
             while step >= shape.steps(band) {
                 step -= shape.steps(band);
@@ -31,28 +30,23 @@ kernel! {
             let first = STEP * step + matrix % 2 * 8;
             let from = args.matrices.wrapping_add(component * (d * (d + 1) / 2) + row * (row + 1) / 2 + first);
             let (mut high, mut low) = ([0; ROW], [0; ROW]);
-            let mut p = 0;
-            while p < ROW {
+            counted!(for p in 0..ROW {
                 let mut v = [0.0; 2];
-                let mut n = 0;
-                while n < 2 {
+                counted!(for n in 0..2 {
                     if component < shape.k as usize && row < d && first + 2 * p + n <= row {
                         // SAFETY: a number of the component's triangle.
                         v[n] = unsafe { load(from.add(2 * p + n)) };
                     }
-                    n += 1;
-                }
+                });
                 [high[p], low[p]] = split_halves(v[0], v[1]);
-                p += 1;
-            }
+            });
             let to = args.triangles.wrapping_add((2 * unit * of_part + i % of_part) * ROW);
             // SAFETY: the caller guarantees it; only this thread writes these places.
             unsafe {
                 store_row(to, high);
                 store_row(to.wrapping_add(of_part * ROW), low);
             }
-            i += (grid_dim() * block_dim()) as usize;
-        }
+        });
     }
 }
 
@@ -67,31 +61,24 @@ kernel! {
         let policy = policy_stream();
         // Neighbouring threads have the two quads of eight samples, then neighbouring features.
         let quads = columns.n.div_ceil(TILE as u64) as u32 * (TILE / QUAD) as u32;
-        let mut i = block_idx() * block_dim() + thread_idx();
-        while i < quads * octets {
+        counted!(for i in (block_idx() * block_dim() + thread_idx()..quads * octets).step_by(grid_dim() * block_dim()) {
             let (eight, octet) = (i / 2 / octets, i / 2 % octets);
             let quad = 2 * eight + i % 2;
             let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
-            let mut f = 0;
-            while f < ROW {
+            counted!(for f in 0..ROW {
                 let mut features = [[0; QUAD]; 2];
-                let mut p = 0;
-                while p < 2 {
+                counted!(for p in 0..2 {
                     let feature = 8 * octet as usize + 2 * f + p;
                     if feature < shape.d as usize {
                         // SAFETY: the feature exists.
                         features[p] = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
                     }
-                    p += 1;
-                }
-                let mut s = 0;
-                while s < QUAD {
+                });
+                counted!(for s in 0..QUAD {
                     high[s][f] = element(features[0], features[1], 0, s);
                     low[s][f] = element(features[0], features[1], 1, s);
-                    s += 1;
-                }
-                f += 1;
-            }
+                });
+            });
             const OF_STAGE: usize = STAGE / 8;
             let (stage, of_stage) = (eight as usize / OF_STAGE, eight as usize % OF_STAGE);
             let bytes = 2 * stage * shape.stage_part() + of_stage * shape.pitch() + octet as usize * MATRIX;
@@ -99,7 +86,6 @@ kernel! {
             let to = args.features.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
             // SAFETY: the caller guarantees it; only this thread writes these places.
             unsafe { store_quad(to, shape.stage_part(), high, low, odd) };
-            i += grid_dim() * block_dim();
-        }
+        });
     }
 }

@@ -53,7 +53,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         let responsibilities = exponents.offset(TILE * (shape.chunk_rows() + 2));
         let features = responsibilities.offset(shape.chunk_rows() * RESPOND_PITCH).cast();
         let responsibilities = responsibilities.cast();
-        Self { args, shape, first, rows: min_usize(CHUNK, shape.rows() - first), exponents, responsibilities, features }
+        Self { args, shape, first, rows: smaller(CHUNK, shape.rows() - first), exponents, responsibilities, features }
     }
 
     /// The barrier at which the exponents of each tile arrive.
@@ -81,8 +81,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         // SAFETY: the caller guarantees it.
         unsafe {
             arrived.expect(bytes(STAGES * of_stage + 2 * TILE));
-            let mut stage = 0;
-            while stage < STAGES {
+            counted!(for stage in 0..STAGES {
                 let from = exponents
                     .q
                     .cast_const()
@@ -92,15 +91,12 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                     bytes(of_stage),
                     arrived,
                 );
-                stage += 1;
-            }
-            let mut kind = 0;
-            while kind < 2 {
+            });
+            counted!(for kind in 0..2 {
                 let from =
                     exponents.normalisers.cast_const().wrapping_add(kind * exponents.stride as usize + tile * TILE);
                 self.normalisers().offset(kind * TILE).cast::<Halves>().copy_bulk(from.cast(), bytes(TILE), arrived);
-                kind += 1;
-            }
+            });
         }
     }
 
@@ -141,8 +137,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
             unsafe { (self.normalisers().get_some(2 * pair), self.normalisers().get_some(TILE + 2 * pair)) };
         // Of sixteen samples pairs 0, 4, 1, 5, 2, 6, 3, 7.
         let place = pair % 16 / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
-        let mut i = 0;
-        while i < OWN {
+        counted!(for i in 0..OWN {
             let local = apart + APART * i;
             let component = self.first + local;
             let mut halves = 0;
@@ -154,14 +149,12 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                     let q: [f32; 2] = self.exponents.get_some((stage * self.rows + local) * STAGE + of_stage);
                     let weight = load(args.weights.add(component));
                     let mut r = [0.0f32; 2];
-                    let mut p = 0;
-                    while p < 2 {
+                    counted!(for p in 0..2 {
                         // Behind K exponents may be anything, of which the minimum takes no notice
                         // if it is NaN, and weights are zero.
                         let power = exp2(min(q[p] - top[p], 1.0));
                         r[p] = RESPONSIBILITY_SCALE * weight * (power * factor[p]);
-                        p += 1;
-                    }
+                    });
                     halves = round_halves(r[0], r[1]);
                     let rounded = widen_halves(halves);
                     counts[i][0] += r[0] + r[1];
@@ -173,8 +166,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                 // SAFETY: a place that only this thread accesses.
                 unsafe { self.responsibilities.set(local * RESPOND_PITCH + pair, halves) };
             }
-            i += 1;
-        }
+        });
     }
 
     /// The first component and the first feature of the warp's `i`-th tile of sums, of which warp w
@@ -199,14 +191,11 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         let of_lane = lane / 16 * of_part + lane / 8 % 2 * OCTETS * PITCH + lane % 8 * (PITCH / 8);
         let features = self.features.offset(of_lane);
         let responsibilities = self.responsibilities.offset(lane % 16 * RESPOND_PITCH + 4 * (lane / 16));
-        let mut stage = 0;
-        while stage < opaque((TILE / STAGE) as u32) as usize {
+        counted!(for stage in 0..opaque((TILE / STAGE) as u32) as usize {
             not_unrolled();
-            let mut i = 0;
-            while i < TASKS {
+            counted!(for i in 0..TASKS {
                 if let Some((component, feature)) = self.task(i) {
-                    let mut sixteen = 0;
-                    while sixteen < STAGE / 16 {
+                    counted!(for sixteen in 0..STAGE / 16 {
                         // SAFETY: the caller guarantees it.
                         unsafe {
                             let r = responsibilities.matrices(component * RESPOND_PITCH + 8 * (2 * stage + sixteen));
@@ -214,19 +203,14 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                                 stage * 2 * of_part + (sixteen * 2 * OCTETS + feature / 8) * PITCH,
                             );
                             let added = mma(mma([0.0; 4], r, [x[2], x[3]]), r, [x[0], x[1]]);
-                            let mut n = 0;
-                            while n < 4 {
+                            counted!(for n in 0..4 {
                                 sums[i][n] += added[n];
-                                n += 1;
-                            }
+                            });
                         }
-                        sixteen += 1;
-                    }
+                    });
                 }
-                i += 1;
-            }
-            stage += 1;
-        }
+            });
+        });
     }
 
     /// Moves the thread's sums to memory in float64, and leaves zeros.
@@ -238,46 +222,37 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
     unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut Sums<TASKS>, to: *mut f64, add: bool) {
         let shape = self.shape;
         let lane = (thread() % WARP) as usize;
-        let mut i = 0;
-        while i < TASKS {
+        counted!(for i in 0..TASKS {
             if let Some((component, feature)) = self.task(i) {
-                let mut n = 0;
-                while n < 4 {
+                counted!(for n in 0..4 {
                     let component = self.first + component + lane / 4 + 8 * (n / 2);
                     let feature = feature + 2 * (lane % 4) + n % 2;
                     if component < shape.rows() {
                         // SAFETY: the caller guarantees it.
                         unsafe {
-                            give(to.wrapping_add(component * shape.width() + feature), sums.features[i][n].into(), add)
+                            store_sum(
+                                to.wrapping_add(component * shape.width() + feature),
+                                f64::from(sums.features[i][n]),
+                                add,
+                            )
                         };
                     }
-                    n += 1;
-                }
+                });
             }
-            i += 1;
-        }
+        });
         // A warp's lanes have 32 pairs of the same components.
         let half = thread_idx() as usize % PAIRS / WARP as usize;
-        let mut i = 0;
-        while i < OWN {
+        counted!(for i in 0..OWN {
             let component = self.first + thread_idx() as usize / PAIRS + APART * i;
-            let mut kind = 0;
-            while kind < 2 {
-                let mut distance = 1;
-                let mut sum = sums.counts[i][kind];
-                while distance < WARP {
-                    sum += f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
-                    distance *= 2;
-                }
+            counted!(for kind in 0..2 {
+                let sum = sum_over(sums.counts[i][kind], WARP - 1);
                 if lane == 0 && component < shape.rows() {
                     let place = shape.rows() * (shape.width() + 2 * kind + half) + component;
                     // SAFETY: the caller guarantees it.
-                    unsafe { give(to.wrapping_add(place), sum.into(), add) };
+                    unsafe { store_sum(to.wrapping_add(place), f64::from(sum), add) };
                 }
-                kind += 1;
-            }
-            i += 1;
-        }
+            });
+        });
         *sums = Sums::ZERO;
     }
 }

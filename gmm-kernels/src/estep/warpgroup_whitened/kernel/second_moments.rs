@@ -62,15 +62,12 @@ unsafe fn add_stage<const BANDS: usize, const EIGHTS: usize, const A: usize, con
     let first = 2 * shape.pairs() * (warp / 4) + warp / 2 % 2;
     let responsibilities: Shared<f32> =
         stage.offset(2 * shape.stage_part() / size_of::<u32>() + first * (STAGE / 2) + 2 * (lane % 4)).cast();
-    let mut sixteen = 0;
-    while sixteen < STAGE / 16 {
+    counted!(for sixteen in 0..STAGE / 16 {
         let of_sixteen = stage.offset(sixteen * 2 * shape.pitch() / size_of::<u32>());
         let mut x = [[[0; 4]; 2]; BANDS];
-        let mut call = 0;
-        while call < CALLS {
+        counted!(for call in 0..CALLS {
             let mut a = [[0; 8]; EIGHTS];
-            let mut eight = 0;
-            while eight < EIGHTS {
+            counted!(for eight in 0..EIGHTS {
                 let (pair, band) = (call * (EIGHTS / BANDS) + eight / BANDS, eight % BANDS);
                 if pair == 0 {
                     let from = of_sixteen.offset((of_lane + band * (BAND / 8) * MATRIX) / size_of::<u32>());
@@ -81,24 +78,19 @@ unsafe fn add_stage<const BANDS: usize, const EIGHTS: usize, const A: usize, con
                 }
                 // SAFETY: the caller guarantees it.
                 let r: [f32; 2] = unsafe { responsibilities.get_some(pair * 2 * (STAGE / 2) + 8 * sixteen) };
-                let mut i = 0;
-                while i < 4 {
+                counted!(for i in 0..4 {
                     let r = r[i / 2].to_bits();
                     let [high, low] = x[band];
                     // The rounding error of the high part is a float16 number itself.
                     a[eight][i] = multiply_halves(r, high[i]);
                     a[eight][4 + i] = fma_halves(r, low[i], fma_minus_halves(r, high[i], a[eight][i]));
-                    i += 1;
-                }
-                eight += 1;
-            }
+                });
+            });
             let high = Operand::new(of_sixteen, MATRIX, shape.pitch());
             multiply(&mut sums[call], &a, [high, high.offset(shape.stage_part())], add);
-            call += 1;
-        }
+        });
         add = 1;
-        sixteen += 1;
-    }
+    });
 }
 
 /// This thread's places for its sums. Their addresses are computed anew where they are needed: they
@@ -138,20 +130,16 @@ unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
             since += 1;
         }
         let kept = kept();
-        let mut call = 0;
-        while call < CALLS {
-            let mut i = 0;
-            while i < A {
+        counted!(for call in 0..CALLS {
+            counted!(for i in 0..A {
                 let place = (call * A + i) * NEXT;
                 // SAFETY: this thread's places, which it has written where it reads them.
                 unsafe {
                     let before = if flushed { kept.get(place) } else { 0.0 };
                     kept.set(place, before + sums[call][i]);
                 }
-                i += 1;
-            }
-            call += 1;
-        }
+            });
+        });
         flushed = true;
     }
     // A pair's numbers of all threads of the warpgroup lie one behind the other.
@@ -163,16 +151,14 @@ unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
             + (thread() % WARPGROUP) as usize,
     );
     let kept = kept();
-    let mut i = 0;
-    while i < opaque(all as u32) as usize {
+    counted!(for i in 0..opaque(all as u32) as usize {
         not_unrolled();
         // SAFETY: as above; no other thread has the place in memory.
         unsafe {
             let sum = if flushed { kept.get(i * NEXT) } else { 0.0 };
-            give(to.wrapping_add(i * WARPGROUP as usize), sum.into(), args.add != 0);
+            store_sum(to.wrapping_add(i * WARPGROUP as usize), f64::from(sum), args.add != 0);
         }
-        i += 1;
-    }
+    });
 }
 
 #[inline(always)]

@@ -60,11 +60,9 @@ impl Task {
         unsafe {
             let x = samples.offset(self.row * PITCH + QUAD * quad);
             let mut y = [[0.0f32; QUAD]; 4];
-            let mut f = 0;
-            while f < 4 {
+            counted!(for f in 0..4 {
                 y[f] = x.get4(f * self.quads * PITCH);
-                f += 1;
-            }
+            });
             let mut z = [[0.0f32; QUAD]; 2];
             if FULL {
                 let x = samples.offset(self.pair_row * PITCH + QUAD * quad);
@@ -94,8 +92,7 @@ impl Task {
         features: usize,
     ) {
         let features = opaque(features as u32) as usize;
-        let mut k = 0;
-        while k < COMPONENTS {
+        counted!(for k in 0..COMPONENTS {
             // SAFETY: the caller guarantees it.
             unsafe {
                 let r = r.get4(k * PITCH);
@@ -104,11 +101,9 @@ impl Task {
                 if FULL {
                     (c0, c1) = (c.get(self.pair_row), c.get(self.pair_row + self.quads));
                 }
-                let mut f = 0;
-                while f < 4 {
+                counted!(for f in 0..4 {
                     let centre = c.get(self.row + f * self.quads);
-                    let mut p = 0;
-                    while p < QUAD {
+                    counted!(for p in 0..QUAD {
                         let y = y[f][p] - centre;
                         if FULL {
                             sums[k][f] = fma(r[p] * (z[0][p] - c0), y, sums[k][f]);
@@ -118,13 +113,10 @@ impl Task {
                             sums[k][f] += ry;
                             sums[k][4 + f] = fma(ry, y, sums[k][4 + f]);
                         }
-                        p += 1;
-                    }
-                    f += 1;
-                }
+                    });
+                });
             }
-            k += 1;
-        }
+        });
     }
 }
 
@@ -140,29 +132,19 @@ pub(super) unsafe fn add_raw<const FULL: bool>(
     z: &[[f32; QUAD]; 2],
 ) {
     let mut values = [[0.0f32; QUAD]; VALUES];
-    let mut f = 0;
-    while f < 4 {
-        let mut p = 0;
-        while p < QUAD {
+    counted!(for f in 0..4 {
+        counted!(for p in 0..QUAD {
             values[f][p] = if FULL { z[0][p] * y[f][p] } else { y[f][p] };
             values[4 + f][p] = if FULL { z[1][p] * y[f][p] } else { y[f][p] * y[f][p] };
-            p += 1;
-        }
-        f += 1;
-    }
-    let mut k = 0;
-    while k < COMPONENTS {
+        });
+    });
+    counted!(for k in 0..COMPONENTS {
         // SAFETY: the caller guarantees it.
         let r = unsafe { r.get4(k * PITCH) };
-        let mut v = 0;
-        while v < VALUES {
-            let mut p = 0;
-            while p < QUAD {
+        counted!(for v in 0..VALUES {
+            counted!(for p in 0..QUAD {
                 sums[k][v] = fma(r[p], values[v][p], sums[k][v]);
-                p += 1;
-            }
-            v += 1;
-        }
-        k += 1;
-    }
+            });
+        });
+    });
 }

@@ -97,13 +97,11 @@ impl<'a> Block<'a> {
         let shape = self.shape;
         let first = shape.d as usize * STAGE_PITCH;
         let behind = shape.features() - first;
-        let mut e = thread() as usize;
-        while e < 4 * behind {
+        counted!(for e in (thread() as usize..4 * behind).step_by(block_dim() as usize) {
             let (stage, low, at) = (e / behind / 2, e / behind % 2, e % behind);
             // SAFETY: inside.
             unsafe { self.stages.set(stage * shape.stage() + low * shape.features() + first + at, 0) };
-            e += block_dim() as usize;
-        }
+        });
     }
 
     /// Starts to copy stage number `number` of the samples to stage 0 or 1.
@@ -160,13 +158,11 @@ impl<'a> Block<'a> {
             unsafe {
                 let (q, top, factor) = (own.get4(0), own.get4(QUAD), own.get4(2 * QUAD));
                 let mut r = [0.0f32; QUAD];
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     // Behind N exponents may be NaN, of which the minimum takes no notice, and
                     // factors are zero.
                     r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
-                    p += 1;
-                }
+                });
                 let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
                 to.set2(0, halves);
                 let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
@@ -190,39 +186,31 @@ impl<'a> Block<'a> {
             x.offset((PAIRS * TILE * task.part + lane % 8 + 8 * (lane / 16)) * STAGE_PITCH + 4 * (lane / 8 % 2));
         let responsibilities = x.offset(2 * shape.features() + 2 * task.pair * STAGE_PITCH + lane % 4);
         // Not unrolled: the registers suffice for one.
-        let mut half = 0;
-        while half < 8 * opaque(STAGE as u32 / 16) as usize {
+        counted!(for half in (0..8 * opaque(STAGE as u32 / 16) as usize).step_by(8) {
             not_unrolled();
             let (mut high, mut low) = ([[0; 4]; 2], [[0; 4]; 2]);
             // SAFETY: the caller guarantees it.
             unsafe {
                 let (x_high, x_low) = (rows.matrices(half), rows.matrices(shape.features() + half));
-                let mut t = 0;
-                while t < 2 {
+                counted!(for t in 0..2 {
                     let from = responsibilities.offset(t * STAGE_PITCH + half);
                     let r = [from.get(0), from.get(4)];
-                    let mut i = 0;
-                    while i < 4 {
+                    counted!(for i in 0..4 {
                         let r = r[i / 2];
                         // The rounding error of the high part is a float16 number itself.
                         high[t][i] = multiply_halves(r, x_high[i]);
                         low[t][i] = fma_halves(r, x_low[i], fma_minus_halves(r, x_high[i], high[t][i]));
-                        i += 1;
-                    }
-                    t += 1;
-                }
+                    });
+                });
             }
             if task.part == 0 {
-                let mut t = 0;
-                while t < 2 {
+                counted!(for t in 0..2 {
                     let sum = mma(mma([0.0; 4], low[t], [ONES; 2]), high[t], [ONES; 2]);
                     sums.features[t][0] += sum[0];
                     sums.features[t][1] += sum[2];
-                    t += 1;
-                }
+                });
             }
-            let mut n = 0;
-            while n < PAIRS {
+            counted!(for n in 0..PAIRS {
                 if n < task.count {
                     // SAFETY: the caller guarantees it.
                     let (h, l) = unsafe {
@@ -236,10 +224,8 @@ impl<'a> Block<'a> {
                     multiply_tiles(&mut products, &high, h);
                     add(&mut sums.products, 2 * n, &products);
                 }
-                n += 1;
-            }
-            half += 8;
-        }
+            });
+        });
     }
 
     /// Moves the warp's sums and the thread's counts to memory in float64, and leaves zeros. They
@@ -253,26 +239,18 @@ impl<'a> Block<'a> {
         let lane = (thread() % WARP) as usize;
         if task.count > 0 {
             let to = to.wrapping_add(task.number * LANE_SUMS * WARP as usize + lane);
-            let mut number = 0;
-            while number < LANE_SUMS {
+            counted!(for number in 0..LANE_SUMS {
                 let sum = if number < LANE_SUMS - 4 {
                     &mut sums.products[number / (8 * PAIRS)][number / 4 % (2 * PAIRS)][number % 4]
                 } else {
                     &mut sums.features[number % 4 / 2][number % 2]
                 };
                 // SAFETY: the caller guarantees it.
-                unsafe { move_to(to.wrapping_add(number * WARP as usize), *sum, add) };
+                unsafe { store_sum(to.wrapping_add(number * WARP as usize), *sum, add) };
                 *sum = 0.0;
-                number += 1;
-            }
+            });
         }
-        // Eight neighbouring lanes counted the quads of a component.
-        let mut distance = 1;
-        while distance < QUADS as u32 {
-            let other = |sum: f32| f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
-            *counts = [counts[0] + other(counts[0]), counts[1] + other(counts[1])];
-            distance *= 2;
-        }
+        *counts = sums_of_quads::<QUADS>(*counts);
         // Of two blocks that share a pair, the one with its first task.
         if let Some((component, 0)) = self.own()
             && component / 2 * shape.groups() >= (block_idx() * shape.warps) as usize
@@ -280,24 +258,11 @@ impl<'a> Block<'a> {
             let to = to.wrapping_add(shape.counts() + component);
             // SAFETY: the caller guarantees it.
             unsafe {
-                move_to(to, counts[0], add);
-                move_to(to.wrapping_add(shape.components()), counts[1], add);
+                store_sum(to, counts[0], add);
+                store_sum(to.wrapping_add(shape.components()), counts[1], add);
             }
         }
         *counts = [0.0; 2];
-    }
-}
-
-/// Writes a sum, or adds it to what is there.
-///
-/// # Safety
-/// Only this thread accesses the place.
-#[inline(always)]
-unsafe fn move_to(to: *mut f64, sum: f32, add: bool) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let before = if add { load(to) } else { 0.0 };
-        store(to, before + f64::from(sum));
     }
 }
 

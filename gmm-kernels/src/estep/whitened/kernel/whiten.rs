@@ -46,8 +46,7 @@ impl<'a> Block<'a> {
         let quads = self.quads();
         let shift = quads.trailing_zeros();
         let last = columns.quads() - 1;
-        let mut c = thread();
-        while c < ((self.shape.tiles() * TILE) as u32) << shift {
+        counted!(for c in (thread()..((self.shape.tiles() * TILE) as u32) << shift).step_by(block_dim()) {
             let (feature, q) = (c >> shift, c & (quads - 1));
             // Past the end the last quad is read again, and not counted.
             let quad = if first + q < last { first + q } else { last };
@@ -59,23 +58,19 @@ impl<'a> Block<'a> {
             // Behind N they may be anything.
             let before = (QUAD as u32 * (first + q)) as u64;
             if before + QUAD as u64 > columns.n {
-                let mut p = 0;
-                while p < QUAD {
+                counted!(for p in 0..QUAD {
                     v[p] = if before + (p as u64) < columns.n { v[p] } else { 0.0 };
-                    p += 1;
-                }
+                });
             }
-            let [high, low] = split_feature(v);
+            let [first_high, second_high, first_low, second_low] = split_feature(v);
+            let (high, low) = ([first_high, second_high], [first_low, second_low]);
             if feature < self.shape.d {
                 let row = self.args.exponents.stride as usize / 2;
                 let to = self.args.halves.wrapping_add(feature as usize * row + 2 * (first + q) as usize).cast();
                 // SAFETY: a place for each feature and sample of a block.
                 unsafe {
-                    store2(to, [f32::from_bits(high[0]), f32::from_bits(high[1])]);
-                    store2(
-                        to.wrapping_add(self.shape.d as usize * row),
-                        [f32::from_bits(low[0]), f32::from_bits(low[1])],
-                    );
+                    store2(to, high.map(f32::from_bits));
+                    store2(to.wrapping_add(self.shape.d as usize * row), low.map(f32::from_bits));
                 }
             }
             let to = self.x.offset(feature as usize * self.shape.pitch() + 2 * q as usize);
@@ -84,8 +79,7 @@ impl<'a> Block<'a> {
                 to.set2(0, high);
                 to.set2(self.shape.features(), low);
             }
-            c += block_dim();
-        }
+        });
     }
 
     /// |A·x + b|² of a component for the lane's two samples, numbers `2·lane` and `2·lane + 1` of the warp's.
@@ -102,13 +96,11 @@ impl<'a> Block<'a> {
         // SAFETY: the caller guarantees it.
         let scale = unsafe { load(args.constants.add(component)) };
         let mut squares = [[0.0f32; 2]; COLUMNS / 8];
-        let mut band = 0;
-        while band < shape.bands() {
+        counted!(for band in 0..shape.bands() {
             let mut sums = [[[0.0f32; 4]; COLUMNS / 8]; 2];
             let tiles = if 2 * band + 2 < shape.tiles() { 2 * band + 2 } else { shape.tiles() };
             let mut x = x;
-            let mut tile = 0;
-            while tile < tiles {
+            counted!(for tile in 0..tiles {
                 not_unrolled();
                 // SAFETY: the caller guarantees it.
                 let (high, low) = unsafe {
@@ -117,8 +109,7 @@ impl<'a> Block<'a> {
                         [operand(a.add(FRAGMENTS / 4)), operand(a.add(3 * FRAGMENTS / 4))],
                     )
                 };
-                let mut n = 0;
-                while n < COLUMNS / 8 {
+                counted!(for n in (0..COLUMNS / 8).step_by(2) {
                     // SAFETY: the caller guarantees it.
                     let (h, l) =
                         unsafe { (x.matrices_transposed(4 * n), x.matrices_transposed(shape.features() + 4 * n)) };
@@ -128,31 +119,22 @@ impl<'a> Block<'a> {
                     multiply_tiles(&mut products, &high, l);
                     multiply_tiles(&mut products, &high, h);
                     add(&mut sums, n, &products);
-                    n += 2;
-                }
+                });
                 a = a.wrapping_add(FRAGMENTS);
                 x = x.offset(TILE * shape.pitch());
-                tile += 1;
-            }
-            let mut h = 0;
-            while h < 4 {
+            });
+            counted!(for h in 0..4 {
                 // SAFETY: the caller guarantees it.
                 let shift = unsafe { load(shifts.add(8 * h)) };
-                let mut n = 0;
-                while n < COLUMNS / 8 {
-                    let mut p = 0;
-                    while p < 2 {
+                counted!(for n in 0..COLUMNS / 8 {
+                    counted!(for p in 0..2 {
                         let t = fma(sums[h / 2][n][2 * (h % 2) + p], scale, shift);
                         squares[n][p] = fma(t, t, squares[n][p]);
-                        p += 1;
-                    }
-                    n += 1;
-                }
-                h += 1;
-            }
+                    });
+                });
+            });
             shifts = shifts.wrapping_add(BAND);
-            band += 1;
-        }
+        });
         over_rows(squares)
     }
 }
@@ -174,19 +156,15 @@ unsafe fn operand(p: *const f32) -> [Halves; 4] {
 fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
     let lane = thread();
     let mut four = [[0.0; 2]; 4];
-    let mut i = 0;
-    while i < 8 {
+    counted!(for i in 0..8 {
         let (n, p) = (i / 2, i % 2);
         four[n][p] = exchange(lane & 16 != 0, v[n][p], v[4 + n][p], 16);
-        i += 1;
-    }
+    });
     let mut two = [[0.0; 2]; 2];
-    let mut i = 0;
-    while i < 4 {
+    counted!(for i in 0..4 {
         let (n, p) = (i / 2, i % 2);
         two[n][p] = exchange(lane & 8 != 0, four[n][p], four[2 + n][p], 8);
-        i += 1;
-    }
+    });
     let upper = lane & 4 != 0;
     [exchange(upper, two[0][0], two[1][0], 4), exchange(upper, two[0][1], two[1][1], 4)]
 }
@@ -196,7 +174,7 @@ fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
 #[inline(always)]
 pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
     let (keep, give) = if upper { (second, first) } else { (first, second) };
-    keep + f32::from_bits(shuffle_xor_u32(give.to_bits(), mask))
+    keep + give.shuffle_xor(mask)
 }
 
 kernel! {
@@ -209,10 +187,9 @@ kernel! {
         let block = Block::new(&args);
         let quads = block.quads();
         let mut product = LogProduct::new();
-        let mut first = block_idx() * quads;
         // The bounds are the same for all threads of a block, so that all of them meet at the
         // barriers.
-        while first < args.columns.quads() {
+        counted!(for first in (block_idx() * quads..args.columns.quads()).step_by(grid_dim() * quads) {
             // SAFETY: the start, or the barrier that ends this loop: the shared memory is free.
             unsafe { block.begin(first) };
             barrier!();
@@ -221,8 +198,7 @@ kernel! {
             let to = args.exponents.q.wrapping_add(QUAD * first as usize + sample);
             let empty = LogSumExp::new();
             let (mut top, mut sum) = ([empty.max; 2], [empty.sum; 2]);
-            let mut component = row_of_warps;
-            while component < shape.k {
+            counted!(for component in (row_of_warps..shape.k).step_by(shape.component_warps) {
                 let c = component as usize;
                 // SAFETY: the barrier made the features visible; parameters of all components, and
                 // a place for each exponent.
@@ -232,28 +208,23 @@ kernel! {
                     let (seed, weight) = (load(constants.add(shape.k as usize)), load(constants.add(2 * shape.k as usize)));
                     let q = [seed - distance[0], seed - distance[1]];
                     store2(to.wrapping_add(c * args.exponents.stride as usize), q);
-                    let mut p = 0;
-                    while p < 2 {
+                    counted!(for p in 0..2 {
                         let before = top[p];
                         top[p] = max(before, q[p]);
                         sum[p] = fma(sum[p], exp2(before - top[p]), weight * exp2(q[p] - top[p]));
-                        p += 1;
-                    }
+                    });
                 }
-                component += shape.component_warps;
-            }
+            });
             let samples = shape.samples();
             let maxima = block.maxima.offset(row_of_warps as usize * samples + sample);
             let totals = shape.component_warps as usize * samples;
-            let mut p = 0;
-            while p < 2 {
+            counted!(for p in 0..2 {
                 // SAFETY: the lane's own places.
                 unsafe {
                     maxima.set(p, top[p]);
                     maxima.set(totals + p, sum[p]);
                 }
-                p += 1;
-            }
+            });
             barrier!();
             let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
             let places = (block.maxima, block.maxima.offset(totals));
@@ -262,8 +233,7 @@ kernel! {
                 finish_samples(&mut product, &args.columns, outputs, first, (shape.component_warps as usize, samples), places);
             }
             barrier!();
-            first += grid_dim() * quads;
-        }
+        });
         // SAFETY: all threads end here, with the start of the shared memory unused.
         unsafe { args.output.finish(product) };
     }

@@ -256,9 +256,12 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                 if args.sample_weights.is_null() {
                     product.multiply(top, sum);
                 } else {
-                    // SAFETY: the sample exists.
-                    let weight =
-                        if exists { unsafe { f64::load(args.sample_weights.add(sample as usize + p)) } } else { 0.0 };
+                    let weight = if exists {
+                        // SAFETY: the sample exists.
+                        unsafe { f64::load(args.sample_weights.add(sample as usize + p)) }
+                    } else {
+                        0.0
+                    };
                     product.powers += weight * (top + float64::log2(sum));
                     r[p] *= weight;
                 }

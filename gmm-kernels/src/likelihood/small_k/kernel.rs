@@ -259,9 +259,12 @@ unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
 ) -> bool {
     let mut x = *x;
     let observed = if GAPS { [observe(&mut x[0])] } else { x };
-    // SAFETY: the caller guarantees it.
-    let sums =
-        if far { [0.0; QUAD] } else { unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] } };
+    let sums = if far {
+        [0.0; QUAD]
+    } else {
+        // SAFETY: the caller guarantees it.
+        unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] }
+    };
     // SAFETY: the same.
     let scaled = || unsafe { far_likelihoods::<GAPS, D, ROW4>(&x[0], &observed[0], components, k) };
     multiply_quad(product, sums, place, weights, scaled)

@@ -65,31 +65,23 @@ pub(crate) fn driver_available() -> Result<(), String> {
 ///
 /// # Safety
 /// `F` must be a function pointer type with the C signature of the driver's function of this name.
+#[cfg(not(test))]
 pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
-    #[cfg(test)]
-    if let Some(emulated) = crate::backends::cuda::emulator::driver::symbol(name) {
-        // SAFETY: the caller vouches for the type, which is a pointer to a function.
-        return Some(unsafe { std::mem::transmute_copy(&emulated) });
-    } else {
-        return None;
-    }
-    #[cfg(not(test))]
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        of_library(name)
-    }
-}
-
-/// As [`symbol`], of the driver library.
-///
-/// # Safety
-/// As [`symbol`].
-#[cfg_attr(test, allow(dead_code))]
-unsafe fn of_library<F: Copy>(name: &CStr) -> Option<F> {
     let library = library().ok()?;
     // SAFETY: the caller vouches for the type; libloading checks its size, and the library is never
     // unloaded.
     unsafe { library.get::<F>(name) }.ok().map(|found| *found)
+}
+
+/// As above, of the emulated driver, which the unit tests have in the place of the library.
+///
+/// # Safety
+/// As above.
+#[cfg(test)]
+pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
+    let found = crate::backends::cuda::emulator::driver::symbol(name)?;
+    // SAFETY: the caller vouches for the type, which is a pointer to a function.
+    Some(unsafe { std::mem::transmute_copy(&found) })
 }
 
 /// Whether `cust::sys::CUresult`, a Rust enum, has a value of this code. Any other would be

@@ -7,7 +7,9 @@ use super::options::CudaOptions;
 use super::source::Source;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::EnoughDigits;
-use crate::{Evaluator, Mixture, Result};
+use crate::error::Result;
+use crate::evaluator::Evaluator;
+use crate::model::mixture::Mixture;
 use std::fmt::Debug;
 
 /// An evaluator over samples on a GPU.

@@ -5,7 +5,9 @@ use super::engine::{self, Engine};
 use super::missing::MissingEngine;
 use super::options::CudaOptions;
 use super::source::Source;
-use crate::{Mixture, Result, Samples};
+use crate::data::samples::Samples;
+use crate::error::Result;
+use crate::model::mixture::Mixture;
 
 /// The CUDA backend: the samples are centred in float64 and laid out on the device once, and
 /// evaluated in the precision they came in. Constants and the sum over the samples are formed in

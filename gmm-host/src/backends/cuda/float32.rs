@@ -17,15 +17,17 @@ use super::plan::family::{Family, Variant};
 use super::plan::task::{Operation, Task};
 use super::plan::timing::Chooser;
 use super::source::Source;
-use crate::backends::device_parameters::Deviations;
-use crate::backends::device_parameters::{DeviceParameters, frame_offset};
+use crate::backends::device_parameters::{Deviations, DeviceParameters, frame_offset};
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::data::frame::Frame;
-use crate::evaluator::check_features;
-use crate::{
-    CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Precision, Result, Rows,
-    Statistics,
-};
+use crate::data::samples::Rows;
+use crate::error::Result;
+use crate::evaluator::{Description, Evaluator, check_features};
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use crate::precision::Precision;
+use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use ndarray::{Array1, Array2, ArrayView1};

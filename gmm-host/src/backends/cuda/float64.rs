@@ -9,7 +9,12 @@ use super::source::Source;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::data::frame::Frame;
-use crate::{Description, Evaluator, Mixture, Precision, Result, Rows, Statistics};
+use crate::data::samples::Rows;
+use crate::error::Result;
+use crate::evaluator::{Description, Evaluator};
+use crate::model::mixture::Mixture;
+use crate::precision::Precision;
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 use super::metropolis::shape::{self, Shape};
 use super::plan::families;
 use super::plan::family::{Family, Variant};
-use crate::CovarianceType;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::model::covariances::CovarianceType;
 use std::fmt;
 use std::path::PathBuf;
 

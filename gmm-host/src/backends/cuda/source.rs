@@ -2,7 +2,8 @@
 use super::arrays::DeviceArray;
 use super::device::samples::{DeviceSamples, Element};
 use crate::backends::device_parameters::Deviations;
-use crate::{Result, Rows, Samples, View};
+use crate::data::samples::{Rows, Samples, View};
+use crate::error::Result;
 use ndarray::ArrayView1;
 
 /// The samples as they were given: an evaluator takes them to the device, and looks here for some

@@ -1,11 +1,11 @@
 //! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of
 //! their results.
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Limits;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::Element;
+use crate::error::Result;
 use gmm_kernels::arrays::columns::ColumnsArgs;
 use gmm_kernels::arrays::ranges::RangesArgs;
 use gmm_kernels::arrays::rows::RowsArgs;

@@ -9,8 +9,9 @@ use super::device::samples::{DeviceSamples, Element, MAX_SAMPLES, limit_or_free}
 use super::device::stream::Stream;
 use crate::backends::device_parameters::Deviations;
 use crate::data::frame::{Frame, looked_at};
-use crate::data::samples::{check_rows, check_weights};
-use crate::{Error, Precision, Result, Rows};
+use crate::data::samples::{Rows, check_rows, check_weights};
+use crate::error::{Error, Result};
+use crate::precision::Precision;
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::arrays::COLUMNS;
 use gmm_kernels::entries;

@@ -1,5 +1,5 @@
 //! Errors of the driver.
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use cust::error::CudaError;
 use cust::sys;
 use std::fmt::Write as _;

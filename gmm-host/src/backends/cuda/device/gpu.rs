@@ -4,7 +4,7 @@ use super::error::failed;
 use super::error::{check, message};
 use super::kernel::{Compiled, Kernel};
 use super::ptx::ptx_for;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::module::{Module, ModuleJitOption};

@@ -1,6 +1,6 @@
 //! Kernels, each with the type of its argument, and the trait of what a launch of one needs.
 use super::error::{check, failed};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use cust::function::Function;
 use cust::module::Module;
 use cust::sys;

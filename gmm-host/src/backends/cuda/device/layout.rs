@@ -1,7 +1,7 @@
 //! Samples as the kernels read them: column by column. Nothing here calls CUDA, so that it is
 //! tested on any machine.
 use crate::data::frame::{Float, Frame};
-use crate::{Samples, View};
+use crate::data::samples::{Samples, View};
 use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
 

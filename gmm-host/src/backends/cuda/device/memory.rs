@@ -3,7 +3,7 @@ use super::error::failed;
 use super::mismatch;
 use super::slots::Slots;
 use super::stream::{Running, Stream};
-use crate::Result;
+use crate::error::Result;
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer};
 use gmm_kernels::reduce;

@@ -11,7 +11,7 @@ pub(super) mod slots;
 pub(super) mod staging;
 pub(super) mod stream;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The error for a shape or length that is not the expected one.
 pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {

@@ -1,6 +1,6 @@
 //! Results that kernels write to the host's memory.
 use super::error::{check, failed};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use cust::memory::{cuda_free_locked, cuda_malloc_locked};
 use cust::sys;
 use gmm_kernels::reduce::UNWRITTEN;

@@ -5,7 +5,7 @@ use super::error::failed;
 use super::memory::locked;
 use super::mismatch;
 use super::stream::{Running, Stream};
-use crate::Result;
+use crate::error::Result;
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
 use rayon::prelude::*;

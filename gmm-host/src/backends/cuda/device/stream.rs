@@ -4,7 +4,7 @@ use super::error::{check, failed};
 use super::kernel::{Grid, Kernel, Launch};
 use super::mismatch;
 use super::slots::Slots;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
 use cust::stream::{Stream as Inner, StreamFlags};

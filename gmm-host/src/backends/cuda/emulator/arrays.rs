@@ -1,8 +1,10 @@
 //! Arrays that are on the device already: `array_ranges`, `array_columns` and `array_rows`. What
 //! an evaluator computes of them has the bits that it has of the same samples from the host.
+use crate::backends::cuda::{CudaEvaluator, CudaOptions, DeviceArray, HostArray};
 use crate::data::frame::Float;
-use crate::data::samples::Element;
-use crate::{CudaEvaluator, CudaOptions, DeviceArray, Error, Evaluator, HostArray, Samples};
+use crate::data::samples::{Element, Samples};
+use crate::error::Error;
+use crate::evaluator::Evaluator;
 use cust::context::Context;
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use ndarray::{Array2, ArrayView2, ShapeBuilder, s};

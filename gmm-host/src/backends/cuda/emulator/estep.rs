@@ -1,6 +1,11 @@
 //! The E-step in float32, by each family.
 use super::{FAR, flat, float32, normal, of_each_type, samples, used, with_holes};
-use crate::{CovarianceType, Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics, View};
+use crate::backends::reference::ReferenceEvaluator;
+use crate::data::samples::{Samples, View};
+use crate::evaluator::Evaluator;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use gmm_kernels::estep::fused_tensor_cores;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};

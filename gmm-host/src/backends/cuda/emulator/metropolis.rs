@@ -1,8 +1,12 @@
 //! `metropolis`: the densities of its proposals against the reference and the prior's formula, and
 //! its decisions.
 use super::{Problem, float32, normal};
-use crate::ReferenceEvaluator;
-use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Mixture, Samples};
+use crate::backends::reference::ReferenceEvaluator;
+use crate::data::samples::Samples;
+use crate::evaluator::Evaluator;
+use crate::metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -3,7 +3,12 @@
 use super::{FAR, flat, of_each_type};
 use crate::backends::cuda::device::samples::Element;
 use crate::backends::cuda::missing::by_pattern::ByPattern;
-use crate::{Covariances, Error, Evaluator, Mixture, ReferenceEvaluator, Result, Samples};
+use crate::backends::reference::ReferenceEvaluator;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

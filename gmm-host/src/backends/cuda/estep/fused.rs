@@ -1,7 +1,6 @@
 //! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
 use super::fused_layout::FusedLayout;
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
@@ -14,6 +13,7 @@ use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
+use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::statistics::Statistics;

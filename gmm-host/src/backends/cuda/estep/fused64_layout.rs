@@ -2,7 +2,8 @@
 //! on any machine.
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
-use crate::{CentredSums, CovarianceType, Covariances};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::statistics::CentredSums;
 use gmm_kernels::estep::fused64::{capacity, features, numbers, sums, values};
 use ndarray::{Array1, Array2, Axis};
 

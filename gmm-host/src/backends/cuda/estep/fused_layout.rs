@@ -3,7 +3,9 @@
 use super::centres::NEAR;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
-use crate::{CentredSums, CovarianceType, Covariances, Result, Statistics};
+use crate::error::Result;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::statistics::{CentredSums, Statistics};
 use gmm_kernels::estep::fused::{self, Moments, numbers, sums};
 use ndarray::{Array1, Array2, Array3, Axis};
 

@@ -3,7 +3,6 @@
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use super::products_shapes::loses_digits;
 use super::tensor_cores_layout::TensorCoresLayout;
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
@@ -15,6 +14,7 @@ use crate::backends::cuda::plan::family::{Family, Takes, Variant};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
+use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use cust::memory::{DeviceBuffer, LockedBuffer};

@@ -6,7 +6,8 @@ use super::split_component::{Component, largest, largest_sizes, power};
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::data::frame::Frame;
-use crate::{Result, Statistics};
+use crate::error::Result;
+use crate::statistics::Statistics;
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
 use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 

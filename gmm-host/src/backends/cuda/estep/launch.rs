@@ -8,8 +8,8 @@ use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::data::frame::Frame;
+use crate::error::{Error, Result};
 use crate::statistics::Statistics;
-use crate::{Error, Result};
 use gmm_kernels::estep::fused::Moments;
 use std::fmt::Debug;
 

@@ -1,11 +1,11 @@
 //! What the E-steps of warpgroups have in common: an operand that is formed of the samples before
 //! it is multiplied.
 use super::pieces::Piece;
-use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::Grid;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::error::Result;
 use cust::memory::DeviceBuffer;
 use std::cell::Cell;
 

@@ -3,13 +3,13 @@
 //! and the way of the sums to the host.
 use super::launch::Wanted;
 use super::reduce_slices::ReduceSlices;
-use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::Kernel;
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::likelihood::Exponents;
+use crate::error::Result;
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;

@@ -1,8 +1,8 @@
 //! `reduce_slices`: sums over slices of the samples.
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
+use crate::error::Result;
 use gmm_kernels::reduce::slices::{self, REDUCE_NUMBERS, ReduceSlicesArgs};
 
 /// Threads of a block.

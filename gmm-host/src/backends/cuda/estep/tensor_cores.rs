@@ -7,7 +7,6 @@ use super::pieces::{Division, OnDevice, Piece, Pieces};
 use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits};
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::warpgroup::Warpgroups;
-use crate::Result;
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -20,6 +19,7 @@ use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Varia
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
+use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;

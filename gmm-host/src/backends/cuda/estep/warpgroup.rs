@@ -2,13 +2,13 @@
 //! whose warpgroups multiply.
 use super::operand::{Operand, forming_grid};
 use super::pieces::{OnDevice, Piece};
-use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::estep::warpgroup::{
     BLOCK, CoefficientsArgs, ExponentsArgs, ProductsArgs, REGISTERS, SAMPLES, Shape, WeighArgs,

@@ -8,7 +8,6 @@ use super::pieces::{Division, Others, Piece, Pieces};
 use super::products_shapes::loses_digits;
 use super::whitened::{layout, prepare};
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
@@ -19,6 +18,7 @@ use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Varia
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
+use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;

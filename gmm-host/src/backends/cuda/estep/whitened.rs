@@ -6,7 +6,6 @@ use super::pieces::{Division, Piece, Pieces};
 use super::products_shapes::{MOST_WARPS, loses_digits};
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
@@ -18,6 +17,7 @@ use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Varia
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
+use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;

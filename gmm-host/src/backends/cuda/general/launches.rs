@@ -1,10 +1,10 @@
 //! The launches of `density`, `posterior` and `accumulate`.
 use super::layout::{GeneralLayout, Section};
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::{Columns, Element};
+use crate::error::Result;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{COMPONENTS, DensityArgs, TILE};

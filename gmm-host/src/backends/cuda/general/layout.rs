@@ -2,7 +2,9 @@
 //! calls CUDA, so that it is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
-use crate::{CentredSums, CovarianceType, Covariances, Mixture};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::mixture::Mixture;
+use crate::statistics::CentredSums;
 use gmm_kernels::general::accumulate::{self, COUNT, FEATURES, OBSERVED};
 use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};

@@ -3,7 +3,6 @@
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use super::reduce_sets::{ReduceSets, Totals};
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
@@ -13,6 +12,7 @@ use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
+use crate::error::Result;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::batch::{BatchArgs, QUADS, shared_bytes};

@@ -1,13 +1,13 @@
 //! `batch_parameters`: parameters of near sets, made on the device.
 use super::batch_tensor_cores_layout::{fours, loss, numbers, sections, write};
-use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::data::frame::{Float, Frame};
-use crate::{Mixture, Result};
+use crate::error::Result;
+use crate::model::mixture::Mixture;
 use gmm_kernels::likelihood::batch_parameters::{BLOCK, BatchParametersArgs, shared_bytes};
 use gmm_kernels::likelihood::batch_tensor_cores::{MAX_FEATURES, SETS};
 

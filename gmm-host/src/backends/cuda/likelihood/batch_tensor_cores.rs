@@ -11,7 +11,7 @@ use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::batch_parameters::BatchParametersArgs;

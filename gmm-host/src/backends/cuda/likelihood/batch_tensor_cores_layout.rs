@@ -1,8 +1,9 @@
 //! Sizes of the parameters of `batch_tensor_cores`, and what `batch_parameters` makes them of.
 //! Nothing here calls CUDA, so that it is tested on any machine.
 use crate::data::frame::Frame;
+use crate::model::covariances::Covariances;
 use crate::model::linalg::row_major;
-use crate::{Covariances, Mixture};
+use crate::model::mixture::Mixture;
 use gmm_kernels::likelihood::batch_parameters::{FRAME, mixture_size};
 use gmm_kernels::likelihood::batch_tensor_cores::{COMPONENTS, SETS, STEP_SIZE, reference_row, steps, weights_size};
 use std::f64::consts::LOG2_E;

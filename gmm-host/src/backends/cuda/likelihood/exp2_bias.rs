@@ -1,13 +1,13 @@
 //! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x,
 //! measured on that device.
 use super::reduce_sets::{ReduceSets, Totals};
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::Stream;
+use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;

@@ -1,7 +1,7 @@
 //! The memory in which the exponents of samples are left for the kernels that form sums of them.
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::memory::Numbers;
+use crate::error::Result;
 use gmm_kernels::likelihood::tiled;
 
 /// Where a launch writes its exponents, from which the E-step forms responsibilities.

@@ -159,7 +159,8 @@ pub(crate) fn total(log2: f64, weight: f64, offset: f64, bias: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::data::frame::Frame;
-    use crate::{Covariances, Mixture};
+    use crate::model::covariances::Covariances;
+    use crate::model::mixture::Mixture;
     use ndarray::{arr1, arr2};
 
     #[test]

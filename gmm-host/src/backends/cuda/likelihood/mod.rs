@@ -23,7 +23,7 @@ use super::plan::family::Variant;
 use super::plan::task::{Operation, Task};
 use super::plan::timing::Trial;
 use crate::backends::device_parameters::DeviceParameters;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 pub use batch_parameters::NearSets;
 pub use exp2_bias::exp2_bias;
 pub use exponents::Exponents;

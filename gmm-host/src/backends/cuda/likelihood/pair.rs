@@ -1,7 +1,6 @@
 //! `pair`: one thread for each (sample, component), the readable baseline.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -10,6 +9,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::pair::{PairArgs, TILE, shared_bytes};
 use gmm_kernels::simt::WARP;

@@ -1,9 +1,9 @@
 //! `reduce_sets`: sums over blocks, a number for each of several sets.
-use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::slots::Slots;
+use crate::error::Result;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 

@@ -2,7 +2,6 @@
 //! that no copy to the device is needed, but for the triangles of full and tied covariances.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
@@ -12,6 +11,7 @@ use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
+use crate::error::Result;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::small_k::{COMPONENTS, Kind, MAX_FEATURES, SmallKArgs};

@@ -3,7 +3,6 @@
 use super::exponents::Exponents;
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
-use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
@@ -12,6 +11,7 @@ use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::{mismatch, suffices};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;

@@ -1,8 +1,8 @@
 //! A target as the kernel `metropolis` reads it. Nothing here calls CUDA, so that it is tested on
 //! any machine.
-use crate::MetropolisTarget;
 use crate::backends::device_parameters::frame_offset;
 use crate::data::frame::Frame;
+use crate::metropolis::MetropolisTarget;
 use gmm_kernels::metropolis;
 
 /// The terms of `metropolis` for a target over data in this frame, and the constant that is added

@@ -1,6 +1,6 @@
 //! The shape of a launch of `metropolis`.
-use crate::MetropolisTarget;
 use crate::backends::cuda::device::gpu::Limits;
+use crate::metropolis::MetropolisTarget;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::metropolis::{self, MIN_BLOCK};
 use gmm_kernels::simt::WARP;
@@ -99,7 +99,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MetropolisPrior;
+    use crate::metropolis::MetropolisPrior;
 
     const H200: Limits = Limits {
         multiprocessors: 132,

@@ -7,10 +7,13 @@ use super::device::gpu::Gpu;
 use super::engine::{self, Engine};
 use super::options::{CudaOptions, Requested};
 use super::source::Source;
-use crate::{
-    CovarianceType, Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
-    View,
-};
+use crate::data::samples::{Rows, Samples, View};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator};
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 pub(super) use scores::add_offsets;
 

@@ -1,8 +1,8 @@
 //! The part of a sample's score that depends on which of its values are missing. The kernels leave
 //! it out.
-use crate::View;
 use crate::backends::cuda::source::Source;
 use crate::backends::device_parameters::ColumnConstants;
+use crate::data::samples::View;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, ArrayView2, ArrayViewMut1, Axis, Zip};
 use std::f64::consts::LN_2;

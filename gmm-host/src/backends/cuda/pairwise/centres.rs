@@ -1,12 +1,12 @@
 //! `gaussian_centres`: the Gaussian kernel of rows with centres.
 use super::{Columns, Rows, factor, rows_at_once, staging};
-use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::error::Result;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::centres::{CentresArgs, THREADS, TILE_CENTRES, TILE_ROWS};

@@ -13,7 +13,7 @@ use super::device::memory::{Numbers, allocate, enlarge};
 use super::device::staging::{PIECE_BYTES, Staging};
 use super::device::stream::Stream;
 use super::device::suffices;
-use crate::Result;
+use crate::error::Result;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data;
 use gmm_kernels::entries;

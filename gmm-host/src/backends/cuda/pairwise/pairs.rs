@@ -1,13 +1,12 @@
 //! `gaussian_pairs`: the Gaussian kernel of pairs of rows.
 use super::{Columns, Rows, factor, staging};
-use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::layout;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{layout, mismatch};
+use crate::error::Result;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;

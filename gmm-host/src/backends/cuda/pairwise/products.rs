@@ -7,7 +7,7 @@ use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge, zeroed};
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};

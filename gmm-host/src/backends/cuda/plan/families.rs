@@ -16,7 +16,8 @@ use crate::backends::cuda::likelihood::batch_tensor_cores::{BATCH_TENSOR_CORES, 
 use crate::backends::cuda::likelihood::pair::PAIR;
 use crate::backends::cuda::likelihood::small_k::SMALL_K;
 use crate::backends::cuda::likelihood::tiled::{TILED8, TILED16};
-use crate::{Error, Precision};
+use crate::error::Error;
+use crate::precision::Precision;
 use gmm_kernels::estep::fused_tensor_cores;
 use std::str::FromStr;
 

@@ -7,8 +7,8 @@ use crate::backends::cuda::estep::launch::{EStepKernels, Layout};
 use crate::backends::cuda::likelihood::launch::LikelihoodKernels;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
+use crate::error::{Error, Result};
 use crate::model::mixture::Mixture;
-use crate::{Error, Result};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -171,7 +171,7 @@ impl<'a> dyn Family + 'a {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
         let takes = self.takes();
-        let refusal = if !self.takes_float64(task) && task.precision == crate::Precision::Float64 {
+        let refusal = if !self.takes_float64(task) && task.precision == crate::precision::Precision::Float64 {
             "computes in float32"
         } else if !takes.operations.contains(&task.operation) {
             "has no such operation"

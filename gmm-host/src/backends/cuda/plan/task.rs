@@ -1,6 +1,6 @@
 //! A task: an operation, with all that the choice of its kernels depends on; and the shape of a
 //! launch.
-use crate::Precision;
+use crate::precision::Precision;
 use std::fmt;
 
 /// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing

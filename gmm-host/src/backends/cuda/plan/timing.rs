@@ -8,7 +8,7 @@ use super::family::{Family, Variant};
 use super::task::Task;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, lock};
 use crate::backends::cuda::device::ptx::checksum;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -178,8 +178,8 @@ fn write(path: &Path, key: String, value: String) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Precision;
     use crate::backends::cuda::plan::task::Operation;
+    use crate::precision::Precision;
 
     #[test]
     fn the_file_is_replaced_as_a_whole_and_damage_is_ignored() {

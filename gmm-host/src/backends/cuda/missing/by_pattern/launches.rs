@@ -1,11 +1,11 @@
 //! The launches over patterns of missing values.
 use super::arrangement::{Batch, Shape};
-use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::{Columns, Element};
 use crate::data::frame::Float;
+use crate::error::Result;
 use gmm_kernels::estep::fused_patterns::{FusedPatternsArgs, shared_bytes};
 use gmm_kernels::patterns::complete::CompleteArgs;
 use gmm_kernels::patterns::marginals::MarginalsArgs;

@@ -25,11 +25,15 @@ use super::super::general::VARIANT;
 use super::super::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};
 use super::super::likelihood::{ReduceSets, Totals, exp2_bias};
 use super::super::options::CudaOptions;
+use crate::backends::cpu::CpuEvaluator;
 use crate::backends::enough_digits::{EnoughDigits, FramedEvaluator};
 use crate::data::frame::Frame;
-use crate::data::samples::weight_scale;
-use crate::evaluator::{check_features, responsibilities};
-use crate::{CpuEvaluator, Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics, View};
+use crate::data::samples::{Rows, Samples, View, weight_scale};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator, check_features, responsibilities};
+use crate::model::mixture::Mixture;
+use crate::precision::Precision;
+use crate::statistics::Statistics;
 use arrangement::{Arrangement, Batch, Shape};
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::data::QUAD;
@@ -628,7 +632,7 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
         Description::new(device, self.latest)
     }
 
-    fn precision(&self, _: &Mixture, _: crate::Operation) -> Precision {
+    fn precision(&self, _: &Mixture, _: crate::precision::Operation) -> Precision {
         T::PRECISION
     }
 

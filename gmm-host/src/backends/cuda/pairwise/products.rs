@@ -1,5 +1,5 @@
 //! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more
-//! by `split_rows` and the matrix units in tiles of one of three sizes.
+//! by `split_rows` and the tensor cores in tiles of one of three sizes.
 use super::{rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};

@@ -25,8 +25,8 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// A piece of the data has at most so many qₖ and so many values of features (but see [`MIN_PIECE`]),
-/// so that both fit into the L2 cache.
+/// A piece of the data has at most so many qₖ and so many values of features (but see
+/// [`MIN_PIECE`]), so that both fit into the L2 cache.
 const PIECE_NUMBERS: usize = 1 << 21;
 /// Least samples of a piece.
 const MIN_PIECE: usize = 4 * STRIDE;

@@ -44,8 +44,8 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A piece of a batch that the general kernels evaluate has at most so many qₖ and so many values of
-/// features, so that both fit into the L2 cache; but see [`MIN_PIECE`].
+/// A piece of a batch that the general kernels evaluate has at most so many qₖ and so many values
+/// of features, so that both fit into the L2 cache; but see [`MIN_PIECE`].
 const PIECE_NUMBERS: usize = 1 << 21;
 /// Least rows of a piece, if it is not a single slice.
 const MIN_PIECE: usize = 2048;

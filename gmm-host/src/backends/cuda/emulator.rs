@@ -6,10 +6,10 @@
 //! computes, or the test fails.
 //!
 //! Tolerances: with f32's unit roundoff u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects
-//! about 2·D roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are random, so
-//! that they grow with √D for a sample and with √N over samples; as bounds serve
-//! e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample
-//! left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+//! about 2·D roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are
+//! random, so that they grow with √D for a sample and with √N over samples; as bounds serve e =
+//! 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample left
+//! out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
 pub(super) mod driver;
 mod estep;

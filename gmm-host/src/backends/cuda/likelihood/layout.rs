@@ -62,8 +62,8 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
     }
 }
 
-/// Sizes of the parameters of `tiled` with groups of `t` components: number of groups, length of `sm`
-/// and `constants`; `gaps`: where values are missing.
+/// Sizes of the parameters of `tiled` with groups of `t` components: number of groups, length of
+/// `sm` and `constants`; `gaps`: where values are missing.
 pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize, gaps: bool) -> (usize, usize, usize) {
     let groups = k.div_ceil(t);
     (groups, groups * d * tiled::numbers(gaps) * t, groups * 2 * t)

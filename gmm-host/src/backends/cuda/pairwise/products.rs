@@ -39,7 +39,8 @@ pub struct Products {
     multiply: Vec<Multiply>,
     matrix: Split,
     vectors: Split,
-    /// The sums of the shares of tiles, and for each tile how many are there: zero between launches.
+    /// The sums of the shares of tiles, and for each tile how many are there: zero between
+    /// launches.
     sums: DeviceBuffer<f32>,
     ready: DeviceBuffer<u32>,
     /// The vectors before they are split, and the products.

@@ -151,9 +151,9 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
 /// D = 128, K = 16 1.7 and 8.1.
 ///
 /// The tensor cores cut off the last digits of sums of products, which makes a total too high by
-/// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many zeros that
-/// ends with. In a difference of two totals this averages out over the parameters: what is left is
-/// the error of a total over the root of their number. So there have to be many.
+/// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many
+/// zeros that ends with. In a difference of two totals this averages out over the parameters: what
+/// is left is the error of a total over the root of their number. So there have to be many.
 pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
     let Task { n, k, d, full, tied, .. } = *task;
     let task = Task { operation: Operation::EStep, expandable: true, ..*task };

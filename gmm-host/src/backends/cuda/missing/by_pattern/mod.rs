@@ -188,8 +188,8 @@ struct Memory<T: DeviceCopy> {
     totals: DeviceBuffer<f64>,
     /// The batch's results, in the host's memory.
     results: Slots,
-    /// Of a piece, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row has
-    /// as a result.
+    /// Of a piece, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row
+    /// has as a result.
     q: DeviceBuffer<T>,
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
@@ -475,8 +475,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(running)
     }
 
-    /// Copies back what the goal asks for of each row of a piece: some slices of a batch, the places
-    /// of their rows, and the numbers from one component to the next.
+    /// Copies back what the goal asks for of each row of a piece: some slices of a batch, the
+    /// places of their rows, and the numbers from one component to the next.
     fn read_piece(
         &self,
         shape: &Shape,

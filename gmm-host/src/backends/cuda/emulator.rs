@@ -5,11 +5,11 @@
 //! so that blocks and warps go through their loops. A family that is asked for is the one that
 //! computes, or the test fails.
 //!
-//! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D
-//! roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are random, so
-//! that they grow with √D for a sample and with √N over samples; as bounds serve
-//! e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample
-//! left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+//! Tolerances: with f32's unit roundoff u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects
+//! about 2·D roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are
+//! random, so that they grow with √D for a sample and with √N over samples; as bounds serve e =
+//! 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample left
+//! out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
 pub(super) mod driver;
 mod estep;
@@ -97,8 +97,8 @@ impl<'a> Problem<'a> {
     /// Bounds of the errors of a total and of each sample; see the top of the file.
     fn tolerances(&self) -> (f64, Array1<f64>) {
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
-        let unit = 2.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * self.largest_shift;
-        let sample = self.scores.mapv(|v| unit * v.abs().max(1.0));
+        let rounding = 2.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * self.largest_shift;
+        let sample = self.scores.mapv(|v| rounding * v.abs().max(1.0));
         let total = sample.sum() / (n as f64).sqrt() + sample.iter().copied().fold(0.0, f64::max);
         // With weights, as if all samples had the largest one.
         let largest = self.samples.weights().map_or(1.0, |weights| weights.iter().copied().fold(0.0, f64::max));

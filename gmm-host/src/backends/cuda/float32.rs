@@ -12,7 +12,7 @@ use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::missing::add_offsets;
 use super::options::{CudaOptions, Requested};
-use super::plan::families::{candidates, families, total_on_matrix_units};
+use super::plan::families::{candidates, families, total_on_tensor_cores};
 use super::plan::family::{Family, Variant};
 use super::plan::task::{Operation, Task};
 use super::plan::timing::Chooser;
@@ -473,7 +473,7 @@ impl Evaluator for Float32<'_> {
         let whitened =
             |requested| matches!(requested, Requested::Family(family) if family.name() == WARPGROUP_WHITENED.name());
         if self.requested.is_none_or(whitened)
-            && let Some((task, variant)) = total_on_matrix_units(&task, &self.data.gpu().limits)
+            && let Some((task, variant)) = total_on_tensor_cores(&task, &self.data.gpu().limits)
             && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?
         {
             self.latest = Some(Latest::Variant(variant));

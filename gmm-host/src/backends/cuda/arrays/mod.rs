@@ -5,7 +5,7 @@ pub(super) mod launches;
 use super::device::gpu::Gpu;
 use super::device::layout::stride;
 use super::device::memory::{Numbers, allocate};
-use super::device::samples::{DeviceSamples, Element, MAX_SAMPLES, limit_or_free};
+use super::device::samples::{COPY_BYTES, DeviceSamples, Element, MAX_SAMPLES, limit_or_free};
 use super::device::stream::Stream;
 use crate::backends::device_parameters::Deviations;
 use crate::data::frame::{Frame, looked_at};
@@ -22,8 +22,6 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of rows that are brought to the host at once.
-const PIECE_BYTES: usize = 32 << 20;
 /// The most columns: a launch has at most so many blocks along its second axis.
 const MAX_COLUMNS: usize = 65535 * COLUMNS;
 
@@ -284,11 +282,11 @@ impl DeviceArray {
         let gpu = self.enter()?;
         let stream = Stream::new()?;
         let kernel = gpu.kernel(&entries::array_rows::<T>(), None)?;
-        let piece = (PIECE_BYTES / size_of::<T>() / self.d).clamp(1, rows.len().max(1));
-        let out = allocate::<T>(piece * self.d)?;
+        let at_once = (COPY_BYTES / size_of::<T>() / self.d).clamp(1, rows.len().max(1));
+        let out = allocate::<T>(at_once * self.d)?;
         let mut all = Array2::from_elem((rows.len(), self.d), T::default());
         let numbers = all.as_slice_mut().unwrap_or_default();
-        for (rows, numbers) in rows.chunks(piece).zip(numbers.chunks_mut(piece * self.d)) {
+        for (rows, numbers) in rows.chunks(at_once).zip(numbers.chunks_mut(at_once * self.d)) {
             let indices = uploaded(&stream, &rows.iter().map(|&row| row as u64).collect::<Vec<_>>())?;
             let launch = RowsLaunch { array: self.argument()?, rows: Numbers::of(&indices), out: Numbers::of(&out) };
             stream.launch(kernel, launch.grid(), launch)?.wait()?;

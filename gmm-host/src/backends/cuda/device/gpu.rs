@@ -113,7 +113,7 @@ pub struct Limits {
     /// Bytes of shared memory of a multiprocessor; each block takes some for the system besides
     /// what it asks for.
     pub shared_per_multiprocessor: usize,
-    /// Whether warpgroups multiply on the matrix units: compute capability 9.0 alone has these
+    /// Whether warpgroups multiply on the tensor cores: compute capability 9.0 alone has these
     /// instructions.
     pub warpgroups: bool,
 }

@@ -5,7 +5,7 @@ use crate::data::samples::{Samples, View};
 use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
 
-/// Columns begin at multiples of this many samples: whole cache lines, and whole pieces of work for
+/// Columns begin at multiples of this many samples: whole cache lines, and whole blocks of rows for
 /// the conversion.
 pub(crate) const STRIDE: usize = 512;
 
@@ -47,15 +47,15 @@ fn write_columns<S: Float, T: Float>(x: ArrayView2<'_, S>, out: &mut [T], apply:
     let (n, d) = x.dim();
     let stride = stride(n);
     debug_assert_eq!(out.len(), d * stride);
-    // Cut into pieces of a few rows and all columns, so that either memory order of `x` is read
+    // Cut into blocks of a few rows and all columns, so that either memory order of `x` is read
     // from the cache.
-    let mut pieces: Vec<Vec<&mut [T]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
+    let mut blocks: Vec<Vec<&mut [T]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
     for column in out.chunks_exact_mut(stride) {
-        for (pieces, piece) in pieces.iter_mut().zip(column.chunks_exact_mut(STRIDE)) {
-            pieces.push(piece);
+        for (blocks, block) in blocks.iter_mut().zip(column.chunks_exact_mut(STRIDE)) {
+            blocks.push(block);
         }
     }
-    pieces.into_par_iter().enumerate().for_each(|(p, columns)| {
+    blocks.into_par_iter().enumerate().for_each(|(p, columns)| {
         let rows = x.slice(s![p * STRIDE..n.min((p + 1) * STRIDE), ..]);
         for (j, column) in columns.into_iter().enumerate() {
             let (body, tail) = column.split_at_mut(rows.nrows());

@@ -28,8 +28,8 @@ impl Element for f32 {}
 
 impl Element for f64 {}
 
-/// Bytes of samples that are brought to the device at once.
-const PIECE_BYTES: usize = 32 << 20;
+/// Bytes of rows that are brought to the device, or from it, at once.
+pub const COPY_BYTES: usize = 32 << 20;
 /// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples;
 /// the copy of one of this size takes about 20 ms over a bus of 50 GB/s, long beside what its
 /// launches take.
@@ -151,7 +151,7 @@ struct ChunkBuffer<T: DeviceCopy> {
 
 impl<T: Element> ChunkBuffer<T> {
     fn new(len: usize) -> Result<Self> {
-        Ok(Self { device: allocate(len)?, staging: Staging::new((PIECE_BYTES / size_of::<T>()).min(len)) })
+        Ok(Self { device: allocate(len)?, staging: Staging::new((COPY_BYTES / size_of::<T>()).min(len)) })
     }
 }
 
@@ -459,14 +459,14 @@ impl ColumnsOf<'_, '_> {
         let stride = layout::stride(n);
         let stream = Stream::new()?;
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
-        let piece = (PIECE_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
+        let at_once = (COPY_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
         // Page-locked memory is copied at full speed. Where the system gives none, ordinary memory
         // serves.
-        let mut page_locked = locked::<T>(width * piece).ok();
-        let mut pageable = if page_locked.is_none() { vec![T::default(); width * piece] } else { Vec::new() };
+        let mut page_locked = locked::<T>(width * at_once).ok();
+        let mut pageable = if page_locked.is_none() { vec![T::default(); width * at_once] } else { Vec::new() };
         let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
-        for start in (0..n).step_by(piece) {
-            let rows = self.samples.rows(start..n.min(start + piece));
+        for start in (0..n).step_by(at_once) {
+            let rows = self.samples.rows(start..n.min(start + at_once));
             let len = layout::stride(rows.n_samples());
             let staging = &mut staging[..width * len];
             self.write(&rows, staging);

@@ -1,5 +1,5 @@
 //! Long arrays on their way between ordinary memory of the host and the device. The driver copies
-//! such memory with one thread; here all threads copy it to or from page-locked memory, one piece
+//! such memory with one thread; here all threads copy it to or from page-locked memory, one buffer
 //! while the device copies another.
 use super::error::failed;
 use super::memory::locked;
@@ -11,32 +11,32 @@ use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
 use rayon::prelude::*;
 use std::cell::{OnceCell, RefCell};
 
-/// Bytes of a piece, so many that the waking of the threads for each of them does not count for
-/// much. 200 MB each way, with 16 cores beside an H200: pieces of 1 MB 44 ms, 4 MB 23, 16 MB 13,
+/// Bytes of a buffer, so many that the waking of the threads for each of them does not count for
+/// much. 200 MB each way, with 16 cores beside an H200: buffers of 1 MB 44 ms, 4 MB 23, 16 MB 13,
 /// 32 MB 12; by the driver alone 58.
-pub const PIECE_BYTES: usize = 16 << 20;
+pub const BUFFER_BYTES: usize = 16 << 20;
 /// A shorter array is left to the driver: the threads would be awake too late.
 const LEAST_BYTES: usize = 1 << 20;
 /// Bytes that a thread copies at a time.
 const BYTES_AT_A_TIME: usize = 1 << 18;
 
-/// Two pieces of page-locked memory, allocated when a long array comes for the first time.
+/// Two buffers of page-locked memory, allocated when a long array comes for the first time.
 #[derive(Debug)]
 pub struct Staging<T: DeviceCopy> {
-    /// Elements of a piece.
+    /// Elements of a buffer.
     len: usize,
     /// None if the system gives no page-locked memory.
-    pieces: OnceCell<Option<[RefCell<Piece<T>>; 2]>>,
+    buffers: OnceCell<Option<[RefCell<Buffer<T>>; 2]>>,
 }
 
 #[derive(Debug)]
-struct Piece<T: DeviceCopy> {
+struct Buffer<T: DeviceCopy> {
     host: LockedBuffer<T>,
     /// The device has copied it.
     copied: Event,
 }
 
-impl<T: DeviceCopy + Default> Piece<T> {
+impl<T: DeviceCopy + Default> Buffer<T> {
     fn new(len: usize) -> Result<Self> {
         let copied = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
         Ok(Self { host: locked(len)?, copied })
@@ -49,75 +49,75 @@ impl<T: DeviceCopy + Default> Piece<T> {
 }
 
 impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
-    /// Pieces of so many elements.
+    /// Buffers of so many elements.
     pub fn new(len: usize) -> Self {
-        Self { len: len.max(1), pieces: OnceCell::new() }
+        Self { len: len.max(1), buffers: OnceCell::new() }
     }
 
-    /// The pieces, if an array of so many elements is to pass through them.
-    fn pieces(&self, len: usize) -> Option<&[RefCell<Piece<T>>; 2]> {
+    /// The buffers, if an array of so many elements is to pass through them.
+    fn buffers(&self, len: usize) -> Option<&[RefCell<Buffer<T>>; 2]> {
         if len * size_of::<T>() < LEAST_BYTES {
             return None;
         }
-        let piece = || Piece::new(self.len).ok().map(RefCell::new);
-        self.pieces.get_or_init(|| Some([piece()?, piece()?])).as_ref()
+        let buffer = || Buffer::new(self.len).ok().map(RefCell::new);
+        self.buffers.get_or_init(|| Some([buffer()?, buffer()?])).as_ref()
     }
 
-    /// Starts to copy `from` to the device, behind the work that is in the stream. The last pieces
+    /// Starts to copy `from` to the device, behind the work that is in the stream. The last buffers
     /// may still be on their way when this returns.
     pub fn upload<'s>(&'s self, stream: &'s Stream, to: &'s DeviceSlice<T>, from: &'s [T]) -> Result<Running<'s, ()>> {
-        let Some(pieces) = self.pieces(from.len()) else { return stream.start_write(to, from) };
+        let Some(buffers) = self.buffers(from.len()) else { return stream.start_write(to, from) };
         if from.len() > to.len() {
             return Err(mismatch("numbers for the device", vec![to.len()], vec![from.len()]));
         }
         let running = stream.unfinished();
-        for (i, (part, mut place)) in from.chunks(self.len).zip(parts(to, from.len(), self.len)).enumerate() {
-            let piece = &mut *pieces[i % 2].borrow_mut();
-            piece.wait()?;
-            let host = &mut piece.host[..part.len()];
-            copy(part, host);
-            // SAFETY: both are equally long. The piece is written to again only after the event
+        for (i, (numbers, mut place)) in from.chunks(self.len).zip(places(to, from.len(), self.len)).enumerate() {
+            let buffer = &mut *buffers[i % 2].borrow_mut();
+            buffer.wait()?;
+            let host = &mut buffer.host[..numbers.len()];
+            copy(numbers, host);
+            // SAFETY: both are equally long. The buffer is written to again only after the event
             // that follows, and freed only after `running` has been waited for, which borrows
             // `self`.
             unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
-            piece.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
+            buffer.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
         }
         Ok(running)
     }
 
     /// Copies numbers from the device behind the work in the stream, and waits for them.
     pub fn download(&self, stream: &Stream, from: &DeviceSlice<T>, to: &mut [T]) -> Result<()> {
-        let Some(pieces) = self.pieces(to.len()) else { return stream.read(from, to) };
+        let Some(buffers) = self.buffers(to.len()) else { return stream.read(from, to) };
         if to.len() > from.len() {
             return Err(mismatch("numbers on the device", vec![to.len()], vec![from.len()]));
         }
         // If this ends early, its drop waits for what the device still copies.
         let running = stream.unfinished();
-        let mut places = parts(from, to.len(), self.len);
+        let mut places = places(from, to.len(), self.len);
         let mut start = |i: usize| -> Result<()> {
             let Some(place) = places.next() else { return Ok(()) };
-            let piece = &mut *pieces[i % 2].borrow_mut();
-            piece.wait()?;
-            // SAFETY: both are equally long. The piece is read only after the event that follows,
+            let buffer = &mut *buffers[i % 2].borrow_mut();
+            buffer.wait()?;
+            // SAFETY: both are equally long. The buffer is read only after the event that follows,
             // and this function waits for the copy.
-            unsafe { place.async_copy_to(&mut piece.host[..place.len()], stream.inner()) }
+            unsafe { place.async_copy_to(&mut buffer.host[..place.len()], stream.inner()) }
                 .map_err(failed("cuMemcpyDtoHAsync"))?;
-            piece.copied.record(stream.inner()).map_err(failed("cuEventRecord"))
+            buffer.copied.record(stream.inner()).map_err(failed("cuEventRecord"))
         };
         start(0)?;
-        for (i, part) in to.chunks_mut(self.len).enumerate() {
+        for (i, numbers) in to.chunks_mut(self.len).enumerate() {
             start(i + 1)?;
-            let piece = pieces[i % 2].borrow();
-            piece.wait()?;
-            copy(&piece.host[..part.len()], part);
+            let buffer = buffers[i % 2].borrow();
+            buffer.wait()?;
+            copy(&buffer.host[..numbers.len()], numbers);
         }
         running.wait().map(drop)
     }
 }
 
-/// The first `len` numbers of a slice in parts of so many, the last one shorter.
-fn parts<T: DeviceCopy>(slice: &DeviceSlice<T>, len: usize, part: usize) -> impl Iterator<Item = DeviceSlice<T>> {
-    (0..len).step_by(part).map(move |first| slice.index(first..len.min(first + part)))
+/// The places of the first `len` numbers of a slice, `at_once` of them in each but the last.
+fn places<T: DeviceCopy>(slice: &DeviceSlice<T>, len: usize, at_once: usize) -> impl Iterator<Item = DeviceSlice<T>> {
+    (0..len).step_by(at_once).map(move |first| slice.index(first..len.min(first + at_once)))
 }
 
 /// Copies with all threads.

@@ -92,14 +92,14 @@ impl Stream {
         Running { stream: self, held: Some(()), end: None }
     }
 
-    /// Starts to copy page-locked host memory to the device. `parts` finds both in what is held
+    /// Starts to copy page-locked host memory to the device. `places` finds both in what is held
     /// until the copy is done.
     pub fn upload<'s, L, T: DeviceCopy>(
         &'s self,
         held: L,
-        parts: impl for<'l> FnOnce(&'l L) -> (&'l LockedBuffer<T>, &'l DeviceSlice<T>, usize),
+        places: impl for<'l> FnOnce(&'l L) -> (&'l LockedBuffer<T>, &'l DeviceSlice<T>, usize),
     ) -> Result<Running<'s, L>> {
-        let (from, to, len) = parts(&held);
+        let (from, to, len) = places(&held);
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy to the device", vec![len], vec![from.len(), to.len()]));
         }
@@ -209,13 +209,13 @@ impl<'s, L> Running<'s, L> {
         next
     }
 
-    /// Starts to copy numbers back behind this work. `parts` finds both places in what is held.
+    /// Starts to copy numbers back behind this work. `places` finds both places in what is held.
     pub fn download<T: DeviceCopy>(
         mut self,
-        parts: impl for<'l> FnOnce(&'l mut L) -> (&'l DeviceSlice<T>, &'l mut LockedBuffer<T>, usize),
+        places: impl for<'l> FnOnce(&'l mut L) -> (&'l DeviceSlice<T>, &'l mut LockedBuffer<T>, usize),
     ) -> Result<Self> {
         let Some(held) = &mut self.held else { return Ok(self) };
-        let (from, to, len) = parts(held);
+        let (from, to, len) = places(held);
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy from the device", vec![len], vec![from.len(), to.len()]));
         }

@@ -25,8 +25,8 @@ const BY_FLOAT16: f64 = 3.5e-4;
 /// samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by
 /// Cauchy and Schwarz at most sⱼ·√(N·count) for one feature and a component.
 ///
-/// `unit` is in the place of the 10⁻⁴.
-fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics, unit: f64) {
+/// `rounding` is in the place of the 10⁻⁴.
+fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics, rounding: f64) {
     let View::F32(x) = samples.view() else { panic!("float64 samples") };
     let (n, d) = x.dim();
     let truth = ReferenceEvaluator::new(samples.clone()).statistics(mixture).unwrap();
@@ -37,7 +37,7 @@ fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics,
     let total = truth.log_likelihood();
     near(got.log_likelihood(), total, 3e-5 * total.abs().max(1.0), "log-likelihood");
     for (a, b) in got.counts().iter().zip(truth.counts()) {
-        near(*a, *b, unit * n as f64, "count");
+        near(*a, *b, rounding * n as f64, "count");
     }
     // A missing value is about one standard deviation large.
     let square = |v: &f32| if v.is_nan() { 1.0 } else { f64::from(*v).powi(2) };
@@ -46,38 +46,38 @@ fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics,
     for ((c, j), b) in truth.means().indexed_iter() {
         // A component with next to no samples has a mean of rounding errors.
         if counts[c] > 0.1 {
-            near(got.means()[[c, j]], *b, unit * (sizes[j] * n as f64 / counts[c]).sqrt(), "mean");
+            near(got.means()[[c, j]], *b, rounding * (sizes[j] * n as f64 / counts[c]).sqrt(), "mean");
         }
     }
     let largest = sizes.iter().copied().fold(0.0, f64::max);
     // The scatter of a spherical component is summed over the features.
     let features = if mixture.covariance_type() == CovarianceType::Spherical { d } else { 1 };
     for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-        near(a, b, unit * n as f64 * largest * features as f64, "scatter");
+        near(a, b, rounding * n as f64 * largest * features as f64, "scatter");
     }
 }
 
 /// The statistics by a kernel, twice, compared with the reference.
-fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, unit: f64) {
+fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, rounding: f64) {
     let mut evaluator = float32(samples, kernel);
     let got = evaluator.statistics(mixture).unwrap();
     used(&evaluator, kernel);
-    assert_statistics(samples, mixture, &got, unit);
+    assert_statistics(samples, mixture, &got, rounding);
     if samples.n_samples() <= 200 {
         assert_eq!(got, evaluator.statistics(mixture).unwrap(), "{kernel}: the same bits every time");
     }
 }
 
 /// As [`check`], and where half of the samples have weight zero: they are as good as not there.
-fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &str, unit: f64) {
-    check(&samples(x, None), mixture, kernel, unit);
+fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &str, rounding: f64) {
+    check(&samples(x, None), mixture, kernel, rounding);
     let n = x.nrows();
     if (2..=200).contains(&n) {
         let weights = Array1::from_shape_fn(n, |i| (i % 2) as f64);
         let got = float32(&samples(x, Some(weights.view())), kernel).statistics(mixture).unwrap();
         let odd: Vec<usize> = (1..n).step_by(2).collect();
         let x = x.select(ndarray::Axis(0), &odd);
-        assert_statistics(&samples(&x, None), mixture, &got, unit);
+        assert_statistics(&samples(&x, None), mixture, &got, rounding);
     }
 }
 
@@ -290,9 +290,9 @@ fn fused_gives_the_statistics() {
 }
 
 /// A mixture whose components are so narrow that float16 loses digits is refused by the families on
-/// the matrix units, with the families that take it.
+/// the tensor cores, with the families that take it.
 #[test]
-fn narrow_components_are_refused_on_the_matrix_units() {
+fn narrow_components_are_refused_on_the_tensor_cores() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let x = normal(&mut rng, 300, 3);
     let means = normal(&mut rng, 2, 3).mapv(f64::from);

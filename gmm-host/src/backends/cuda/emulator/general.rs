@@ -21,7 +21,7 @@ use rand_distr::StandardNormal;
 trait Engine {
     /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a
     /// scatter.
-    const UNIT: f64;
+    const ROUNDING: f64;
     const SUMS: f64;
     const PRECISION: Precision;
     fn round(v: f64) -> f64;
@@ -30,7 +30,7 @@ trait Engine {
 
 impl Engine for f32 {
     /// Some thirty roundings of 2⁻²⁴.
-    const UNIT: f64 = 2e-6;
+    const ROUNDING: f64 = 2e-6;
     /// Exponents of some hundreds, whose error is the relative error of a responsibility.
     const SUMS: f64 = 2e-4;
     const PRECISION: Precision = Precision::Float32;
@@ -44,7 +44,7 @@ impl Engine for f32 {
 }
 
 impl Engine for f64 {
-    const UNIT: f64 = 1e-14;
+    const ROUNDING: f64 = 1e-14;
     const SUMS: f64 = 1e-11;
     const PRECISION: Precision = Precision::Float64;
     fn round(v: f64) -> f64 {
@@ -83,7 +83,7 @@ fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: 
     let scores = reference.score_samples(mixture).unwrap();
     let mut sum = 0.0;
     for (i, (got, truth)) in engine.score_samples(mixture).unwrap().iter().zip(&scores).enumerate() {
-        let bound = T::UNIT * (truth.abs() + d as f64);
+        let bound = T::ROUNDING * (truth.abs() + d as f64);
         near(*got, *truth, bound, &format!("score {i}"));
         sum += bound * weights.map_or(1.0, |w| w[i]);
     }

@@ -54,7 +54,7 @@ fn check_near(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
 }
 
 #[test]
-fn batches_on_the_matrix_units_take_every_shape() {
+fn batches_on_the_tensor_cores_take_every_shape() {
     let cases = [
         // N, D, K, sets, warps of a block, sets of a block
         (1, 1, 1, 1, 1, 1),
@@ -66,13 +66,13 @@ fn batches_on_the_matrix_units_take_every_shape() {
         (160, 28, 9, 6, 3, 8),
         (33, 8, 3, 4, 2, 4),
     ];
-    for (i, (n, d, k, sets, warps, part)) in cases.into_iter().enumerate() {
+    for (i, (n, d, k, sets, warps, group)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let first = random_mixture(&mut rng, k, d);
         let sets: Vec<_> = (0..sets).map(|_| beside(&mut rng, &first)).collect();
         let x = normal(&mut rng, n, d);
-        check_near(&x, &sets, &format!("batch_tensor_cores/{part}:{}x1:0", 32 * warps));
-        check_near(&x, &sets, &format!("batch_warpgroup/{part}:{}x1:0", 128 * warps));
+        check_near(&x, &sets, &format!("batch_tensor_cores/{group}:{}x1:0", 32 * warps));
+        check_near(&x, &sets, &format!("batch_warpgroup/{group}:{}x1:0", 128 * warps));
     }
 }
 

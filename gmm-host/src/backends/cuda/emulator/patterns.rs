@@ -16,18 +16,18 @@ use rand_distr::StandardNormal;
 
 /// A type, with its errors as in `general.rs`.
 trait Type: Element {
-    const UNIT: f64;
+    const ROUNDING: f64;
     const SUMS: f64;
     fn round(v: f64) -> f64 {
         Self::from_f64(v).into()
     }
 }
 impl Type for f32 {
-    const UNIT: f64 = 2e-6;
+    const ROUNDING: f64 = 2e-6;
     const SUMS: f64 = 2e-4;
 }
 impl Type for f64 {
-    const UNIT: f64 = 1e-14;
+    const ROUNDING: f64 = 1e-14;
     const SUMS: f64 = 1e-11;
 }
 
@@ -45,7 +45,7 @@ fn check<T: Type>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixt
         assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");
     };
     let scores = reference.score_samples(mixture).unwrap();
-    let bound = |score: f64| T::UNIT * (score.abs() + d as f64);
+    let bound = |score: f64| T::ROUNDING * (score.abs() + d as f64);
     let sum: f64 = scores.iter().enumerate().map(|(i, score)| bound(*score) * weights.map_or(1.0, |w| w[i])).sum();
     let total = engine.log_likelihood(mixture).unwrap();
     near(total, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");

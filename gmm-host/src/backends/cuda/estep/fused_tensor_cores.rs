@@ -1,4 +1,4 @@
-//! `fused_tensor_cores`: the E-step on the matrix units in one read of the data, for K up to 64 and
+//! `fused_tensor_cores`: the E-step on the tensor cores in one read of the data, for K up to 64 and
 //! D up to 32.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use super::products_shapes::loses_digits;
@@ -27,7 +27,7 @@ use gmm_kernels::simt::WARP;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// `fused_tensor_cores`: the E-step of few components on the matrix units, in one read of the data.
+/// `fused_tensor_cores`: the E-step of few components on the tensor cores, in one read of the data.
 pub static FUSED_TENSOR_CORES: FusedTensorCoresFamily = FusedTensorCoresFamily;
 pub struct FusedTensorCoresFamily;
 
@@ -104,12 +104,12 @@ impl Family for FusedTensorCoresFamily {
         instance(task).map(|shape| entries::fused_tensor_cores(shape).name().into()).into_iter().collect()
     }
 
-    fn on_matrix_units(&self, full: bool) -> Option<Multiplies> {
+    fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
         Some(if full { Multiplies::Features } else { Multiplies::Products })
     }
 
     fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
-        let multiplies = self.on_matrix_units(parameters.has_triangles())?;
+        let multiplies = self.on_tensor_cores(parameters.has_triangles())?;
         Some(Layout::TensorCores(TensorCoresLayout::of(multiplies, Vec::new(), mixture, parameters.clone(), frame)))
     }
 

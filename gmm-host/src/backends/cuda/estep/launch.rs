@@ -16,7 +16,7 @@ use std::fmt::Debug;
 /// A mixture as the kernels of an E-step read it.
 pub enum Layout {
     Fused(FusedLayout),
-    /// Of the families on the matrix units.
+    /// Of the families on the tensor cores.
     TensorCores(TensorCoresLayout),
     WeightedSums(WeightedSumsLayout),
 }

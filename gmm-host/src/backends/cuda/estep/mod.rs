@@ -59,9 +59,9 @@ pub struct EStep {
     variants: HashMap<Task, Variant>,
 }
 
-/// The families on the matrix units that may compute a task, and what they multiply: features, if
+/// The families on the tensor cores that may compute a task, and what they multiply: features, if
 /// all of them do.
-struct OnMatrixUnits {
+struct OnTensorCores {
     layout: TensorCoresLayout,
     multiplies: Multiplies,
 }
@@ -94,11 +94,11 @@ impl EStep {
         };
         let limits = &chooser.gpu.limits;
         let requested_family = requested.and_then(Requested::family);
-        let on_units = self.on_matrix_units(&task, requested_family, limits, |multiplies| {
+        let on_tensor_cores = self.on_tensor_cores(&task, requested_family, limits, |multiplies| {
             let memory = mem::take(&mut coefficients);
             TensorCoresLayout::of(multiplies, memory, mixture, parameters.clone(), data.frame())
         });
-        task.expandable = on_units.as_ref().is_none_or(|on_units| on_units.layout.expandable());
+        task.expandable = on_tensor_cores.as_ref().is_none_or(|on_tensor_cores| on_tensor_cores.layout.expandable());
         if let Some(family) = requested_family
             && let Some(problem) = family.problem(&task, limits)
         {
@@ -106,8 +106,8 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied());
         let family = family.unwrap_or(&general::GENERAL);
-        let layout = match on_units {
-            Some(OnMatrixUnits { layout, multiplies }) if family.on_matrix_units(task.full) == Some(multiplies) => {
+        let layout = match on_tensor_cores {
+            Some(OnTensorCores { layout, multiplies }) if family.on_tensor_cores(task.full) == Some(multiplies) => {
                 Some(Layout::TensorCores(layout))
             }
             _ => family.layout(mixture, &parameters, data.frame()),
@@ -143,20 +143,20 @@ impl EStep {
         Ok((variant, Some(statistics)))
     }
 
-    /// The layout of the families on the matrix units that may be used, from `layout` of what they
+    /// The layout of the families on the tensor cores that may be used, from `layout` of what they
     /// multiply.
-    fn on_matrix_units(
+    fn on_tensor_cores(
         &self,
         task: &Task,
         requested: Option<&'static dyn Family>,
         limits: &super::device::gpu::Limits,
         layout: impl FnOnce(Multiplies) -> TensorCoresLayout,
-    ) -> Option<OnMatrixUnits> {
+    ) -> Option<OnTensorCores> {
         let usable = requested.map_or_else(|| families(task, limits), |family| vec![family]);
-        let multiplied: Vec<_> = usable.iter().filter_map(|family| family.on_matrix_units(task.full)).collect();
+        let multiplied: Vec<_> = usable.iter().filter_map(|family| family.on_tensor_cores(task.full)).collect();
         let products = multiplied.contains(&Multiplies::Products);
         let multiplies = if products { Multiplies::Products } else { Multiplies::Features };
-        (!multiplied.is_empty()).then(|| OnMatrixUnits { layout: layout(multiplies), multiplies })
+        (!multiplied.is_empty()).then(|| OnTensorCores { layout: layout(multiplies), multiplies })
     }
 
     /// The kernels of a variant, with the parameters of a mixture. [`keep`](Self::keep) is to be
@@ -240,7 +240,7 @@ impl EStep {
     }
 
     /// The log-likelihood, by those kernels of the E-step that come before its sums: with a task
-    /// and a variant that [`total_on_matrix_units`](families::total_on_matrix_units) gave.
+    /// and a variant that [`total_on_tensor_cores`](families::total_on_tensor_cores) gave.
     /// `None` where they would lose digits of a total. The device's context is current.
     pub fn log_likelihood(
         &mut self,

@@ -15,8 +15,8 @@ use gmm_kernels::entries;
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use std::cell::RefCell;
 
-/// Least units of samples of a slice; see [`Division::unit`].
-const LEAST_OF_SLICE: usize = 4;
+/// Least samples of a slice, as a multiple of [`Division::granularity`].
+const MIN_SLICE: usize = 4;
 
 /// How an E-step over `n` samples is divided.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ pub(super) struct Division {
     /// Samples of a piece.
     pub piece: usize,
     /// Samples that are not divided among slices.
-    pub unit: usize,
+    pub granularity: usize,
     /// Slices of a piece for which the device has room.
     pub slices: usize,
     /// Blocks of the kernel that gives exponents, at most.
@@ -101,8 +101,8 @@ pub(super) struct Piece<'a> {
 
 impl Pieces {
     pub fn new(gpu: &Gpu, division: Division) -> Result<Self> {
-        let Division { n, piece, unit, slices, blocks, rows, sums, others } = division;
-        let slices = slices.max(1).min(piece.min(n).div_ceil(LEAST_OF_SLICE * unit)).max(1);
+        let Division { n, piece, granularity, slices, blocks, rows, sums, others } = division;
+        let slices = slices.max(1).min(piece.min(n).div_ceil(MIN_SLICE * granularity)).max(1);
         let results = division.all_sums() + n.div_ceil(piece);
         Ok(Self {
             division: Division { slices, ..division },
@@ -128,11 +128,11 @@ impl Pieces {
         wanted: Wanted,
         work: impl Fn(Piece<'a>) -> Result<Running<'a, ()>>,
     ) -> Result<Running<'a, ()>> {
-        let Division { piece, unit, slices, blocks, sums: count, .. } = self.division;
-        let slices = slices.min(piece.min(columns.n()).div_ceil(unit));
+        let Division { piece, granularity, slices, blocks, sums: count, .. } = self.division;
+        let slices = slices.min(piece.min(columns.n()).div_ceil(granularity));
         let (sums, totals) = (Numbers::of(&self.sums), Numbers::of(&self.totals));
         let other_slices = self.division.others.map_or(0, |others| others.slices);
-        let others = (other_slices.min(piece.min(columns.n()).div_ceil(unit)), Numbers::of(&self.others));
+        let others = (other_slices.min(piece.min(columns.n()).div_ceil(granularity)), Numbers::of(&self.others));
         let log2 = totals.part(self.division.all_sums()..totals.len())?;
         for (p, first) in (0..columns.n()).step_by(piece).enumerate() {
             running = running.followed_by(work(Piece {

@@ -146,7 +146,7 @@ pub(crate) enum Section {
     Weights,
 }
 
-/// Why the matrix units cannot compute a task in float16, if they cannot.
+/// Why the tensor cores cannot compute a task in float16, if they cannot.
 pub(crate) fn loses_digits(task: &Task) -> Option<String> {
     let problem = "takes no component so narrow and so far from the centre of the data that float16 loses digits";
     (!task.expandable).then(|| problem.into())

@@ -1,4 +1,4 @@
-//! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of
+//! `tensor_cores`: the E-step on the tensor cores. `exponents` leaves the exponents of a piece of
 //! the samples, `weigh` adds up the samples' products weighted by their responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums. The kernels of `warpgroup` do the same in
 //! their way.
@@ -31,7 +31,7 @@ use gmm_kernels::simt::WARP;
 use std::ptr;
 use std::sync::Arc;
 
-/// `tensor_cores`: the E-step of any shape by products of features on the matrix units. Its split
+/// `tensor_cores`: the E-step of any shape by products of features on the tensor cores. Its split
 /// is the warps of a block of `exponents` along the components, and its block that of `exponents`.
 pub static TENSOR_CORES: ProductsFamily = ProductsFamily { warpgroups: false };
 /// `warpgroup`: the same under diagonal covariances, with the products of warpgroups.
@@ -123,7 +123,7 @@ impl Family for ProductsFamily {
         vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
     }
 
-    fn on_matrix_units(&self, _full: bool) -> Option<Multiplies> {
+    fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         Some(Multiplies::Products)
     }
 
@@ -248,7 +248,7 @@ impl TensorCores {
         let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
         // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not
         // divided among slices.
-        let (per, samples, summing, unit) = if of_warpgroups {
+        let (per, samples, summing, granularity) = if of_warpgroups {
             (1, warpgroup::SAMPLES, 1, warpgroup::SAMPLES)
         } else {
             let per = resident(exponents.block(), exponents.shared_bytes());
@@ -260,7 +260,7 @@ impl TensorCores {
         let piece = most.min(n.next_multiple_of(samples));
         let slices = (limits.multiprocessors * summing / weigh.blocks()) as usize;
         let division =
-            Division { n, piece, unit, slices, blocks, rows: shapes.rows(), sums: weigh.sums(), others: None };
+            Division { n, piece, granularity, slices, blocks, rows: shapes.rows(), sums: weigh.sums(), others: None };
         let kernels = if of_warpgroups {
             Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece, same.then_some(n))?)
         } else {

@@ -108,8 +108,8 @@ impl TensorCoresLayout {
     /// long.
     ///
     /// [`Self::error`] then is: the terms of t = A·x + b are split as those of an exponent are, and
-    /// there are D of them in a row, whose sums the units truncate; together that costs some 2^-20
-    /// of the root of the sum of their squares, and of |t|², twice as much.
+    /// there are D of them in a row, whose sums the tensor cores truncate; together that costs some
+    /// 2^-20 of the root of the sum of their squares, and of |t|², twice as much.
     pub fn of_features(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
         let parameters = parameters.into();
         let (k, d) = mixture.means().dim();

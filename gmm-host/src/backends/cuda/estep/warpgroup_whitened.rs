@@ -83,7 +83,7 @@ impl Family for WarpgroupWhitenedFamily {
         ]
     }
 
-    fn on_matrix_units(&self, full: bool) -> Option<Multiplies> {
+    fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
         Some(if full { Multiplies::Features } else { Multiplies::Products })
     }
 
@@ -159,7 +159,7 @@ impl WarpgroupWhitened {
         let division = Division {
             n,
             piece,
-            unit: TILE,
+            granularity: TILE,
             slices,
             blocks: most_forming_blocks(multiprocessors),
             rows: shape.rows(),

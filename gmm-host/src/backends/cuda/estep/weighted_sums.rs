@@ -36,7 +36,7 @@ const EXPONENT_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
 /// Registers of a thread of `weighted_sums`.
 const WEIGHTED_SUMS_REGISTERS: u32 = 168;
 /// Least samples of a slice.
-const SLICE: usize = 128;
+const MIN_SLICE: usize = 128;
 
 /// `weighted_sums`: the E-step of any shape in float32. Its split is the rows of a tile of the
 /// kernel that goes before it, and its block the most threads of one.
@@ -162,9 +162,9 @@ impl WeightedSums {
         }
         // As many blocks of `tiled` as their registers allow.
         let per_multiprocessor = if rows == 8 { 4 } else { 2 };
-        let units = if full { k } else { k.div_ceil(rows) };
-        let across = (units.min((TILED_BLOCK / WARP) as usize)).next_power_of_two() as u32;
-        let across = if across as usize > units { across / 2 } else { across };
+        let groups = if full { k } else { k.div_ceil(rows) };
+        let across = (groups.min((TILED_BLOCK / WARP) as usize)).next_power_of_two() as u32;
+        let across = if across as usize > groups { across / 2 } else { across };
         let per_block = Tiled::block_samples(TILED_BLOCK, across);
         let multiprocessors = gpu.limits.multiprocessors;
         let tiled_blocks = multiprocessors * per_multiprocessor;
@@ -174,7 +174,7 @@ impl WeightedSums {
         let piece = most.min(n.next_multiple_of(per_block));
         let resident = variant.shape.per_multiprocessor.min(gpu.limits.blocks_by_shared(shared)).max(1);
         let room = (multiprocessors * resident) as usize;
-        let slices = room.div_ceil(shape.blocks() as usize).min(piece.min(n).div_ceil(SLICE)).max(1);
+        let slices = room.div_ceil(shape.blocks() as usize).min(piece.min(n).div_ceil(MIN_SLICE)).max(1);
         let pairs = layout.pairs.as_flattened();
         Ok(Self {
             tiled: gpu.kernel(&entries::tiled(rows, full, false), None)?,

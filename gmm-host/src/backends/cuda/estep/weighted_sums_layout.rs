@@ -95,7 +95,7 @@ impl WeightedSumsLayout {
         let (k, d) = self.dim();
         let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full(), false);
         let (scales, rest) = out.split_at_mut(scales);
-        layout::write_tiles(&self.parameters, rows, scales, &mut rest[..constants]);
+        layout::write_tiled(&self.parameters, rows, scales, &mut rest[..constants]);
         out[self.section(Section::Weights, rows)][..self.weights.len()].copy_from_slice(&self.weights);
         out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
     }

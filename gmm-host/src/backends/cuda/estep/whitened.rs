@@ -1,4 +1,4 @@
-//! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece
+//! `whitened`, the E-step of matrices on the tensor cores: `whiten` leaves the exponents of a piece
 //! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
@@ -27,7 +27,7 @@ use gmm_kernels::simt::WARP;
 use std::ptr;
 use std::sync::Arc;
 
-/// `whitened`: the E-step of matrices on the matrix units, for many features. Its split is the
+/// `whitened`: the E-step of matrices on the tensor cores, for many features. Its split is the
 /// warps of a block of `whiten` along the components, and its block that of `whiten`.
 pub static WHITENED: WhitenedFamily = WhitenedFamily;
 pub struct WhitenedFamily;
@@ -78,7 +78,7 @@ impl Family for WhitenedFamily {
         vec![entries::whiten().name().into(), entries::outer().name().into()]
     }
 
-    fn on_matrix_units(&self, full: bool) -> Option<Multiplies> {
+    fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
         Some(if full { Multiplies::Features } else { Multiplies::Products })
     }
 
@@ -151,8 +151,16 @@ impl Whitened {
         let room =
             limits.multiprocessors * limits.resident_blocks(OUTER_REGISTERS, outer.block(), outer.shared_bytes());
         let slices = (room / outer.blocks()) as usize;
-        let division =
-            Division { n, piece, unit: STAGE, slices, blocks, rows: shapes.rows(), sums: outer.sums(), others: None };
+        let division = Division {
+            n,
+            piece,
+            granularity: STAGE,
+            slices,
+            blocks,
+            rows: shapes.rows(),
+            sums: outer.sums(),
+            others: None,
+        };
         Ok(Self {
             split: gpu.kernel(&entries::split_matrices(), None)?,
             whiten: gpu.kernel(&entries::whiten(), Some(WHITEN_REGISTERS))?,

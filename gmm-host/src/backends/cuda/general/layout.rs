@@ -118,9 +118,9 @@ impl GeneralLayout {
                 }
             }
             Matrices::Each(a) | Matrices::Shared(a) => {
-                let panels = out[..self.shifts].chunks_exact_mut(density::triangle(d));
-                for (a, out) in a.chunks_exact(triangle(d)).zip(panels) {
-                    write_panels(a, d, out);
+                let bands = out[..self.shifts].chunks_exact_mut(density::triangle(d));
+                for (a, out) in a.chunks_exact(triangle(d)).zip(bands) {
+                    write_bands(a, d, out);
                 }
                 let padded = out[self.shifts..self.seeds].chunks_exact_mut(d.next_multiple_of(ROWS));
                 for (to, b) in padded.zip(parameters.shift.chunks_exact(d)) {
@@ -181,8 +181,8 @@ impl GeneralLayout {
     }
 }
 
-/// Copies a lower triangle, stored row by row, to panels of rows.
-fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
+/// Copies a lower triangle, stored row by row, to bands of rows.
+fn write_bands<T: Float>(a: &[T], d: usize, out: &mut [T]) {
     let mut at = 0;
     for row in (0..d).step_by(ROWS) {
         for j in 0..density::columns(row, d) {

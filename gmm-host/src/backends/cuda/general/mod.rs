@@ -28,11 +28,11 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// A part of the data has at most so many qₖ and so many values of features (but see [`MIN_PART`]),
-/// so that both fit into the L2 cache.
-const PART: usize = 1 << 21;
-/// Least samples of a part.
-const MIN_PART: usize = 4 * STRIDE;
+/// A piece of the data has at most so many qₖ and so many values of features (but see
+/// [`MIN_PIECE`]), so that both fit into the L2 cache.
+const PIECE_NUMBERS: usize = 1 << 21;
+/// Least samples of a piece.
+const MIN_PIECE: usize = 4 * STRIDE;
 /// `accumulate` cuts the samples into slices until each multiprocessor has so many warps.
 const ACCUMULATE_WARPS: usize = 16;
 /// Least samples of a slice.
@@ -129,14 +129,14 @@ impl<'a, T: Element> Ready<'a, T> {
 #[derive(Debug)]
 pub struct General<T: DeviceCopy> {
     parameters: Upload<T>,
-    /// qₖ, then responsibilities, (K, samples of a part).
+    /// qₖ, then responsibilities, (K, samples of a piece).
     q: DeviceBuffer<T>,
     /// A total for each block of `posterior`.
     totals: DeviceBuffer<f64>,
     /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
-    /// The results that a part of the data has for each sample.
+    /// The results that a piece of the data has for each sample.
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
 }
@@ -144,8 +144,8 @@ pub struct General<T: DeviceCopy> {
 /// The shape of the launches of one pass.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Samples of a part.
-    part: usize,
+    /// Samples of a piece.
+    piece: usize,
     posterior_blocks: u32,
     slices: usize,
 }
@@ -286,10 +286,11 @@ impl<T: Element> General<T> {
         let GeneralLayout { k, d, full, .. } = ready.layout;
         let multiprocessors = data.gpu().limits.multiprocessors;
         let chunk = data.chunk_size();
-        let part = (PART / k.max(d)).next_multiple_of(STRIDE).max(MIN_PART).min(chunk.next_multiple_of(STRIDE));
-        let blocks = VARIANT.blocks(part, multiprocessors);
+        let piece =
+            (PIECE_NUMBERS / k.max(d)).next_multiple_of(STRIDE).max(MIN_PIECE).min(chunk.next_multiple_of(STRIDE));
+        let blocks = VARIANT.blocks(piece, multiprocessors);
         let wanted = (ACCUMULATE_WARPS * multiprocessors as usize).div_ceil(k * accumulate::tiles(d, full));
-        let slices = wanted.clamp(1, part.div_ceil(MIN_SLICE));
+        let slices = wanted.clamp(1, piece.div_ceil(MIN_SLICE));
         enlarge(&mut self.totals, blocks as usize)?;
         match goal {
             Goal::Sums(_) => {
@@ -297,18 +298,18 @@ impl<T: Element> General<T> {
                 enlarge(&mut self.partials, values * slices)?;
                 enlarge(&mut self.sums, values)?;
             }
-            Goal::Scores(_) => enlarge(&mut self.scores, part)?,
-            Goal::Labels(_) => enlarge(&mut self.labels, part)?,
+            Goal::Scores(_) => enlarge(&mut self.scores, piece)?,
+            Goal::Labels(_) => enlarge(&mut self.labels, piece)?,
             Goal::Total | Goal::Responsibilities(_) => {}
         }
-        if self.q.len() < k * part {
+        if self.q.len() < k * piece {
             // The kernels read numbers behind the last sample, and do not use them.
-            self.q = zeroed(k * part)?;
+            self.q = zeroed(k * piece)?;
         }
         let Ready { parameters, layout, centres, .. } = ready;
         self.parameters.fill(layout.len, |to| layout.write(parameters, centres, to))?;
         self.parameters.send(&data.pass(0).stream)?.wait()?;
-        Ok(Shape { part, posterior_blocks: blocks, slices })
+        Ok(Shape { piece, posterior_blocks: blocks, slices })
     }
 
     /// Starts the launches over some samples, before which `done` others were evaluated, and copies
@@ -323,22 +324,22 @@ impl<T: Element> General<T> {
         goal: &mut Goal<'_>,
     ) -> Result<Running<'a, ()>> {
         let mut running = stream.idle();
-        for first in (0..all.n()).step_by(shape.part) {
-            let columns = all.part(first, shape.part.min(all.n() - first))?;
-            let part = Part { gpu: ready.gpu, stream, columns, layout: ready.layout, shape, done: done + first };
-            running = running.followed_by(self.density(part)?);
-            running = running.followed_by(self.posterior(part, goal)?);
+        for first in (0..all.n()).step_by(shape.piece) {
+            let columns = all.part(first, shape.piece.min(all.n() - first))?;
+            let piece = Piece { gpu: ready.gpu, stream, columns, layout: ready.layout, shape, done: done + first };
+            running = running.followed_by(self.density(piece)?);
+            running = running.followed_by(self.posterior(piece, goal)?);
             if let Goal::Sums(_) = goal {
-                running = running.followed_by(self.accumulate(part)?);
+                running = running.followed_by(self.accumulate(piece)?);
             }
         }
         Ok(running)
     }
 
-    fn density<'a>(&'a self, part: Part<'a, T>) -> Result<Running<'a, ()>> {
-        let Part { gpu, stream, columns, layout, shape, .. } = part;
+    fn density<'a>(&'a self, piece: Piece<'a, T>) -> Result<Running<'a, ()>> {
+        let Piece { gpu, stream, columns, layout, shape, .. } = piece;
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
-        let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.part };
+        let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.piece };
         Ok(stream
             .launch(
                 gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None)?,
@@ -348,9 +349,9 @@ impl<T: Element> General<T> {
             .borrowed())
     }
 
-    fn posterior<'a>(&'a self, part: Part<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
-        let Part { gpu, stream, columns, layout, shape, done } = part;
-        let (n, stride) = (columns.n(), shape.part);
+    fn posterior<'a>(&'a self, piece: Piece<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
+        let Piece { gpu, stream, columns, layout, shape, done } = piece;
+        let (n, stride) = (columns.n(), shape.piece);
         let launch = Posterior {
             columns,
             layout,
@@ -392,14 +393,14 @@ impl<T: Element> General<T> {
         Ok(running)
     }
 
-    fn accumulate<'a>(&'a self, part: Part<'a, T>) -> Result<Running<'a, ()>> {
-        let Part { gpu, stream, columns, layout, shape, done } = part;
+    fn accumulate<'a>(&'a self, piece: Piece<'a, T>) -> Result<Running<'a, ()>> {
+        let Piece { gpu, stream, columns, layout, shape, done } = piece;
         let launch = Accumulate {
             columns,
             layout,
             parameters: self.parameters.device(),
             responsibilities: Numbers::of(&self.q),
-            stride: shape.part,
+            stride: shape.piece,
             slices: shape.slices,
             table: None,
             add: done > 0,
@@ -411,9 +412,9 @@ impl<T: Element> General<T> {
     }
 }
 
-/// A part of the samples, with all that its launches need.
+/// A piece of the samples, with all that its launches need.
 #[derive(Clone, Copy)]
-struct Part<'a, T: DeviceCopy> {
+struct Piece<'a, T: DeviceCopy> {
     gpu: &'static Gpu,
     stream: &'a Stream,
     columns: Columns<'a, T>,

@@ -1,5 +1,5 @@
 //! `batch_tensor_cores` and `batch_warpgroup`: many similar parameter sets over one read of the
-//! data, on the matrix units.
+//! data, on the tensor cores.
 use super::batch_tensor_cores_layout::{eights, fours, sections};
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::reduce_sets::{ReduceSets, Totals};
@@ -24,7 +24,7 @@ use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::sync::Arc;
 
 /// `batch_tensor_cores`: totals of parameter sets that are near to a reference, whose differences
-/// from it the matrix units multiply. Its split is the most sets of a block.
+/// from it the tensor cores multiply. Its split is the most sets of a block.
 pub static BATCH_TENSOR_CORES: NearSetsFamily = NearSetsFamily { warpgroups: false };
 /// `batch_warpgroup`: the same with the products of warpgroups.
 pub static BATCH_WARPGROUP: NearSetsFamily = NearSetsFamily { warpgroups: true };

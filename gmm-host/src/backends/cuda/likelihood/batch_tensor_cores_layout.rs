@@ -14,11 +14,11 @@ use std::ops::Range;
 /// of their number.
 const TOTAL_ERROR: f64 = 0.02 * LOG2_E;
 const MILLION: f64 = 1e6;
-/// What the units lose of a sample's difference, as a share of the root of the sum of its products'
-/// squares. The largest product alone could lose 2^-24 in each of a few sums; with this, the errors
-/// of totals are at most three quarters of what is allowed (measured on an H200, 2026-11-22: 28
-/// random mixtures of D = 1 to 27, K = 1 to 16, components up to 12 deviations from the centre,
-/// N = 10⁶).
+/// What the tensor cores lose of a sample's difference, as a share of the root of the sum of its
+/// products' squares. The largest product alone could lose 2^-24 in each of a few sums; with this,
+/// the errors of totals are at most three quarters of what is allowed (measured on an H200,
+/// 2026-11-22: 28 random mixtures of D = 1 to 27, K = 1 to 16, components up to 12 deviations from
+/// the centre, N = 10⁶).
 const TRUNCATED: f64 = 1.0 / (1u64 << 26) as f64;
 /// What splitting a number into two float16 numbers loses of a product, with random signs.
 const SPLIT: f64 = 1.0 / (1u64 << 22) as f64;

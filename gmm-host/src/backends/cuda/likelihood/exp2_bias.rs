@@ -21,7 +21,7 @@ const PER_THREAD: u32 = 16;
 
 /// The mean error is rounded to a multiple of this. Further digits depend on which arguments were
 /// taken; 10⁻¹⁰ is 10⁻⁴ in the log-likelihood of 10⁶ samples.
-const STEP: f64 = 1e-10;
+const RESOLUTION: f64 = 1e-10;
 
 /// What has to be added to log₂ of each sample's likelihood, if every term of it went through the
 /// device's approximate 2^x: the mean relative error of that function, measured when it is first
@@ -40,7 +40,7 @@ pub fn exp2_bias(gpu: &Gpu) -> Result<f64> {
     let sum = stream.launch(gpu.kernel(&entries::reduce_sets(), None)?, sum.grid(1), sum)?;
     let sum = measurement.followed_by(sum).results(&slots, 1)?[0];
     let mean = sum / f64::from(BLOCKS * THREADS * PER_THREAD);
-    let bias = -(mean / STEP).round() * STEP * LOG2_E;
+    let bias = -(mean / RESOLUTION).round() * RESOLUTION * LOG2_E;
     // If another thread has stored its measurement first, that one is used; the two are equal.
     Ok(*gpu.exp2_bias.get_or_init(|| bias))
 }

@@ -62,26 +62,26 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
     }
 }
 
-/// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm`
-/// and `constants`; `gaps`: where values are missing.
+/// Sizes of the parameters of `tiled` with groups of `t` components: number of groups, length of
+/// `sm` and `constants`; `gaps`: where values are missing.
 pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize, gaps: bool) -> (usize, usize, usize) {
-    let tiles = k.div_ceil(t);
-    (tiles, tiles * d * tiled::numbers(gaps) * t, tiles * 2 * t)
+    let groups = k.div_ceil(t);
+    (groups, groups * d * tiled::numbers(gaps) * t, groups * 2 * t)
 }
 
-/// Writes the components in tiles of `t`: s, m and, with missing values, c to `sm`, (tiles, D, 2 or
-/// 3, T); w and seed to `constants`, (tiles, 2, T).
-pub(crate) fn tiles(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
+/// Writes the components in groups of `t`: s, m and, with missing values, c to `sm`, (groups, D, 2
+/// or 3, T); w and seed to `constants`, (groups, 2, T).
+pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
     let gaps = parameters.gaps.as_ref();
     let numbers = tiled::numbers(gaps.is_some());
     let (_, scales, of_constants) = tiled_sizes(components, d, t, gaps.is_some());
     debug_assert_eq!((sm.len(), constants.len()), (scales, of_constants));
-    for (tile, (sm, constants)) in
+    for (group, (sm, constants)) in
         sm.chunks_exact_mut(d * numbers * t).zip(constants.chunks_exact_mut(2 * t)).enumerate()
     {
         for l in 0..t {
-            let k = tile * t + l;
+            let k = group * t + l;
             let alive = k < components && parameters.weight[k] > 0.0;
             constants[l] = if alive { parameters.weight[k] } else { 0.0 };
             constants[t + l] = if alive { parameters.seed[k] } else { DEAD_SEED };
@@ -96,13 +96,13 @@ pub(crate) fn tiles(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32]
     }
 }
 
-/// Sizes of the parameters of the `full` kernels of `tiled` with tiles of `t` rows: length of `sm`
+/// Sizes of the parameters of the `full` kernels of `tiled` with bands of `t` rows: length of `sm`
 /// and `constants`.
 pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
     (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
 }
 
-/// Writes triangles in tiles of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and
+/// Writes triangles in bands of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and
 /// seed to `constants`, (K, 2).
 pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
@@ -116,20 +116,20 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
         if !alive {
             continue;
         }
-        // Not called for diagonals: `tiles` writes those.
+        // Not called for diagonals: `groups` writes those.
         let matrix = parameters.triangle(k);
-        for (block, tile) in component.chunks_exact_mut((d + 1) * t).enumerate() {
-            for (l, i) in (block * t..d.min((block + 1) * t)).enumerate() {
+        for (number, band) in component.chunks_exact_mut((d + 1) * t).enumerate() {
+            for (l, i) in (number * t..d.min((number + 1) * t)).enumerate() {
                 for j in 0..=i {
-                    tile[j * t + l] = matrix[triangle(i) + j];
+                    band[j * t + l] = matrix[triangle(i) + j];
                 }
-                tile[d * t + l] = parameters.shift[k * d + i];
+                band[d * t + l] = parameters.shift[k * d + i];
             }
         }
     }
 }
 
-/// Lengths of the parameters of `tiled` with tiles of `rows` components, or rows of triangles:
+/// Lengths of the parameters of `tiled` with groups of `rows` components, or bands of so many rows:
 /// scales and shifts, and constants; `gaps`: where values are missing.
 pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: bool) -> (usize, usize) {
     if full {
@@ -140,10 +140,10 @@ pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: b
     }
 }
 
-/// Writes the components in tiles of `rows` components, or of rows of their triangles.
-pub(crate) fn write_tiles(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
+/// Writes the components in groups of `rows`, or their triangles in bands of so many rows.
+pub(crate) fn write_tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
     match parameters.matrices {
-        Matrices::Diagonal => tiles(parameters, rows, scales, constants),
+        Matrices::Diagonal => groups(parameters, rows, scales, constants),
         Matrices::Each(_) | Matrices::Shared(_) => triangles(parameters, rows, scales, constants),
     }
 }
@@ -182,12 +182,12 @@ mod tests {
         assert_eq!(small_k[..3].as_flattened(), out);
         assert_eq!(small_k[3..], [[0.0; 8]; 5]);
 
-        // Two tiles of two: the last place is padding, and component 1, without weight, is written
+        // Two groups of two: the last place is padding, and component 1, without weight, is written
         // like padding.
-        let (tiles_, sm, constants) = tiled_sizes(3, 2, 2, false);
-        assert_eq!((tiles_, sm, constants), (2, 16, 8));
+        let (groups_, sm, constants) = tiled_sizes(3, 2, 2, false);
+        assert_eq!((groups_, sm, constants), (2, 16, 8));
         let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);
-        tiles(&p, 2, &mut sm, &mut constants);
+        groups(&p, 2, &mut sm, &mut constants);
         assert_eq!(sm[..8], [p.scale[0], 0.0, p.shift[0], 0.0, p.scale[1], 0.0, p.shift[1], 0.0]);
         assert_eq!(sm[8..], [p.scale[4], 0.0, p.shift[4], 0.0, p.scale[5], 0.0, p.shift[5], 0.0]);
         assert_eq!(constants[..4], [p.weight[0], 0.0, p.seed[0], DEAD_SEED]);

@@ -105,7 +105,7 @@ impl LikelihoodKernels for Ready {
         let (scales, constants) = layout::tiled_lengths(k, d, self.rows, full, gaps);
         workspace.parameters.fill(scales + constants, |to| {
             let (scales, constants) = to.split_at_mut(scales);
-            layout::write_tiles(&sets.apart()[0], self.rows, scales, constants);
+            layout::write_tiled(&sets.apart()[0], self.rows, scales, constants);
         })
     }
 
@@ -144,7 +144,7 @@ pub struct Tiled<'a> {
     pub gaps: bool,
     /// Warps of a block along the components.
     pub across: u32,
-    /// As [`layout::write_tiles`] writes them: scales or triangles, then constants.
+    /// As [`layout::write_tiled`] writes them: scales or triangles, then constants.
     pub parameters: Numbers<'a, f32>,
     /// Whether the total counts samples by their weights.
     pub weighted: bool,

@@ -28,8 +28,8 @@ fn add_to_rows<T: Copy + Sync + Into<f64>>(
     mean: f64,
     mut scores: ArrayViewMut1<'_, f64>,
 ) {
-    let pieces = x.axis_chunks_iter(Axis(0), ROWS).into_par_iter();
-    pieces.zip(scores.axis_chunks_iter_mut(Axis(0), ROWS)).for_each(|(x, scores)| {
+    let rows = x.axis_chunks_iter(Axis(0), ROWS).into_par_iter();
+    rows.zip(scores.axis_chunks_iter_mut(Axis(0), ROWS)).for_each(|(x, scores)| {
         Zip::from(x.rows()).and(scores).for_each(|row, score| {
             let (mut sum, mut seen) = (-mean, false);
             for (v, offset) in row.iter().zip(offsets) {

@@ -10,7 +10,7 @@ pub use products::Products;
 use super::device::gpu::Gpu;
 use super::device::layout::{self, STRIDE};
 use super::device::memory::{Numbers, allocate, enlarge};
-use super::device::staging::{PIECE_BYTES, Staging};
+use super::device::staging::{BUFFER_BYTES, Staging};
 use super::device::stream::Stream;
 use super::device::suffices;
 use crate::error::Result;
@@ -45,7 +45,7 @@ fn rows_at_once(d: usize, results: usize) -> usize {
 
 /// What rows and results pass through.
 fn staging() -> Staging<f32> {
-    Staging::new(PIECE_BYTES / size_of::<f32>())
+    Staging::new(BUFFER_BYTES / size_of::<f32>())
 }
 
 /// The exponents' factor: exp(−γs) = 2^(factor · s).

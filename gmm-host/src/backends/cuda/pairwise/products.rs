@@ -1,5 +1,5 @@
 //! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more
-//! by `split_rows` and the matrix units in tiles of one of three sizes.
+//! by `split_rows` and the tensor cores in tiles of one of three sizes.
 use super::{rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -39,7 +39,8 @@ pub struct Products {
     multiply: Vec<Multiply>,
     matrix: Split,
     vectors: Split,
-    /// The sums of the parts of tiles, and for each tile how many are there: zero between launches.
+    /// The sums of the shares of tiles, and for each tile how many are there: zero between
+    /// launches.
     sums: DeviceBuffer<f32>,
     ready: DeviceBuffer<u32>,
     /// The vectors before they are split, and the products.
@@ -128,9 +129,9 @@ impl Products {
         enlarge(&mut self.plain, vectors * self.matrix.d)?;
         if let Kernels::Split(_, tiling) = way.kernels {
             self.vectors.reserve(vectors)?;
-            if way.parts > 1 {
+            if way.shares > 1 {
                 let tiles = tiling.tiles(vectors, self.matrix.rows);
-                enlarge(&mut self.sums, tiles * way.parts * tiling.products())?;
+                enlarge(&mut self.sums, tiles * way.shares * tiling.products())?;
                 if self.ready.len() < tiles {
                     self.ready = zeroed(tiles)?;
                 }
@@ -181,10 +182,10 @@ impl Products {
             Kernels::Split(kernel, tiling) => {
                 let vectors = self.vectors.part(0..n)?;
                 let split = self.start_split(n, vectors)?;
-                let blocks = tiling.tiles(n, matrix.rows) * way.parts;
+                let blocks = tiling.tiles(n, matrix.rows) * way.shares;
                 let grid = Grid::new(blocks as u32, tiling.threads, tiling.shared_bytes());
                 let (sums, ready) = (Numbers::of(&self.sums), Numbers::of(&self.ready));
-                let launch = ProductsLaunch { tiling, vectors, matrix, parts: way.parts, sums, ready, products };
+                let launch = ProductsLaunch { tiling, vectors, matrix, parts: way.shares, sums, ready, products };
                 Ok(split.followed_by(self.stream.launch(kernel, grid, launch)?).borrowed())
             }
         }
@@ -227,7 +228,7 @@ struct Task {
 pub struct Way {
     kernels: Kernels,
     /// Blocks among which the chunks of a tile are divided.
-    parts: usize,
+    shares: usize,
 }
 
 /// Kernels that multiply, with their times.
@@ -266,26 +267,26 @@ impl Multiply {
     /// The ways in which these kernels compute products, with the time that each is expected to
     /// take.
     fn ways(&self, task: Task) -> impl Iterator<Item = (Way, f64)> {
-        let most_parts = match self.kernels {
+        let most_shares = match self.kernels {
             Kernels::Few(_) => 1,
             Kernels::Split(_, tiling) => tiling.most_parts.min(task.chunks),
         };
-        (1..=most_parts).map(move |parts| (Way { kernels: self.kernels, parts }, self.time(task, parts)))
+        (1..=most_shares).map(move |shares| (Way { kernels: self.kernels, shares }, self.time(task, shares)))
     }
 
     /// The time expected: of the multiprocessor that has the most blocks, as many at once as fit.
-    fn time(&self, Task { n, m, chunks, multiprocessors }: Task, parts: usize) -> f64 {
+    fn time(&self, Task { n, m, chunks, multiprocessors }: Task, shares: usize) -> f64 {
         let (tiles, products) = match self.kernels {
             Kernels::Few(_) => (products_few::blocks(n, m), 0),
             Kernels::Split(_, tiling) => (tiling.tiles(n, m), tiling.products()),
         };
         let Times { start, block, hidden, chunk } = self.times;
-        let blocks = (tiles * parts).div_ceil(multiprocessors);
+        let blocks = (tiles * shares).div_ceil(multiprocessors);
         let rounds = blocks.div_ceil(self.at_once) as f64;
-        let of_chunks = chunks.div_ceil(parts) as f64 * (rounds * hidden + blocks as f64 * chunk);
-        // To leave the sums of the parts, wait until all are there, and add them up.
-        let of_parts = if parts == 1 { 0.0 } else { 1.0 + parts as f64 * (0.2 + 5e-5 * products as f64) };
-        start + (rounds - 1.0) * NEXT_BLOCKS + blocks as f64 * block + of_chunks + of_parts
+        let of_chunks = chunks.div_ceil(shares) as f64 * (rounds * hidden + blocks as f64 * chunk);
+        // To leave the sums of the shares, wait until all are there, and add them up.
+        let of_shares = if shares == 1 { 0.0 } else { 1.0 + shares as f64 * (0.2 + 5e-5 * products as f64) };
+        start + (rounds - 1.0) * NEXT_BLOCKS + blocks as f64 * block + of_chunks + of_shares
     }
 }
 

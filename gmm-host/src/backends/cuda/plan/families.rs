@@ -51,10 +51,10 @@ const WIDE: usize = 40;
 /// K = 64: 2.5 ms, 3.0 by `tensor_cores`).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
-/// Multiply-adds of a total from which on the host's part of one on the matrix units does not
+/// Multiply-adds of a total from which on the host's part of one on the tensor cores does not
 /// count.
 const LONG_TOTAL: usize = 4_000_000_000;
-/// Numbers of all triangles of a mixture from which on totals on the matrix units have differences
+/// Numbers of all triangles of a mixture from which on totals on the tensor cores have differences
 /// as exact as those of the other kernels.
 const MANY_PARAMETERS: usize = 1 << 14;
 
@@ -67,8 +67,9 @@ impl FromStr for Variant {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut parts = text.split(':');
-        let (Some(kernel), Some(shape), Some(cached), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        let mut fields = text.split(':');
+        let (Some(kernel), Some(shape), Some(cached), None) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
         else {
             return Err(());
         };
@@ -106,7 +107,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::Scores if task.n <= 20_000 => &[&TILED16, &TILED8, &PAIR],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_TENSOR_CORES],
-        Operation::EStep if !task.is_long() && suits_matrix_units(task) && usable(&FUSED_TENSOR_CORES) => {
+        Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_TENSOR_CORES) => {
             &[&FUSED_TENSOR_CORES]
         }
         // So short that the time is that of the launches.
@@ -126,7 +127,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
 /// Whether a short E-step is faster with `fused_tensor_cores` than with `fused`, whose time grows
 /// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
 /// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
-fn suits_matrix_units(task: &Task) -> bool {
+fn suits_tensor_cores(task: &Task) -> bool {
     task.n >= MANY_SAMPLES && (task.k > fused_tensor_cores::TILE || task.d >= if task.full { 12 } else { 11 })
 }
 
@@ -150,11 +151,11 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
 /// by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
 /// D = 128, K = 16 1.7 and 8.1.
 ///
-/// The units cut off the last digits of sums of products, which makes a total too high by about
-/// 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many zeros that
-/// ends with. In a difference of two totals this averages out over the parameters: what is left is
-/// the error of a total over the root of their number. So there have to be many.
-pub fn total_on_matrix_units(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
+/// The tensor cores cut off the last digits of sums of products, which makes a total too high by
+/// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many
+/// zeros that ends with. In a difference of two totals this averages out over the parameters: what
+/// is left is the error of a total over the root of their number. So there have to be many.
+pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
     let Task { n, k, d, full, tied, .. } = *task;
     let task = Task { operation: Operation::EStep, expandable: true, ..*task };
     let parameters = k * (d * (d + 1) / 2);

@@ -124,9 +124,9 @@ pub trait Family: Sync {
         false
     }
 
-    /// What it multiplies on the matrix units in an E-step of matrices (`full`) or of diagonals;
-    /// None if it does not use these units.
-    fn on_matrix_units(&self, _full: bool) -> Option<Multiplies> {
+    /// What it multiplies on the tensor cores in an E-step of matrices (`full`) or of diagonals;
+    /// None if it does not use these.
+    fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         None
     }
 

@@ -101,7 +101,7 @@ impl Shape {
     }
 }
 
-/// What the matrix units multiply with what they have of a mixture.
+/// What the tensor cores multiply with what they have of a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Multiplies {
     Features,

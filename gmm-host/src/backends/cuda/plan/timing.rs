@@ -89,13 +89,13 @@ impl Chooser<'_> {
 /// Times the variants.
 fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result<Variant> {
     // A part of the samples is enough to compare kernels whose time is that of their arithmetic.
-    let part = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / (task.k * task.d)));
+    let enough = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / (task.k * task.d)));
     let began = Instant::now();
     let mut compiling = Duration::ZERO;
     let mut best: Option<(f64, Variant)> = None;
     let mut failure = None;
     for variant in variants {
-        let n = if variant.family.is_timed_with_all_samples() { task.n } else { part };
+        let n = if variant.family.is_timed_with_all_samples() { task.n } else { enough };
         let compile = Instant::now();
         let prepared = trial.prepare(variant, n);
         compiling += compile.elapsed();

@@ -261,16 +261,16 @@ impl Shape {
     }
 
     /// Consecutive slices of a batch that together have at most so many rows, or are one.
-    pub fn parts(&self, batch: &Batch, most: usize) -> Vec<Range<usize>> {
-        let (mut parts, mut start) = (Vec::new(), batch.slices.start);
+    pub fn pieces(&self, batch: &Batch, most: usize) -> Vec<Range<usize>> {
+        let (mut pieces, mut start) = (Vec::new(), batch.slices.start);
         for slice in batch.slices.clone() {
             if slice > start && self.rows(start..slice + 1).len() > most {
-                parts.push(start..slice);
+                pieces.push(start..slice);
                 start = slice;
             }
         }
-        parts.push(start..batch.slices.end);
-        parts
+        pieces.push(start..batch.slices.end);
+        pieces
     }
 }
 

@@ -48,11 +48,11 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part of a batch that the general kernels evaluate has at most so many qₖ and so many values of
-/// features, so that both fit into the L2 cache; but see [`MIN_PART`].
-const PART: usize = 1 << 21;
-/// Least rows of a part, if it is not a single slice.
-const MIN_PART: usize = 2048;
+/// A piece of a batch that the general kernels evaluate has at most so many qₖ and so many values
+/// of features, so that both fit into the L2 cache; but see [`MIN_PIECE`].
+const PIECE_NUMBERS: usize = 1 << 21;
+/// Least rows of a piece, if it is not a single slice.
+const MIN_PIECE: usize = 2048;
 /// Results of a batch besides the sums: see [`patterns::values`].
 const BESIDE_SUMS: usize = patterns::values(0, 1);
 /// Most features of `fused_patterns`.
@@ -192,12 +192,12 @@ struct Memory<T: DeviceCopy> {
     totals: DeviceBuffer<f64>,
     /// The batch's results, in the host's memory.
     results: Slots,
-    /// Of a part, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row has
-    /// as a result.
+    /// Of a piece, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row
+    /// has as a result.
     q: DeviceBuffer<T>,
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
-    /// A total for each block of `posterior`, which has so many in each part; and their sum.
+    /// A total for each block of `posterior`, which has so many in each piece; and their sum.
     blocks: DeviceBuffer<f64>,
     total: Slots,
 }
@@ -237,7 +237,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
             q: allocate(1)?,
             scores: allocate(1)?,
             labels: allocate(1)?,
-            blocks: allocate(VARIANT.blocks(store.arrangement.places.min(PART), multiprocessors) as usize)?,
+            blocks: allocate(VARIANT.blocks(store.arrangement.places.min(PIECE_NUMBERS), multiprocessors) as usize)?,
             total: Slots::new(1)?,
         };
         let (stream, mixture) = (Stream::new()?, Upload::new()?);
@@ -403,7 +403,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(running.followed_by(self.stream.launch(reduce, sets.grid(results), sets)?.borrowed()))
     }
 
-    /// Evaluates a batch by the general kernels, part by part. `first`: whether no other was
+    /// Evaluates a batch by the general kernels, piece by piece. `first`: whether no other was
     /// evaluated before.
     fn general<'m>(
         &'m self,
@@ -423,7 +423,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
             stream.read(&memory.offsets, &mut offsets)?;
         }
         let mut running = stream.idle();
-        for (number, slices) in shape.parts(batch, most_rows(shape)).into_iter().enumerate() {
+        for (number, slices) in shape.pieces(batch, most_rows(shape)).into_iter().enumerate() {
             let rows = shape.rows(slices.clone());
             let stride = rows.len().next_multiple_of(TILE);
             let columns = all.part(rows.start, rows.len())?;
@@ -474,14 +474,14 @@ impl<'a, T: Element> ByPattern<'a, T> {
                 let kernel = gpu.kernel(&entries::accumulate(true, false), None)?;
                 running = running.followed_by(stream.launch(kernel, accumulate.grid(), accumulate)?.borrowed());
             }
-            self.read_part(shape, (batch, slices, rows, stride), &offsets, goal)?;
+            self.read_piece(shape, (batch, slices, rows, stride), &offsets, goal)?;
         }
         Ok(running)
     }
 
-    /// Copies back what the goal asks for of each row of a part: some slices of a batch, the places
-    /// of their rows, and the numbers from one component to the next.
-    fn read_part(
+    /// Copies back what the goal asks for of each row of a piece: some slices of a batch, the
+    /// places of their rows, and the numbers from one component to the next.
+    fn read_piece(
         &self,
         shape: &Shape,
         (batch, slices, rows, stride): (&Batch, Range<usize>, Range<usize>, usize),
@@ -490,7 +490,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
     ) -> Result<()> {
         let (stream, memory, arrangement) = (&self.stream, &self.memory, &self.store.arrangement);
         // The patterns of these slices, of which the first and the last may have rows in other
-        // parts.
+        // pieces.
         let pattern = |slice: usize| shape.slices[slice * SLICE + 2] as usize;
         let patterns = pattern(slices.start)..pattern(slices.end - 1) + 1;
         let n = rows.len();
@@ -547,9 +547,9 @@ impl<'a, T: Element> ByPattern<'a, T> {
     }
 }
 
-/// Most rows of a part.
+/// Most rows of a piece.
 fn most_rows(shape: &Shape) -> usize {
-    (PART / shape.k.max(shape.d)).max(MIN_PART)
+    (PIECE_NUMBERS / shape.k.max(shape.d)).max(MIN_PIECE)
 }
 
 impl<T: Element> Memory<T> {
@@ -575,8 +575,8 @@ impl<T: Element> Memory<T> {
         if shape.capacity > 0 {
             return Ok(());
         }
-        let parts = shape.batches.iter().flat_map(|batch| shape.parts(batch, most_rows(shape)));
-        let rows = parts.map(|slices| shape.rows(slices).len()).max().unwrap_or(0).next_multiple_of(TILE);
+        let pieces = shape.batches.iter().flat_map(|batch| shape.pieces(batch, most_rows(shape)));
+        let rows = pieces.map(|slices| shape.rows(slices).len()).max().unwrap_or(0).next_multiple_of(TILE);
         if self.q.len() < k * rows {
             // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * rows)?;

@@ -203,8 +203,16 @@ unsafe impl<T: Element> Launch for Accumulate<'_, T> {
             (self.table.map_or(SLICE * self.slices, |t| t.slices.len()), self.table.map_or(self.slices, |t| t.of));
         let number = self.table.map_or(0, |t| t.number);
         let values = accumulate::values(k, d, full);
-        let needed = vec![k * self.stride, n, values * of, number + self.slices, SLICE * self.slices];
-        let got = vec![self.responsibilities.len(), self.stride, self.partials.len(), of, table];
+        let needed = vec![k * self.stride, n, values * of, number + self.slices, SLICE * self.slices, d, 1];
+        let got = vec![
+            self.responsibilities.len(),
+            self.stride,
+            self.partials.len(),
+            of,
+            table,
+            self.columns.d(),
+            self.slices,
+        ];
         check_suffices("a launch of `accumulate`", needed, got)?;
         Ok(AccumulateArgs {
             x: self.columns.x(),

@@ -63,7 +63,7 @@ fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, rounding: f64) 
     let got = evaluator.statistics(mixture).unwrap();
     used(&evaluator, kernel);
     assert_statistics(samples, mixture, &got, rounding);
-    if samples.n_samples() <= 200 {
+    if samples.n_samples() <= 100 {
         assert_eq!(got, evaluator.statistics(mixture).unwrap(), "{kernel}: the same bits every time");
     }
 }
@@ -72,7 +72,7 @@ fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, rounding: f64) 
 fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &str, rounding: f64) {
     check(&samples(x, None), mixture, kernel, rounding);
     let n = x.nrows();
-    if (2..=200).contains(&n) {
+    if (2..=100).contains(&n) {
         let weights = Array1::from_shape_fn(n, |i| (i % 2) as f64);
         let got = float32(&samples(x, Some(weights.view())), kernel).statistics(mixture).unwrap();
         let odd: Vec<usize> = (1..n).step_by(2).collect();

@@ -73,10 +73,11 @@ pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
     unsafe { library.get::<F>(name) }.ok().map(|found| *found)
 }
 
-/// As above, of the emulated driver, which the unit tests have in the place of the library.
+/// A function of the emulated driver by its exported name: the unit tests have that driver in the
+/// place of the library.
 ///
 /// # Safety
-/// As above.
+/// `F` must be a function pointer type with the C signature of the driver's function of this name.
 #[cfg(test)]
 pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
     let found = crate::backends::cuda::emulator::driver::symbol(name)?;

@@ -10,7 +10,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::{check_suffices, mismatch};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
@@ -71,10 +71,7 @@ impl Family for FusedTensorCoresFamily {
                 )
             });
         }
-        loses_digits(task).or_else(|| {
-            let none = self.shapes(task, limits).is_empty();
-            none.then(|| format!("cannot hold samples of {d} features in shared memory"))
-        })
+        loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<LaunchShape> {

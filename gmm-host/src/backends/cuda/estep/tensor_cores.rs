@@ -15,7 +15,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
-use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, at_most};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, at_most, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
@@ -73,10 +73,7 @@ impl Family for ProductsFamily {
             }
             return at_most("features", warpgroup::MAX_FEATURES, task.d).or_else(|| loses_digits(task));
         }
-        loses_digits(task).or_else(|| {
-            let none = self.shapes(task, limits).is_empty();
-            none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
-        })
+        loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

@@ -13,7 +13,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
-use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
@@ -50,10 +50,7 @@ impl Family for WhitenedFamily {
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        loses_digits(task).or_else(|| {
-            let none = self.shapes(task, limits).is_empty();
-            none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
-        })
+        loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

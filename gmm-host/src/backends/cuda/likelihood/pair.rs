@@ -74,8 +74,8 @@ impl Family for PairFamily {
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let kernel = gpu.kernel(&entries::pair(), self.max_registers(task))?;
-        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
-        Ok(Arc::new(Ready { kernel, variant, task: *task, blocks }))
+        let grid = variant.grid(task, gpu.limits.multiprocessors);
+        Ok(Arc::new(Ready { kernel, task: *task, grid }))
     }
 }
 
@@ -83,24 +83,22 @@ impl Family for PairFamily {
 #[derive(Debug)]
 struct Ready {
     kernel: Kernel<PairArgs>,
-    variant: Variant,
     task: Task,
-    blocks: u32,
+    grid: Grid,
 }
 
 impl LikelihoodKernels for Ready {
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
-        workspace.blocks.enlarge(self.blocks as usize)?;
+        workspace.blocks.enlarge(self.grid.blocks.0 as usize)?;
         let width = pair_row(self.task.d);
         workspace.parameters.fill(self.task.k * width, |to| component_rows(&sets.apart()[0], width, to))
     }
 
     fn start<'a>(&self, work: Work<'a>, _: Sets<'_>) -> Result<Running<'a, ()>> {
         let Work { stream, workspace, columns, scores } = work;
-        let grid = Grid::new(self.blocks, self.variant.shape.block, self.variant.shared_bytes(&self.task));
         let (parameters, output) = (workspace.parameters.device(), workspace.output());
         let pair = Pair { columns, k: self.task.k, parameters, scores, output };
-        Ok(stream.launch(self.kernel, grid, pair)?.borrowed())
+        Ok(stream.launch(self.kernel, self.grid, pair)?.borrowed())
     }
 }
 

@@ -85,8 +85,8 @@ impl Family for SmallKFamily {
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let kernels = Kernels::new(gpu, task.d, kind(task), self.max_registers(task))?;
-        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
-        Ok(Arc::new(Ready { kernels, variant, task: *task, blocks }))
+        let grid = variant.grid(task, gpu.limits.multiprocessors);
+        Ok(Arc::new(Ready { kernels, variant, task: *task, grid }))
     }
 }
 
@@ -96,12 +96,12 @@ struct Ready {
     kernels: Kernels,
     variant: Variant,
     task: Task,
-    blocks: u32,
+    grid: Grid,
 }
 
 impl LikelihoodKernels for Ready {
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
-        workspace.blocks.enlarge(self.blocks as usize)?;
+        workspace.blocks.enlarge(self.grid.blocks.0 as usize)?;
         let Task { k, d, .. } = self.task;
         // The other parameters are part of the kernel's argument.
         let len = kind(&self.task).triangles(d, k);
@@ -110,11 +110,10 @@ impl LikelihoodKernels for Ready {
 
     fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>> {
         let Work { stream, workspace, columns, .. } = work;
-        let grid = Grid::new(self.blocks, self.variant.shape.block, self.variant.shared_bytes(&self.task));
         let cached_quads = self.variant.cached_quads(self.task.d);
         let (triangles, output) = (workspace.parameters.device(), workspace.output());
         let memory = Memory { columns, cached_quads, triangles, output };
-        self.kernels.start(stream, grid, kind(&self.task), &sets.apart()[0], memory)
+        self.kernels.start(stream, self.grid, kind(&self.task), &sets.apart()[0], memory)
     }
 }
 

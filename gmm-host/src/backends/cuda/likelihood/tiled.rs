@@ -83,8 +83,8 @@ impl Family for TiledFamily {
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let kernel = gpu.kernel(&entries::tiled(self.rows, task.full, task.gaps), None)?;
-        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
-        Ok(Arc::new(Ready { kernel, variant, task: *task, blocks, rows: self.rows }))
+        let grid = variant.grid(task, gpu.limits.multiprocessors);
+        Ok(Arc::new(Ready { kernel, variant, task: *task, grid, rows: self.rows }))
     }
 }
 
@@ -94,13 +94,13 @@ struct Ready {
     kernel: Kernel<TiledArgs>,
     variant: Variant,
     task: Task,
-    blocks: u32,
+    grid: Grid,
     rows: usize,
 }
 
 impl LikelihoodKernels for Ready {
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
-        workspace.blocks.enlarge(self.blocks as usize)?;
+        workspace.blocks.enlarge(self.grid.blocks.0 as usize)?;
         let Task { k, d, full, gaps, .. } = self.task;
         let (scales, constants) = layout::tiled_lengths(k, d, self.rows, full, gaps);
         workspace.parameters.fill(scales + constants, |to| {
@@ -125,8 +125,7 @@ impl LikelihoodKernels for Ready {
             exponents: None,
             output: workspace.output(),
         };
-        let grid = Grid::new(self.blocks, self.variant.shape.block, self.variant.shared_bytes(&self.task));
-        Ok(stream.launch(self.kernel, grid, likelihood)?.borrowed())
+        Ok(stream.launch(self.kernel, self.grid, likelihood)?.borrowed())
     }
 }
 

@@ -3,6 +3,7 @@
 //! which implements [`Family`]; [`families`](super::families) is the list of them.
 use super::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
+use crate::backends::cuda::device::kernel::Grid;
 use crate::backends::cuda::estep::launch::{EStepKernels, Layout};
 use crate::backends::cuda::likelihood::launch::LikelihoodKernels;
 use crate::backends::device_parameters::DeviceParameters;
@@ -221,6 +222,12 @@ pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
     (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
 }
 
+/// Why an E-step cannot be launched, where no shape fits into shared memory.
+pub fn holds_no_samples(family: &dyn Family, task: &Task, limits: &Limits) -> Option<String> {
+    let none = family.shapes(task, limits).is_empty();
+    none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
+}
+
 /// The shapes of which a multiprocessor holds as many blocks as they ask for; if there is none, the
 /// one with the smallest block, one block at a time.
 pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limits) -> Vec<Shape> {
@@ -281,6 +288,11 @@ impl Variant {
     /// Blocks of a grid over `n` samples, of which a warp takes `of_warp` at a time.
     pub fn blocks_of(&self, n: usize, of_warp: usize, multiprocessors: u32) -> u32 {
         self.most_blocks(n, (self.shape.block / WARP) as usize * of_warp, multiprocessors)
+    }
+
+    /// The grid of a launch over `task.n` samples, with as much shared memory as it takes.
+    pub fn grid(&self, task: &Task, multiprocessors: u32) -> Grid {
+        Grid::new(self.blocks(task.n, multiprocessors), self.shape.block, self.shared_bytes(task))
     }
 
     fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {

@@ -328,7 +328,8 @@ impl<'a> Float32<'a> {
     }
 
     /// Writes the totals of sets that are all of one task: of those near to the reference by
-    /// kernels that compare them to it.
+    /// kernels that compare them to it, of the others together, or one by one where no kernel takes
+    /// several sets of their size.
     fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
         let fixed = self.batch_reference.clone();
         let requested = self.requested.and_then(Requested::family);
@@ -352,6 +353,12 @@ impl<'a> Float32<'a> {
                 Some(total) => totals[place] = total,
                 None => others.push(place),
             }
+        }
+        if !self.takes_batches(task) {
+            for place in others {
+                totals[place] = self.log_likelihood(&sets[place])?;
+            }
+            return Ok(());
         }
         for places in others.chunks(MAX_TOTALS) {
             let sets: Vec<_> = places.iter().map(|&place| self.parameters(&sets[place])).collect::<Result<_>>()?;
@@ -509,13 +516,7 @@ impl Evaluator for Float32<'_> {
         for length in lengths {
             let (sets, totals) = (&mixtures[first..][..length], &mut totals[first..][..length]);
             let task = self.task(Operation::Totals, &sets[0]);
-            if self.takes_batches(&task) {
-                self.batch(&task, sets, totals)?;
-            } else {
-                for (set, total) in sets.iter().zip(totals) {
-                    *total = self.log_likelihood(set)?;
-                }
-            }
+            self.batch(&task, sets, totals)?;
             first += length;
         }
         Ok(totals)

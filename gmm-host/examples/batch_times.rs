@@ -1,5 +1,5 @@
-//! Times batches of parameter sets that are near to each other, as those of a sampler are: D = 13,
-//! K = 8, diagonal covariances.
+//! Times batches of parameter sets that are near to each other, as those of a sampler are: D = 13
+//! and D = 20, K = 8, diagonal covariances.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example batch_times [KERNEL ...]`, where a
 //! KERNEL is a name or a variant, for example `batch_tensor_cores` or
@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::time::Instant;
 
-const D: usize = 13;
+const FEATURES: [usize; 2] = [13, 20];
 const K: usize = 8;
 /// Samples: few, whose time is that of everything else, and up to many.
 const SIZES: [usize; 3] = [1000, 100_000, 1_000_000];
@@ -21,10 +21,10 @@ const SETS: [usize; 4] = [64, 32, 16, 8];
 const THREADS: [usize; 5] = [1, 2, 3, 4, 6];
 
 /// Mixtures about as far from each other as a posterior of 10⁶ samples is wide.
-fn mixtures(rng: &mut ChaCha8Rng, count: usize) -> Result<Vec<Mixture>, Error> {
+fn mixtures(rng: &mut ChaCha8Rng, d: usize, count: usize) -> Result<Vec<Mixture>, Error> {
     let weights = Array1::from_shape_simple_fn(K, || rng.random_range(0.5..1.5));
-    let means = Array2::from_shape_simple_fn((K, D), || rng.sample::<f64, _>(StandardNormal));
-    let variances = Array2::from_shape_simple_fn((K, D), || rng.random_range(0.3..2.0));
+    let means = Array2::from_shape_simple_fn((K, d), || rng.sample::<f64, _>(StandardNormal));
+    let variances = Array2::from_shape_simple_fn((K, d), || rng.random_range(0.3..2.0));
     let mut near = |scale: f64| -> Result<Mixture, Error> {
         let mut step = || scale * rng.sample::<f64, _>(StandardNormal);
         let weights = weights.mapv(|v: f64| v * (1.0 + step()));
@@ -69,24 +69,32 @@ fn main() -> Result<(), Error> {
     if kernels.is_empty() {
         kernels.push(None);
     }
+    for d in FEATURES {
+        println!("D = {d}, K = {K}; microseconds a set, medians; sets of a batch: {SETS:?}");
+        for kernel in &kernels {
+            times(d, kernel)?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the times for data of `d` features, by a kernel if one is asked for.
+fn times(d: usize, kernel: &Option<String>) -> Result<(), Error> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let sets = mixtures(&mut rng, SETS[0])?;
-    let x = Array2::from_shape_simple_fn((SIZES[SIZES.len() - 1], D), || rng.sample::<f32, _>(StandardNormal));
-    println!("D = {D}, K = {K}; microseconds a set, medians; sets of a batch: {SETS:?}");
-    for kernel in kernels {
-        let options = CudaOptions::default().with_kernel(kernel);
-        for n in SIZES {
-            let mut cuda = CudaEvaluator::new(Samples::from_f32(x.slice(ndarray::s![..n, ..]))?, 0, &options)?;
-            // The reference of all batches, and the choice of the kernel.
-            cuda.fix_batch_reference(&sets[0]);
-            cuda.log_likelihood_batch(&sets)?;
-            for threads in THREADS {
-                let row: Vec<String> = SETS
-                    .iter()
-                    .map(|&count| Ok(format!("{:7.2}", side_by_side(&cuda, threads, &sets[..count])?)))
-                    .collect::<Result<_, Error>>()?;
-                println!("  N = {n:8}, {threads} threads {} {}", row.join(" "), cuda.describe().kernel);
-            }
+    let sets = mixtures(&mut rng, d, SETS[0])?;
+    let x = Array2::from_shape_simple_fn((SIZES[SIZES.len() - 1], d), || rng.sample::<f32, _>(StandardNormal));
+    let options = CudaOptions::default().with_kernel(kernel.clone());
+    for n in SIZES {
+        let mut cuda = CudaEvaluator::new(Samples::from_f32(x.slice(ndarray::s![..n, ..]))?, 0, &options)?;
+        // The reference of all batches, and the choice of the kernel.
+        cuda.fix_batch_reference(&sets[0]);
+        cuda.log_likelihood_batch(&sets)?;
+        for threads in THREADS {
+            let row: Vec<String> = SETS
+                .iter()
+                .map(|&count| Ok(format!("{:7.2}", side_by_side(&cuda, threads, &sets[..count])?)))
+                .collect::<Result<_, Error>>()?;
+            println!("  N = {n:8}, {threads} threads {} {}", row.join(" "), cuda.describe().kernel);
         }
     }
     Ok(())

@@ -14,8 +14,6 @@ mod target;
 
 pub use data::{DataSummary, Fingerprint, fingerprint};
 pub use error::{Error, Result};
-// The crate `gaussmix` writes its results by way of the same temporary files.
-#[doc(hidden)]
 pub use files::temporary;
 pub use files::{Journal, Saved, check_outputs};
 pub use model::{CorrelationsPrior, MeansPrior, Model, Prior, ScalesPrior, Values, WeightsPrior};

@@ -66,6 +66,20 @@ struct OnTensorCores {
     multiplies: Multiplies,
 }
 
+impl OnTensorCores {
+    /// From `layout` of what they multiply; None where none of the families is on the tensor cores.
+    fn of(
+        usable: &[&'static dyn Family],
+        task: &Task,
+        layout: impl FnOnce(Multiplies) -> TensorCoresLayout,
+    ) -> Option<Self> {
+        let multiplied: Vec<_> = usable.iter().filter_map(|family| family.on_tensor_cores(task.full)).collect();
+        let products = multiplied.contains(&Multiplies::Products);
+        let multiplies = if products { Multiplies::Products } else { Multiplies::Features };
+        (!multiplied.is_empty()).then(|| Self { layout: layout(multiplies), multiplies })
+    }
+}
+
 impl EStep {
     /// The statistics of a mixture, and the variant that they were computed with. That variant is
     /// of the family [`Family::General`], and there are no statistics, where none of the kernels
@@ -94,18 +108,21 @@ impl EStep {
         };
         let limits = &chooser.gpu.limits;
         let requested_family = requested.and_then(Requested::family);
-        let on_tensor_cores = self.on_tensor_cores(&task, requested_family, limits, |multiplies| {
+        let mut usable = requested_family.map_or_else(|| families(&task, limits), |family| vec![family]);
+        let on_tensor_cores = OnTensorCores::of(&usable, &task, |multiplies| {
             let memory = mem::take(&mut coefficients);
             TensorCoresLayout::of(multiplies, memory, mixture, parameters.clone(), data.frame())
         });
         task.expandable = on_tensor_cores.as_ref().is_none_or(|on_tensor_cores| on_tensor_cores.layout.expandable());
+        if !task.expandable && requested_family.is_none() {
+            usable = families(&task, limits);
+        }
         if let Some(family) = requested_family
             && let Some(problem) = family.problem(&task, limits)
         {
             return Err(families::error(family.name().into(), problem, &task, limits));
         }
-        let family = requested_family.or_else(|| families(&task, limits).first().copied());
-        let family = family.unwrap_or(&general::GENERAL);
+        let family = usable.first().copied().unwrap_or(&general::GENERAL);
         let layout = match on_tensor_cores {
             Some(OnTensorCores { layout, multiplies }) if family.on_tensor_cores(task.full) == Some(multiplies) => {
                 Some(Layout::TensorCores(layout))
@@ -141,22 +158,6 @@ impl EStep {
             self.spare = Some(layout);
         }
         Ok((variant, Some(statistics)))
-    }
-
-    /// The layout of the families on the tensor cores that may be used, from `layout` of what they
-    /// multiply.
-    fn on_tensor_cores(
-        &self,
-        task: &Task,
-        requested: Option<&'static dyn Family>,
-        limits: &super::device::gpu::Limits,
-        layout: impl FnOnce(Multiplies) -> TensorCoresLayout,
-    ) -> Option<OnTensorCores> {
-        let usable = requested.map_or_else(|| families(task, limits), |family| vec![family]);
-        let multiplied: Vec<_> = usable.iter().filter_map(|family| family.on_tensor_cores(task.full)).collect();
-        let products = multiplied.contains(&Multiplies::Products);
-        let multiplies = if products { Multiplies::Products } else { Multiplies::Features };
-        (!multiplied.is_empty()).then(|| OnTensorCores { layout: layout(multiplies), multiplies })
     }
 
     /// The kernels of a variant, with the parameters of a mixture. [`keep`](Self::keep) is to be

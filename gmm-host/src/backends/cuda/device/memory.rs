@@ -10,6 +10,7 @@ use gmm_kernels::reduce;
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::ptr;
 
 /// Device memory for `len` elements, not initialised.
 pub fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
@@ -72,14 +73,37 @@ impl<'a, T: DeviceCopy> Numbers<'a, T> {
         self.len
     }
 
-    /// Their address on the device, to read from.
-    pub fn pointer(&self) -> *const T {
-        self.pointer
+    /// The address on the device of `len` numbers, to read from; `what` asks for them.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](crate::error::Error::ShapeMismatch) where there are fewer.
+    pub fn read(self, len: usize, what: &'static str) -> Result<*const T> {
+        self.write(len, what).map(<*mut T>::cast_const)
     }
 
-    /// Their address on the device, to write to.
-    pub fn pointer_mut(&self) -> *mut T {
-        self.pointer
+    /// As [`read`](Self::read), to write to.
+    pub fn write(self, len: usize, what: &'static str) -> Result<*mut T> {
+        if len > self.len { Err(mismatch(what, vec![len], vec![self.len])) } else { Ok(self.pointer) }
+    }
+
+    /// The address of the numbers of a range, to read from.
+    pub fn read_part(self, range: Range<usize>) -> Result<*const T> {
+        self.write_part(range).map(<*mut T>::cast_const)
+    }
+
+    /// The address of the numbers of a range, to write to.
+    pub fn write_part(self, range: Range<usize>) -> Result<*mut T> {
+        self.part(range).map(|part| part.pointer)
+    }
+
+    /// As [`read`](Self::read), or null for none.
+    pub fn read_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*const T> {
+        Self::write_if(numbers, len, what).map(<*mut T>::cast_const)
+    }
+
+    /// As [`write`](Self::write), or null for none.
+    pub fn write_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*mut T> {
+        numbers.map_or(Ok(ptr::null_mut()), |numbers| numbers.write(len, what))
     }
 }
 
@@ -170,15 +194,11 @@ impl Output<'_> {
     /// The output as an argument of a kernel, for a grid of so many blocks.
     pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
         let total = match self.total {
-            Total::Slot(slots) => slots.device_pointer(),
-            Total::Device(place) if place.len() > 0 => place.pointer_mut(),
-            Total::Device(_) => return Err(mismatch("the place of a total", vec![1], vec![0])),
+            Total::Slot(slots) => slots.write(1, "the place of a total")?,
+            Total::Device(place) => place.write(1, "the place of a total")?,
         };
-        let sums = Numbers::of(&self.blocks.0);
-        if sums.len() < blocks as usize {
-            return Err(mismatch("the sums of a launch's blocks", vec![blocks as usize], vec![sums.len()]));
-        }
-        Ok(reduce::Output { partials: sums.pointer_mut(), total })
+        let partials = Numbers::of(&self.blocks.0).write(blocks as usize, "the sums of a launch's blocks")?;
+        Ok(reduce::Output { partials, total })
     }
 }
 

@@ -180,7 +180,10 @@ macro_rules! launch {
             @ [$($element: $crate::backends::cuda::device::samples::Element),*], $launch, $($rest)*
         );
     };
-    (@ [$($generics:tt)*], $launch:ty, $argument:ty, $kernel:literal, |$this:ident, $grid:ident, $what:ident| $make:expr) => {
+    (
+        @ [$($generics:tt)*], $launch:ty, $argument:ty, $kernel:literal,
+        |$this:ident, $grid:ident, $what:ident| $make:expr
+    ) => {
         // SAFETY: no pointer is longer than the memory that was asked for it, by the rule above;
         // the launch borrows or owns that memory, since `Numbers`, `Columns` and `Slots` do. Memory
         // begins where the driver allocates it, at a multiple of 256 bytes, or at an element, quad
@@ -189,7 +192,10 @@ macro_rules! launch {
         unsafe impl<$($generics)*> $crate::backends::cuda::device::kernel::Launch for $launch {
             type Argument = $argument;
 
-            fn argument(&self, grid: &$crate::backends::cuda::device::kernel::Grid) -> $crate::error::Result<$argument> {
+            fn argument(
+                &self,
+                grid: &$crate::backends::cuda::device::kernel::Grid,
+            ) -> $crate::error::Result<$argument> {
                 let ($this, $grid, $what) = (self, grid, concat!("a launch of `", $kernel, "`"));
                 $make
             }

@@ -226,7 +226,7 @@ impl EStepKernels for Fused {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        layout.fused()?.statistics(&sums.weighted_values(), sums.total_weight, sums.exp2_bias, sums.frame)
+        Statistics::from_centred_sums(layout.fused()?.centred_sums(sums))
     }
 }
 

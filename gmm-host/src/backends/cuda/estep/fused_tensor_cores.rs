@@ -269,8 +269,7 @@ impl EStepKernels for FusedTensorCores {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let Sums { values, weight_scale, total_weight, exp2_bias, frame, .. } = *sums;
-        layout.tensor_cores()?.fused_statistics(self.shape, values, weight_scale, total_weight, exp2_bias, frame)
+        layout.tensor_cores()?.fused_statistics(self.shape, sums)
     }
 }
 

@@ -246,9 +246,7 @@ impl EStepKernels for WarpgroupWhitened {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
-        let layout = layout.tensor_cores()?;
-        layout.whitened_statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
+        layout.tensor_cores()?.whitened_statistics(&self.shapes, sums)
     }
 
     fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {

@@ -294,8 +294,7 @@ impl EStepKernels for WeightedSums {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let (values, log2) = (sums.weighted_values(), sums.weight_scale * sums.log2);
-        layout.weighted_sums()?.statistics(&self.task, &values, sums.total_weight, log2, sums.frame)
+        Statistics::from_centred_sums(layout.weighted_sums()?.centred_sums(&self.task, sums))
     }
 }
 

@@ -238,3 +238,36 @@ impl Workspace {
         Output { blocks: &self.blocks, total: Total::Slot(&self.totals) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::cuda::device::kernel::{Grid, Launch, launch};
+    use crate::error::Error;
+
+    struct Copying<'a> {
+        from: Numbers<'a, f32>,
+        count: usize,
+    }
+
+    launch!(Copying<'_>, *const f32, "copying", |launch, grid, what| {
+        grid.require_shared(what, 8)?;
+        launch.from.read(launch.count, what)
+    });
+
+    #[test]
+    fn a_launch_has_the_memory_and_the_grid_that_it_asks_for() {
+        let from = Numbers { pointer: ptr::null_mut(), len: 5, owner: PhantomData };
+        let refused = |count, shared| Copying { from, count }.argument(&Grid::new(1, 32, shared)).err();
+        assert!(refused(5, 8).is_none());
+        for (count, shared, needed, had) in [(6, 8, 6, 5), (5, 7, 8, 7)] {
+            let Some(Error::ShapeMismatch { what, expected, got }) = refused(count, shared) else {
+                panic!("{count} numbers and {shared} bytes are taken");
+            };
+            assert_eq!((what, expected, got), ("a launch of `copying`", vec![needed], vec![had]));
+        }
+        assert!(from.read_part(0..5).is_ok() && from.write_part(4..6).is_err());
+        assert!(Numbers::read_if(None::<Numbers<'_, f32>>, 6, "nothing").unwrap().is_null());
+        assert!(Numbers::write_if(Some(from), 6, "numbers").is_err());
+    }
+}

@@ -3,7 +3,7 @@
 //! slice, and `reduce_slices` adds up the slices' sums. The kernels of `warpgroup` do the same in
 //! their way.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
-use super::pieces::{Division, OnDevice, Piece, Pieces};
+use super::pieces::{Division, OnDevice, Piece, Pieces, read_pieces};
 use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits};
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::warpgroup::Warpgroups;
@@ -300,19 +300,7 @@ impl EStepKernels for TensorCores {
         })
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
-    }
-
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        layout.tensor_cores()?.statistics(&self.shapes, sums)
-    }
+    read_pieces!(statistics);
 }
 
 /// A launch that splits the coefficients.

@@ -4,7 +4,7 @@
 //! products of features, slice by slice.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use super::operand::{Operand, forming_grid, most_forming_blocks};
-use super::pieces::{Division, Others, Piece, Pieces};
+use super::pieces::{Division, Others, Piece, Pieces, read_pieces};
 use super::products_shapes::loses_digits;
 use super::whitened::{layout, prepare};
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
@@ -235,19 +235,7 @@ impl EStepKernels for WarpgroupWhitened {
         })
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
-    }
-
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        layout.tensor_cores()?.whitened_statistics(&self.shapes, sums)
-    }
+    read_pieces!(whitened_statistics);
 
     fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
         self.pieces.read_total(running, stream, n)

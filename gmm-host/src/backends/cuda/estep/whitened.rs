@@ -2,7 +2,7 @@
 //! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
-use super::pieces::{Division, Piece, Pieces};
+use super::pieces::{Division, Piece, Pieces, read_pieces};
 use super::products_shapes::{MOST_WARPS, loses_digits};
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
@@ -205,19 +205,7 @@ impl EStepKernels for Whitened {
         })
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
-    }
-
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        layout.tensor_cores()?.whitened_statistics(&self.shapes, sums)
-    }
+    read_pieces!(whitened_statistics);
 }
 
 /// Writes the parameters of a mixture with matrices for the launches of a workspace.

@@ -94,6 +94,24 @@ impl Covariances {
         }
     }
 
+    /// Those of components whose diagonals are given (K, D): for `spherical`, the traces.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn of_diagonals(covariance_type: CovarianceType, diagonals: Array2<f64>) -> Self {
+        match covariance_type {
+            CovarianceType::Spherical => Self::Spherical(diagonals.sum_axis(Axis(1))),
+            _ => Self::Diag(diagonals),
+        }
+    }
+
+    /// Those of components whose matrices are given (K, D, D): for `tied`, the sum.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn of_matrices(covariance_type: CovarianceType, matrices: Array3<f64>) -> Self {
+        match covariance_type {
+            CovarianceType::Tied => Self::Tied(matrices.sum_axis(Axis(0))),
+            _ => Self::Full(matrices),
+        }
+    }
+
     /// Zeros in the shape of a type.
     pub fn zeros(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
         let (k, d) = (n_components, n_features);

@@ -24,33 +24,25 @@ pub(super) trait Engine: Evaluator + Debug {
     fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64>;
 }
 
-impl<'a> Engine for EnoughDigits<'a, Float32<'a>> {
-    fn gpu(&self) -> &'static Gpu {
-        self.framed.data.gpu()
-    }
+/// Implements [`Engine`] for both precisions.
+macro_rules! engine_of {
+    ($($precision:ident),*) => {$(
+        impl<'a> Engine for EnoughDigits<'a, $precision<'a>> {
+            fn gpu(&self) -> &'static Gpu {
+                self.framed.data.gpu()
+            }
 
-    fn is_resident(&self) -> bool {
-        self.framed.data.is_resident()
-    }
+            fn is_resident(&self) -> bool {
+                self.framed.data.is_resident()
+            }
 
-    fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        self.framed.kernel_seconds(mixture, repeats)
-    }
+            fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+                self.framed.kernel_seconds(mixture, repeats)
+            }
+        }
+    )*};
 }
-
-impl<'a> Engine for EnoughDigits<'a, Float64<'a>> {
-    fn gpu(&self) -> &'static Gpu {
-        self.framed.data.gpu()
-    }
-
-    fn is_resident(&self) -> bool {
-        self.framed.data.is_resident()
-    }
-
-    fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        self.framed.kernel_seconds(mixture, repeats)
-    }
-}
+engine_of!(Float32, Float64);
 
 /// The engine of complete samples, and of samples with missing values under diagonal covariances:
 /// in float32 or float64, with more digits for the mixtures that need them.

@@ -1,11 +1,10 @@
 //! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of
 //! their results.
-use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Limits;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::kernel::{Grid, launch};
 use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Element;
-use crate::error::Result;
 use gmm_kernels::arrays::columns::ColumnsArgs;
 use gmm_kernels::arrays::ranges::RangesArgs;
 use gmm_kernels::arrays::rows::RowsArgs;
@@ -86,24 +85,17 @@ impl<T: Element> RangesLaunch<'_, T> {
     }
 }
 
-// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); the places for the
-// results are checked here.
-unsafe impl<T: Element> Launch for RangesLaunch<'_, T> {
-    type Argument = RangesArgs<T>;
-
-    fn argument(&self, grid: &Grid) -> Result<RangesArgs<T>> {
-        let (warps, d, y) = (Self::warps(grid), self.array.d(), grid.blocks.1 as usize);
-        let needed = vec![warps * d, warps * d, warps * y, d.div_ceil(COLUMNS)];
-        let got = vec![self.least.len(), self.greatest.len(), self.not_finite.len(), y];
-        check_suffices("a launch of `array_ranges`", needed, got)?;
-        Ok(RangesArgs {
-            array: self.array.argument(),
-            least: self.least.pointer_mut(),
-            greatest: self.greatest.pointer_mut(),
-            not_finite: self.not_finite.pointer_mut(),
-        })
-    }
-}
+// The array's elements are readable: the promise of `ArrayOf::new`.
+launch!([T], RangesLaunch<'_, T>, RangesArgs<T>, "array_ranges", |launch, grid, what| {
+    let (warps, d, y) = (RangesLaunch::<T>::warps(grid), launch.array.d(), grid.blocks.1 as usize);
+    require(what, y >= d.div_ceil(COLUMNS))?;
+    Ok(RangesArgs {
+        array: launch.array.argument(),
+        least: launch.least.write(warps * d, what)?,
+        greatest: launch.greatest.write(warps * d, what)?,
+        not_finite: launch.not_finite.write(warps * y, what)?,
+    })
+});
 
 /// The least of the indices that the warps have found, if any has found one.
 pub fn least_index(not_finite: &[u64]) -> Option<u64> {
@@ -141,25 +133,18 @@ impl<S: Element, T: Element> ColumnsLaunch<'_, S, T> {
     }
 }
 
-// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); a number for each
-// column and a place for each element are checked here.
-unsafe impl<S: Element, T: Element> Launch for ColumnsLaunch<'_, S, T> {
-    type Argument = ColumnsArgs<S, T>;
-
-    fn argument(&self, grid: &Grid) -> Result<ColumnsArgs<S, T>> {
-        let (n, d) = (self.array.n(), self.array.d());
-        let needed = vec![d, d, d * self.stride, n, d.div_ceil(COLUMNS)];
-        let got = vec![self.shift.len(), self.scale.len(), self.columns.len(), self.stride, grid.blocks.1 as usize];
-        check_suffices("a launch of `array_columns`", needed, got)?;
-        Ok(ColumnsArgs {
-            array: self.array.argument(),
-            shift: self.shift.pointer(),
-            scale: self.scale.pointer(),
-            columns: self.columns.pointer_mut(),
-            stride: self.stride as u64,
-        })
-    }
-}
+// The array's elements are readable: the promise of `ArrayOf::new`.
+launch!([S, T], ColumnsLaunch<'_, S, T>, ColumnsArgs<S, T>, "array_columns", |launch, grid, what| {
+    let (n, d) = (launch.array.n(), launch.array.d());
+    require(what, launch.stride >= n && grid.blocks.1 as usize >= d.div_ceil(COLUMNS))?;
+    Ok(ColumnsArgs {
+        array: launch.array.argument(),
+        shift: launch.shift.read(d, what)?,
+        scale: launch.scale.read(d, what)?,
+        columns: launch.columns.write(d * launch.stride, what)?,
+        stride: launch.stride as u64,
+    })
+});
 
 /// Some rows, each of which exists.
 #[derive(Clone, Copy)]
@@ -177,19 +162,14 @@ impl<T: Element> RowsLaunch<'_, T> {
     }
 }
 
-// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`), and
-// `DeviceArray::rows_as` has checked the rows; a place for each element is checked here.
-unsafe impl<T: Element> Launch for RowsLaunch<'_, T> {
-    type Argument = RowsArgs<T>;
-
-    fn argument(&self, _: &Grid) -> Result<RowsArgs<T>> {
-        let (count, d) = (self.rows.len(), self.array.d());
-        check_suffices("a launch of `array_rows`", vec![count * d], vec![self.out.len()])?;
-        Ok(RowsArgs {
-            array: self.array.argument(),
-            rows: self.rows.pointer(),
-            count: count as u64,
-            out: self.out.pointer_mut(),
-        })
-    }
-}
+// The array's elements are readable: the promise of `ArrayOf::new`. `DeviceArray::rows_as` has
+// checked the rows.
+launch!([T], RowsLaunch<'_, T>, RowsArgs<T>, "array_rows", |launch, _grid, what| {
+    let (count, d) = (launch.rows.len(), launch.array.d());
+    Ok(RowsArgs {
+        array: launch.array.argument(),
+        rows: launch.rows.read(count, what)?,
+        count: count as u64,
+        out: launch.out.write(count * d, what)?,
+    })
+});

@@ -10,6 +10,7 @@ use gmm_kernels::reduce;
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::ptr;
 
 /// Device memory for `len` elements, not initialised.
 pub fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
@@ -72,14 +73,37 @@ impl<'a, T: DeviceCopy> Numbers<'a, T> {
         self.len
     }
 
-    /// Their address on the device, to read from.
-    pub fn pointer(&self) -> *const T {
-        self.pointer
+    /// The address on the device of `len` numbers, to read from; `what` asks for them.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](crate::error::Error::ShapeMismatch) where there are fewer.
+    pub fn read(self, len: usize, what: &'static str) -> Result<*const T> {
+        self.write(len, what).map(<*mut T>::cast_const)
     }
 
-    /// Their address on the device, to write to.
-    pub fn pointer_mut(&self) -> *mut T {
-        self.pointer
+    /// As [`read`](Self::read), to write to.
+    pub fn write(self, len: usize, what: &'static str) -> Result<*mut T> {
+        if len > self.len { Err(mismatch(what, vec![len], vec![self.len])) } else { Ok(self.pointer) }
+    }
+
+    /// The address of the numbers of a range, to read from.
+    pub fn read_part(self, range: Range<usize>) -> Result<*const T> {
+        self.write_part(range).map(<*mut T>::cast_const)
+    }
+
+    /// The address of the numbers of a range, to write to.
+    pub fn write_part(self, range: Range<usize>) -> Result<*mut T> {
+        self.part(range).map(|part| part.pointer)
+    }
+
+    /// As [`read`](Self::read), or null for none.
+    pub fn read_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*const T> {
+        Self::write_if(numbers, len, what).map(<*mut T>::cast_const)
+    }
+
+    /// As [`write`](Self::write), or null for none.
+    pub fn write_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*mut T> {
+        numbers.map_or(Ok(ptr::null_mut()), |numbers| numbers.write(len, what))
     }
 }
 
@@ -170,15 +194,11 @@ impl Output<'_> {
     /// The output as an argument of a kernel, for a grid of so many blocks.
     pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
         let total = match self.total {
-            Total::Slot(slots) => slots.device_pointer(),
-            Total::Device(place) if place.len() > 0 => place.pointer_mut(),
-            Total::Device(_) => return Err(mismatch("the place of a total", vec![1], vec![0])),
+            Total::Slot(slots) => slots.write(1, "the place of a total")?,
+            Total::Device(place) => place.write(1, "the place of a total")?,
         };
-        let sums = Numbers::of(&self.blocks.0);
-        if sums.len() < blocks as usize {
-            return Err(mismatch("the sums of a launch's blocks", vec![blocks as usize], vec![sums.len()]));
-        }
-        Ok(reduce::Output { partials: sums.pointer_mut(), total })
+        let partials = Numbers::of(&self.blocks.0).write(blocks as usize, "the sums of a launch's blocks")?;
+        Ok(reduce::Output { partials, total })
     }
 }
 
@@ -216,5 +236,38 @@ impl Workspace {
     /// The output of a launch that writes its total to the first slot.
     pub fn output(&self) -> Output<'_> {
         Output { blocks: &self.blocks, total: Total::Slot(&self.totals) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::cuda::device::kernel::{Grid, Launch, launch};
+    use crate::error::Error;
+
+    struct Copying<'a> {
+        from: Numbers<'a, f32>,
+        count: usize,
+    }
+
+    launch!(Copying<'_>, *const f32, "copying", |launch, grid, what| {
+        grid.require_shared(what, 8)?;
+        launch.from.read(launch.count, what)
+    });
+
+    #[test]
+    fn a_launch_has_the_memory_and_the_grid_that_it_asks_for() {
+        let from = Numbers { pointer: ptr::null_mut(), len: 5, owner: PhantomData };
+        let refused = |count, shared| Copying { from, count }.argument(&Grid::new(1, 32, shared)).err();
+        assert!(refused(5, 8).is_none());
+        for (count, shared, needed, had) in [(6, 8, 6, 5), (5, 7, 8, 7)] {
+            let Some(Error::ShapeMismatch { what, expected, got }) = refused(count, shared) else {
+                panic!("{count} numbers and {shared} bytes are taken");
+            };
+            assert_eq!((what, expected, got), ("a launch of `copying`", vec![needed], vec![had]));
+        }
+        assert!(from.read_part(0..5).is_ok() && from.write_part(4..6).is_err());
+        assert!(Numbers::read_if(None::<Numbers<'_, f32>>, 6, "nothing").unwrap().is_null());
+        assert!(Numbers::write_if(Some(from), 6, "numbers").is_err());
     }
 }

@@ -23,6 +23,14 @@ pub(super) fn suffices(got: &[usize], needed: &[usize]) -> bool {
     got.iter().zip(needed).all(|(got, needed)| got >= needed)
 }
 
+/// A condition of a launch.
+///
+/// # Errors
+/// [`Error::ShapeMismatch`] where it does not hold.
+pub(super) fn require(what: &'static str, holds: bool) -> Result<()> {
+    if holds { Ok(()) } else { Err(mismatch(what, vec![], vec![])) }
+}
+
 /// # Errors
 /// [`Error::ShapeMismatch`] for a length or size that is less than the needed one of the same
 /// position.

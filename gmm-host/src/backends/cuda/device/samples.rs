@@ -18,6 +18,7 @@ use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
 use gmm_kernels::data::{self, QUAD};
 use gmm_kernels::entries;
 use ndarray::ArrayView1;
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 
@@ -40,12 +41,13 @@ pub const MAX_SAMPLES: usize = 1 << 32;
 /// Samples on the device: a part of a buffer that holds one column for each feature.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a, T: DeviceCopy = f32> {
-    buffer: Numbers<'a, T>,
+    /// The first feature of the first sample.
+    x: *const T,
     stride: usize,
     d: usize,
     weighted: bool,
-    first: usize,
     n: usize,
+    buffer: PhantomData<&'a T>,
 }
 
 impl<'a, T: DeviceCopy> Columns<'a, T> {
@@ -54,10 +56,10 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
     pub fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
         let stride = layout::stride(n);
         let width = d + usize::from(weighted);
-        if n == 0 || d == 0 || width.checked_mul(stride).is_none_or(|len| len > buffer.len()) {
-            return Err(mismatch("samples on the device", vec![n, width], vec![buffer.len()]));
-        }
-        Ok(Self { buffer, stride, d, weighted, first: 0, n })
+        let len = width.checked_mul(stride).filter(|_| n > 0 && d > 0);
+        let len = len.ok_or_else(|| mismatch("samples on the device", vec![n, width], vec![buffer.len()]))?;
+        let x = buffer.read(len, "samples on the device")?;
+        Ok(Self { x, stride, d, weighted, n, buffer: PhantomData })
     }
 
     /// Samples `first` to `first + n`; `first` is a multiple of a quad.
@@ -65,7 +67,8 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
         if n == 0 || !first.is_multiple_of(QUAD) || first + n > self.n {
             return Err(mismatch("a part of the samples", vec![self.n], vec![first, n]));
         }
-        Ok(Self { first: self.first + first, n, ..self })
+        // Within the buffer: `first` is below N.
+        Ok(Self { x: self.x.wrapping_add(first), n, ..self })
     }
 
     pub fn n(&self) -> usize {
@@ -82,13 +85,17 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 
     /// The first feature of the first sample.
     pub fn x(&self) -> *const T {
-        // Within the buffer: `first` is below N.
-        self.buffer.pointer().wrapping_add(self.first)
+        self.x
     }
 
     /// The samples' weights, null if they have none.
     pub fn weights(&self) -> *const T {
         if self.weighted { self.x().wrapping_add(self.d * self.stride) } else { ptr::null() }
+    }
+
+    /// The same, null also where they are not `wanted`.
+    pub fn weights_if(&self, wanted: bool) -> *const T {
+        if wanted { self.weights() } else { ptr::null() }
     }
 }
 

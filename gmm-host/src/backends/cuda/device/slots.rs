@@ -1,5 +1,6 @@
 //! Results that kernels write to the host's memory.
 use super::error::{check, failed};
+use super::mismatch;
 use crate::error::{Error, Result};
 use cust::memory::{cuda_free_locked, cuda_malloc_locked};
 use cust::sys;
@@ -48,9 +49,12 @@ impl Slots {
         self.len
     }
 
-    /// The address of the first slot on the device.
-    pub fn device_pointer(&self) -> *mut f64 {
-        self.device as *mut f64
+    /// The address on the device of the first `len` slots; `what` asks for them.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where there are fewer.
+    pub fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
+        if len > self.len { Err(mismatch(what, vec![len], vec![self.len])) } else { Ok(self.device as *mut f64) }
     }
 
     fn slot(&self, i: usize) -> &AtomicU64 {

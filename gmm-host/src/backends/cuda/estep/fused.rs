@@ -2,12 +2,12 @@
 use super::fused_layout::FusedLayout;
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
+use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
@@ -226,7 +226,7 @@ impl EStepKernels for Fused {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        layout.fused()?.statistics(&sums.weighted_values(), sums.total_weight, sums.exp2_bias, sums.frame)
+        Statistics::from_centred_sums(layout.fused()?.centred_sums(sums))
     }
 }
 
@@ -244,25 +244,16 @@ struct FusedLaunch<'a> {
     partials: Numbers<'a, f64>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made; parameters, partial sums and
-// shared memory are checked here.
-unsafe impl Launch for FusedLaunch<'_> {
-    type Argument = FusedArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<FusedArgs> {
-        let (d, full, capacity) = (self.columns.d(), self.moments.full(), self.capacity);
-        let partials = values(d, full, capacity) * grid.blocks.0 as usize;
-        // The kernel reads the memory only where it does not take the parameters by value.
-        let parameters = if by_value(d, full, capacity) { 0 } else { numbers(d, full) * capacity };
-        let needed = vec![parameters, partials, shared_bytes(d, full, capacity, grid.threads)];
-        let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
-        check_suffices("a launch of `fused`", needed, got)?;
-        Ok(FusedArgs {
-            columns: self.columns.argument(self.cached_quads),
-            sample_weights: self.columns.weights(),
-            parameters: self.parameters.pointer(),
-            by_value: self.by_value.unwrap_or([0.0; BY_VALUE]),
-            partials: self.partials.pointer_mut(),
-        })
-    }
-}
+launch!(FusedLaunch<'_>, FusedArgs, "fused", |launch, grid, what| {
+    let (d, full, capacity) = (launch.columns.d(), launch.moments.full(), launch.capacity);
+    grid.require_shared(what, shared_bytes(d, full, capacity, grid.threads))?;
+    // The kernel reads the memory only where it does not take the parameters by value.
+    let parameters = if by_value(d, full, capacity) { 0 } else { numbers(d, full) * capacity };
+    Ok(FusedArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        sample_weights: launch.columns.weights(),
+        parameters: launch.parameters.read(parameters, what)?,
+        by_value: launch.by_value.unwrap_or([0.0; BY_VALUE]),
+        partials: launch.partials.write(values(d, full, capacity) * grid.blocks.0 as usize, what)?,
+    })
+});

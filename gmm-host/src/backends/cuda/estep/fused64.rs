@@ -2,10 +2,10 @@
 //! and D up to 16.
 use super::fused::FLOAT64;
 use super::fused64_layout::Fused64Layout;
-use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Upload, allocate};
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::{Chunk, Columns, DeviceSamples};
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
@@ -122,27 +122,18 @@ struct Fused64Launch<'a> {
     partials: Numbers<'a, f64>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and their stride is a multiple of
-// a quad; features, parameters, partial sums and shared memory are checked here.
-unsafe impl Launch for Fused64Launch<'_> {
-    type Argument = Fused64Args;
-
-    fn argument(&self, grid: &Grid) -> Result<Fused64Args> {
-        let ((capacity, features), columns) = (self.instance, &self.columns);
-        let partials = values(features, capacity) * grid.blocks.0 as usize;
-        let padded = columns.n().next_multiple_of(QUAD);
-        let shared = shared_bytes(features, capacity, grid.threads);
-        let needed = vec![columns.d(), padded, numbers(features) * capacity, partials, shared];
-        let got = vec![features, columns.stride(), self.parameters.len(), self.partials.len(), grid.shared];
-        check_suffices("a launch of `fused64`", needed, got)?;
-        Ok(Fused64Args {
-            x: columns.x(),
-            stride: columns.stride() as u64,
-            n: columns.n() as u64,
-            d: columns.d() as u32,
-            sample_weights: columns.weights(),
-            parameters: self.parameters.pointer(),
-            partials: self.partials.pointer_mut(),
-        })
-    }
-}
+// The columns' stride is a multiple of a quad.
+launch!(Fused64Launch<'_>, Fused64Args, "fused64", |launch, grid, what| {
+    let ((capacity, features), columns) = (launch.instance, &launch.columns);
+    require(what, columns.d() <= features && columns.stride() >= columns.n().next_multiple_of(QUAD))?;
+    grid.require_shared(what, shared_bytes(features, capacity, grid.threads))?;
+    Ok(Fused64Args {
+        x: columns.x(),
+        stride: columns.stride() as u64,
+        n: columns.n() as u64,
+        d: columns.d() as u32,
+        sample_weights: columns.weights(),
+        parameters: launch.parameters.read(numbers(features) * capacity, what)?,
+        partials: launch.partials.write(values(features, capacity) * grid.blocks.0 as usize, what)?,
+    })
+});

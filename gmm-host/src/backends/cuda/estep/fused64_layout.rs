@@ -5,7 +5,7 @@ use crate::data::frame::Frame;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::statistics::CentredSums;
 use gmm_kernels::estep::fused64::{capacity, features, numbers, sums, values};
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2};
 
 /// A mixture of diagonal covariances as zⱼ = sⱼ·x′ⱼ + mⱼ for each component, in the frame of a data
 /// set.
@@ -72,10 +72,7 @@ impl Fused64Layout {
             centres: of_each(&|c, j| frame.shift[j] + over(-self.parameters.shift[c * d + j], c, j, 1)),
             counts: Array1::from_shape_fn(k, |c| sum(0, c)),
             first: of_each(&|c, j| over(sum(1 + j, c), c, j, 1)),
-            second: match self.covariance_type {
-                CovarianceType::Spherical => Covariances::Spherical(second.sum_axis(Axis(1))),
-                _ => Covariances::Diag(second),
-            },
+            second: Covariances::of_diagonals(self.covariance_type, second),
         }
     }
 }

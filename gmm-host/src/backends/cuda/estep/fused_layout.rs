@@ -1,11 +1,11 @@
 //! Parameters and results of the kernels `fused`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use super::centres::NEAR;
+use super::launch::Sums;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
-use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::statistics::{CentredSums, Statistics};
+use crate::statistics::CentredSums;
 use gmm_kernels::estep::fused::{self, Moments, numbers, sums};
 use ndarray::{Array1, Array2, Array3, Axis};
 
@@ -98,14 +98,16 @@ impl FusedLayout {
         })
     }
 
-    /// The statistics, from the sums that the kernel gives, ([`sums`], capacity) and the
-    /// log₂-likelihood, over samples of total weight `weight`. `bias` is added to the kernel's log₂
-    /// of each sample's likelihood (see `likelihood::exp2_bias`).
-    pub fn statistics(&self, values: &[f64], weight: f64, bias: f64, frame: &Frame) -> Result<Statistics> {
+    /// The sums in the units of the data, from those that the kernel gives, ([`sums`], capacity) and
+    /// the log₂-likelihood.
+    pub fn centred_sums(&self, sums_of: &Sums<'_>) -> CentredSums {
+        let Sums { total_weight, exp2_bias, frame, .. } = *sums_of;
+        let values = sums_of.weighted_values();
         let (k, d) = (self.parameters.n_components, self.n_features());
         let capacity = self.capacity();
-        let log2 = values[sums(d, self.moments.full()) * capacity] + weight * (self.parameters.offset + bias);
+        let log2 = values[sums(d, self.moments.full()) * capacity];
         let (mut centres, mut first) = (Array2::zeros((k, d)), Array2::zeros((k, d)));
+        let values = &values[..];
         let sum = |c: usize| move |row: usize| values[(1 + row) * capacity + c];
         let second = if self.moments == Moments::Full {
             let mut second = Array3::zeros((k, d, d));
@@ -115,10 +117,7 @@ impl FusedLayout {
                 first.row_mut(c).assign(&moments.first);
                 second.index_axis_mut(Axis(0), c).assign(&moments.second);
             }
-            match self.covariance_type {
-                CovarianceType::Tied => Covariances::Tied(second.sum_axis(Axis(0))),
-                _ => Covariances::Full(second),
-            }
+            Covariances::of_matrices(self.covariance_type, second)
         } else {
             let mut second = Array2::zeros((k, d));
             for c in 0..k {
@@ -139,19 +138,16 @@ impl FusedLayout {
                     second[[c, j]] = over(sum(d + j), scale * scale);
                 }
             }
-            match self.covariance_type {
-                CovarianceType::Spherical => Covariances::Spherical(second.sum_axis(Axis(1))),
-                _ => Covariances::Diag(second),
-            }
+            Covariances::of_diagonals(self.covariance_type, second)
         };
-        Statistics::from_centred_sums(CentredSums {
-            weight,
-            log_likelihood: std::f64::consts::LN_2 * log2,
+        CentredSums {
+            weight: total_weight,
+            log_likelihood: sums_of.log_likelihood(log2, self.parameters.offset + exp2_bias),
             centres,
             counts: Array1::from_shape_fn(k, |c| values[c]),
             first,
             second,
-        })
+        }
     }
 
     /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with

@@ -4,12 +4,12 @@ use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use super::products_shapes::loses_digits;
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
-use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::DeviceParameters;
@@ -160,18 +160,11 @@ impl Results {
         Ok(Self::Copied { device: allocate(count)?, host: locked(count)?.into() })
     }
 
-    fn len(&self) -> usize {
+    /// The address on the device of the first `len`; `what` asks for them.
+    fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
         match self {
-            Self::Slots(slots) => slots.len(),
-            Self::Copied { device, .. } => device.len(),
-        }
-    }
-
-    /// Their place on the device.
-    fn pointer(&self) -> *mut f64 {
-        match self {
-            Self::Slots(slots) => slots.device_pointer(),
-            Self::Copied { device, .. } => Numbers::of(device).pointer_mut(),
+            Self::Slots(slots) => slots.write(len, what),
+            Self::Copied { device, .. } => Numbers::of(device).write(len, what),
         }
     }
 
@@ -276,8 +269,7 @@ impl EStepKernels for FusedTensorCores {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let Sums { values, weight_scale, total_weight, exp2_bias, frame, .. } = *sums;
-        layout.tensor_cores()?.fused_statistics(self.shape, values, weight_scale, total_weight, exp2_bias, frame)
+        layout.tensor_cores()?.fused_statistics(self.shape, sums)
     }
 }
 
@@ -298,28 +290,21 @@ struct FusedLaunch<'a> {
     output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own;
-// features, parameters, places of the sums and shared memory are checked here.
-unsafe impl Launch for FusedLaunch<'_> {
-    type Argument = FusedTensorCoresArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<FusedTensorCoresArgs> {
-        let (shape, d) = (self.shape, self.columns.d());
-        // The kernel reads the memory only where it does not take the parameters by value.
-        let parameters = if shape.by_value() { 0 } else { shape.numbers() };
-        let needed = vec![parameters, shape.sums(), 1 + shape.sums(), shape.shared_bytes(grid.threads), d];
-        let got = vec![self.parameters.len(), self.integers.len(), self.results.len(), grid.shared, shape.features()];
-        check_suffices("a launch of `fused_tensor_cores`", needed, got)?;
-        Ok(FusedTensorCoresArgs {
-            columns: self.columns.argument(self.cached_quads),
-            d: d as u32,
-            sample_weights: if self.weighted { self.columns.weights() } else { std::ptr::null() },
-            parameters: self.parameters.pointer(),
-            by_value: self.by_value.unwrap_or([0.0; BY_VALUE]),
-            integers: self.integers.pointer_mut(),
-            unit: unit(self.columns.n() as u64),
-            sums: self.results.pointer().wrapping_add(1),
-            output: self.output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(FusedLaunch<'_>, FusedTensorCoresArgs, "fused_tensor_cores", |launch, grid, what| {
+    let (shape, d) = (launch.shape, launch.columns.d());
+    require(what, d <= shape.features())?;
+    grid.require_shared(what, shape.shared_bytes(grid.threads))?;
+    // The kernel reads the memory only where it does not take the parameters by value.
+    let parameters = if shape.by_value() { 0 } else { shape.numbers() };
+    Ok(FusedTensorCoresArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        d: d as u32,
+        sample_weights: launch.columns.weights_if(launch.weighted),
+        parameters: launch.parameters.read(parameters, what)?,
+        by_value: launch.by_value.unwrap_or([0.0; BY_VALUE]),
+        integers: launch.integers.write(shape.sums(), what)?,
+        unit: unit(launch.columns.n() as u64),
+        sums: launch.results.write(1 + shape.sums(), what)?.wrapping_add(1),
+        output: launch.output.argument(grid.blocks.0)?,
+    })
+});

@@ -1,11 +1,11 @@
 //! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use super::centres::larger;
+use super::launch::Sums;
 use super::products_statistics::{SumsOfProducts, row_by_row};
 use super::split_component::{Component, largest, largest_sizes, power};
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
-use crate::data::frame::Frame;
 use crate::error::Result;
 use crate::statistics::Statistics;
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
@@ -112,22 +112,13 @@ impl TensorCoresLayout {
         })
     }
 
-    /// The statistics, from the log₂-likelihood and the sums that the kernel gives, times `scale`,
-    /// over samples of total weight `weight`. `bias` is what the device's 2^x adds to log₂ of each
-    /// sample's likelihood (see `likelihood::exp2_bias`).
-    pub fn fused_statistics(
-        &self,
-        shape: Shape,
-        values: &[f64],
-        scale: f64,
-        weight: f64,
-        bias: f64,
-        frame: &Frame,
-    ) -> Result<Statistics> {
+    /// The statistics, from the log₂-likelihood and behind it the sums that the kernel gives.
+    pub fn fused_statistics(&self, shape: Shape, sums_of: &Sums<'_>) -> Result<Statistics> {
+        let Sums { values, weight_scale, total_weight, exp2_bias, .. } = *sums_of;
         let (products, capacity, d) = (shape.products(), shape.capacity(), self.dim().1);
         let (log2, values) = (values[0], &values[1..]);
         // With more than one tile the maximum is taken out, whose 2⁰ is exact.
-        let bias = if shape.components == 1 { bias } else { 0.0 };
+        let bias = if shape.components == 1 { exp2_bias } else { 0.0 };
         // Of each feature, and of its square.
         let places: Vec<[usize; 2]> =
             (0..d).map(|i| [row(shape, d, i, d), row(shape, d, i, i)].map(|row| row * capacity)).collect();
@@ -145,9 +136,8 @@ impl TensorCoresLayout {
             rounded: &values[(products + 1) * capacity..][..capacity],
             product,
             row: row_by_row(product),
-            scale,
-            log2: scale * log2 + weight * bias,
+            log2: weight_scale * log2 + total_weight * bias,
         };
-        self.statistics_of(sums, weight, frame)
+        self.statistics_of(sums, sums_of)
     }
 }

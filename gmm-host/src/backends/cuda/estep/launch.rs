@@ -11,6 +11,7 @@ use crate::data::frame::Frame;
 use crate::error::{Error, Result};
 use crate::statistics::Statistics;
 use gmm_kernels::estep::fused::Moments;
+use std::f64::consts::LN_2;
 use std::fmt::Debug;
 
 /// A mixture as the kernels of an E-step read it.
@@ -73,6 +74,12 @@ pub struct Sums<'a> {
 }
 
 impl Sums<'_> {
+    /// The log-likelihood, from its part that the kernels give, to base 2, and what each sample's
+    /// has beside that.
+    pub fn log_likelihood(&self, log2: f64, offset: f64) -> f64 {
+        LN_2 * (log2 + self.total_weight * offset)
+    }
+
     /// The values for the samples' own weights.
     pub fn weighted_values(&self) -> Vec<f64> {
         self.values.iter().map(|value| value * self.weight_scale).collect()

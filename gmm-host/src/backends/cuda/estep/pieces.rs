@@ -193,3 +193,25 @@ impl Pieces {
         Ok(())
     }
 }
+
+/// How an [`EStepKernels`](super::launch::EStepKernels) of [`Pieces`] reads its sums and gives the
+/// statistics, by a method of [`TensorCoresLayout`](super::tensor_cores_layout::TensorCoresLayout)
+/// for its `shapes`.
+macro_rules! read_pieces {
+    ($statistics:ident) => {
+        fn read(
+            &self,
+            running: Running<'_, ()>,
+            stream: &Stream,
+            n: usize,
+            read: &mut dyn FnMut(&[f64], f64),
+        ) -> Result<()> {
+            self.pieces.read(running, stream, n, read)
+        }
+
+        fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+            layout.tensor_cores()?.$statistics(&self.shapes, sums)
+        }
+    };
+}
+pub(super) use read_pieces;

@@ -1,10 +1,10 @@
 //! The statistics of an E-step from sums of products of two features.
+use super::launch::Sums;
 use super::products_shapes::Shapes;
 use super::split_component::Component;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::WhitenedShapes;
 use crate::backends::device_parameters::triangle;
-use crate::data::frame::Frame;
 use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{at_once, vectorised};
@@ -14,24 +14,13 @@ use gmm_kernels::estep::whitened;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use std::convert::identity;
-use std::f64::consts::LN_2;
 
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
 
 impl TensorCoresLayout {
-    /// The statistics, from the sums over samples of total weight `weight`, whose likelihoods (less
-    /// the mixture's offset) have the logarithm `log2` to base 2; `scale`: what sums are to be
-    /// multiplied by.
-    pub fn statistics(
-        &self,
-        shapes: &Shapes,
-        sums: &[f64],
-        scale: f64,
-        weight: f64,
-        log2: f64,
-        frame: &Frame,
-    ) -> Result<Statistics> {
-        let shape = &shapes.weigh;
+    /// The statistics, from the sums of `tensor_cores` or `warpgroup`.
+    pub fn statistics(&self, shapes: &Shapes, sums_of: &Sums<'_>) -> Result<Statistics> {
+        let (shape, sums) = (&shapes.weigh, sums_of.values);
         let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
         let d = self.dim().1;
         let full = self.full();
@@ -49,10 +38,11 @@ impl TensorCoresLayout {
         let width = shape.products();
         let product = move |c: usize, of: (usize, usize)| sums[c * width + place(of)];
         let row = row_by_row(product);
-        self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
+        let log2 = sums_of.weight_scale * sums_of.log2;
+        self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
     }
 
-    /// The statistics, from sums over samples of total weight `weight`.
+    /// The statistics, from the sums of products among `sums_of`.
     pub(super) fn statistics_of(
         &self,
         sums: SumsOfProducts<
@@ -60,11 +50,11 @@ impl TensorCoresLayout {
             impl Fn(usize, (usize, usize)) -> f64 + Copy + Sync,
             impl Fn(usize, usize, &mut [f64]) + Sync,
         >,
-        weight: f64,
-        frame: &Frame,
+        sums_of: &Sums<'_>,
     ) -> Result<Statistics> {
         let (k, d) = self.dim();
-        let SumsOfProducts { counts, rounded, product, row, scale, log2 } = sums;
+        let SumsOfProducts { counts, rounded, product, row, log2 } = sums;
+        let Sums { weight_scale: scale, total_weight: weight, frame, .. } = *sums_of;
         // The moments were formed with rounded responsibilities, whose own sum is not quite the
         // count.
         let unit = |c: usize| {
@@ -83,7 +73,7 @@ impl TensorCoresLayout {
                 .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
         };
         let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
-        let log_likelihood = LN_2 * (log2 + weight * self.parameters().offset);
+        let log_likelihood = sums_of.log_likelihood(log2, self.parameters().offset);
         let of_samples: Array1<f64> =
             counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect();
         let centre = ArrayView1::from(&frame.shift);
@@ -153,18 +143,11 @@ impl TensorCoresLayout {
     }
 
     /// As [`Self::statistics`], from the sums of `whitened` or `warpgroup_whitened`.
-    pub fn whitened_statistics(
-        &self,
-        shapes: &WhitenedShapes,
-        sums: &[f64],
-        scale: f64,
-        weight: f64,
-        log2: f64,
-        frame: &Frame,
-    ) -> Result<Statistics> {
+    pub fn whitened_statistics(&self, shapes: &WhitenedShapes, sums_of: &Sums<'_>) -> Result<Statistics> {
         /// What the kernels' products and responsibilities are less than those of the other
         /// kernels.
         const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
+        let (sums, log2) = (sums_of.values, sums_of.weight_scale * sums_of.log2);
         let [counts, rounded] =
             shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());
         let (counts, rounded) = (&counts[..], &rounded[..]);
@@ -177,7 +160,7 @@ impl TensorCoresLayout {
                     sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT }
                 };
                 let row = row_by_row(product);
-                self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
+                self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
             }
             WhitenedShapes::Warpgroups(shape) => {
                 let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
@@ -203,7 +186,7 @@ impl TensorCoresLayout {
                         }
                     },
                 );
-                self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
+                self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
             }
         }
     }
@@ -227,8 +210,6 @@ pub(super) struct SumsOfProducts<'a, P, R> {
     /// Writes, of a component and feature i, its products with the features j ≤ i; what it leaves
     /// behind these does not matter.
     pub row: R,
-    /// What all of them are to be multiplied by.
-    pub scale: f64,
     /// Log₂-likelihood of the samples, less the mixture's offset; not to be multiplied.
     pub log2: f64,
 }

@@ -1,8 +1,6 @@
 //! `reduce_slices`: sums over slices of the samples.
-use crate::backends::cuda::device::check_suffices;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::kernel::{Grid, launch};
 use crate::backends::cuda::device::memory::Numbers;
-use crate::error::Result;
 use gmm_kernels::reduce::slices::{self, REDUCE_NUMBERS, ReduceSlicesArgs};
 
 /// Threads of a block.
@@ -25,19 +23,12 @@ impl ReduceSlices<'_> {
     }
 }
 
-// SAFETY: the lengths of both arrays are checked here; a thread without a number does nothing.
-unsafe impl Launch for ReduceSlices<'_> {
-    type Argument = ReduceSlicesArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ReduceSlicesArgs> {
-        let needed = vec![self.slices * self.count, self.count, slices::shared_bytes(grid.threads)];
-        let got = vec![self.sums.len(), self.totals.len(), grid.shared];
-        check_suffices("a launch of `reduce_slices`", needed, got)?;
-        Ok(ReduceSlicesArgs {
-            sums: self.sums.pointer(),
-            slices: self.slices as u32,
-            count: self.count as u32,
-            totals: self.totals.pointer_mut(),
-        })
-    }
-}
+launch!(ReduceSlices<'_>, ReduceSlicesArgs, "reduce_slices", |launch, grid, what| {
+    grid.require_shared(what, slices::shared_bytes(grid.threads))?;
+    Ok(ReduceSlicesArgs {
+        sums: launch.sums.read(launch.slices * launch.count, what)?,
+        slices: launch.slices as u32,
+        count: launch.count as u32,
+        totals: launch.totals.write(launch.count, what)?,
+    })
+});

@@ -3,17 +3,17 @@
 //! slice, and `reduce_slices` adds up the slices' sums. The kernels of `warpgroup` do the same in
 //! their way.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
-use super::pieces::{Division, OnDevice, Piece, Pieces};
+use super::pieces::{Division, OnDevice, Piece, Pieces, read_pieces};
 use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits};
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::warpgroup::Warpgroups;
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, at_most, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
@@ -300,21 +300,7 @@ impl EStepKernels for TensorCores {
         })
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
-    }
-
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
-        let layout = layout.tensor_cores()?;
-        layout.statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
-    }
+    read_pieces!(statistics);
 }
 
 /// A launch that splits the coefficients.
@@ -331,21 +317,14 @@ impl Split<'_> {
     }
 }
 
-// SAFETY: both lengths are checked here.
-unsafe impl Launch for Split<'_> {
-    type Argument = SplitArgs;
-
-    fn argument(&self, _grid: &Grid) -> Result<SplitArgs> {
-        let count = self.shape.rows() * self.shape.products();
-        let got = vec![self.coefficients.len(), self.halves.len()];
-        check_suffices("a launch of `split_coefficients`", vec![count, count], got)?;
-        Ok(SplitArgs {
-            shape: self.shape,
-            coefficients: self.coefficients.pointer(),
-            halves: self.halves.pointer_mut(),
-        })
-    }
-}
+launch!(Split<'_>, SplitArgs, "split_coefficients", |launch, _grid, what| {
+    let count = launch.shape.rows() * launch.shape.products();
+    Ok(SplitArgs {
+        shape: launch.shape,
+        coefficients: launch.coefficients.read(count, what)?,
+        halves: launch.halves.write(count, what)?,
+    })
+});
 
 /// A launch that gives exponents.
 #[derive(Clone, Copy)]
@@ -360,35 +339,23 @@ struct ExponentsLaunch<'a> {
     output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
-// their own; pairs, coefficients and constants of all rows and products are checked here.
-unsafe impl Launch for ExponentsLaunch<'_> {
-    type Argument = ExponentsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ExponentsArgs> {
-        let shape = self.shape;
-        let (rows, products) = (shape.rows(), shape.products());
-        let whole = self.columns.d() == shape.d as usize && grid.threads == shape.block();
-        let needed = vec![products, rows * products, 3 * rows, shape.shared_bytes()];
-        let got = vec![self.pairs.len(), self.coefficients.len(), self.constants.len(), grid.shared];
-        if !whole {
-            return Err(mismatch("a launch of `exponents`", needed, got));
-        }
-        check_suffices("a launch of `exponents`", needed, got)?;
-        let samples = self.columns.n().next_multiple_of(shape.samples());
-        Ok(ExponentsArgs {
-            shape,
-            columns: self.columns.argument(u32::MAX),
-            pairs: self.pairs.pointer(),
-            coefficients: self.coefficients.pointer(),
-            constants: self.constants.pointer(),
-            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
-            samples: ptr::null_mut(),
-            exponents: self.exponents.argument(rows, samples)?,
-            output: self.output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(ExponentsLaunch<'_>, ExponentsArgs, "exponents", |launch, grid, what| {
+    let (shape, columns) = (launch.shape, launch.columns);
+    let (rows, products) = (shape.rows(), shape.products());
+    require(what, columns.d() == shape.d as usize && grid.threads == shape.block())?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(ExponentsArgs {
+        shape,
+        columns: columns.argument(u32::MAX),
+        pairs: launch.pairs.read(products, what)?,
+        coefficients: launch.coefficients.read(rows * products, what)?,
+        constants: launch.constants.read(3 * rows, what)?,
+        sample_weights: columns.weights_if(launch.weighted),
+        samples: ptr::null_mut(),
+        exponents: launch.exponents.argument(rows, columns.n().next_multiple_of(shape.samples()))?,
+        output: launch.output.argument(grid.blocks.0)?,
+    })
+});
 
 /// A launch that adds up the sums of each slice of the samples.
 #[derive(Clone, Copy)]
@@ -410,32 +377,23 @@ impl WeighLaunch<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own;
-// weights, pairs and sums of all rows, products and slices are checked here. Columns and exponents
-// go on to whole stages, as their strides are multiples of those.
-unsafe impl Launch for WeighLaunch<'_> {
-    type Argument = WeighArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<WeighArgs> {
-        let shape = self.shape;
-        let samples = self.columns.n().next_multiple_of(STAGE);
-        let needed = vec![shape.rows(), shape.products(), self.slices * shape.sums(), samples, shape.shared_bytes()];
-        let got = vec![self.weights.len(), self.pairs.len(), self.sums.len(), self.columns.stride(), grid.shared];
-        if self.columns.d() != shape.d as usize || grid.blocks != (shape.blocks(), self.slices as u32) {
-            return Err(mismatch("a launch of `weigh`", needed, got));
-        }
-        check_suffices("a launch of `weigh`", needed, got)?;
-        Ok(WeighArgs {
-            shape,
-            columns: self.columns.argument(u32::MAX),
-            exponents: self.exponents.argument(shape.rows(), samples)?,
-            weights: self.weights.pointer(),
-            pairs: self.pairs.pointer(),
-            slices: self.slices as u32,
-            add: self.add.into(),
-            sums: self.sums.pointer_mut(),
-        })
-    }
-}
+// Columns and exponents go on to whole stages, as their strides are multiples of those.
+launch!(WeighLaunch<'_>, WeighArgs, "weigh", |launch, grid, what| {
+    let (shape, columns) = (launch.shape, launch.columns);
+    let samples = columns.n().next_multiple_of(STAGE);
+    require(what, columns.d() == shape.d as usize && columns.stride() >= samples)?;
+    require(what, grid.blocks == (shape.blocks(), launch.slices as u32))?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(WeighArgs {
+        shape,
+        columns: columns.argument(u32::MAX),
+        exponents: launch.exponents.argument(shape.rows(), samples)?,
+        weights: launch.weights.read(shape.rows(), what)?,
+        pairs: launch.pairs.read(shape.products(), what)?,
+        slices: launch.slices as u32,
+        add: launch.add.into(),
+        sums: launch.sums.write(launch.slices * shape.sums(), what)?,
+    })
+});
 
 const _: () = assert!(STAGE.is_multiple_of(QUAD));

@@ -3,17 +3,16 @@
 use super::operand::{Operand, forming_grid};
 use super::pieces::{OnDevice, Piece};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::estep::warpgroup::{
     BLOCK, CoefficientsArgs, ExponentsArgs, ProductsArgs, REGISTERS, SAMPLES, Shape, WeighArgs,
 };
-use std::ptr;
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -87,21 +86,14 @@ struct CoefficientsLaunch<'a> {
     halves: Numbers<'a, u32>,
 }
 
-// SAFETY: both lengths are checked here.
-unsafe impl Launch for CoefficientsLaunch<'_> {
-    type Argument = CoefficientsArgs;
-
-    fn argument(&self, _grid: &Grid) -> Result<CoefficientsArgs> {
-        let shape = self.shape;
-        let needed = vec![shape.rows() * shape.products(), shape.coefficients_len()];
-        check_suffices(
-            "a launch of `warpgroup_coefficients`",
-            needed,
-            vec![self.coefficients.len(), self.halves.len()],
-        )?;
-        Ok(CoefficientsArgs { shape, coefficients: self.coefficients.pointer(), halves: self.halves.pointer_mut() })
-    }
-}
+launch!(CoefficientsLaunch<'_>, CoefficientsArgs, "warpgroup_coefficients", |launch, _grid, what| {
+    let shape = launch.shape;
+    Ok(CoefficientsArgs {
+        shape,
+        coefficients: launch.coefficients.read(shape.rows() * shape.products(), what)?,
+        halves: launch.halves.write(shape.coefficients_len(), what)?,
+    })
+});
 
 /// A launch that forms products.
 #[derive(Clone, Copy)]
@@ -111,21 +103,15 @@ struct ProductsLaunch<'a> {
     products: Numbers<'a, u32>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made; the products' is checked here.
-unsafe impl Launch for ProductsLaunch<'_> {
-    type Argument = ProductsArgs;
-
-    fn argument(&self, _grid: &Grid) -> Result<ProductsArgs> {
-        let shape = self.shape;
-        let needed = vec![shape.d as usize, shape.products_len(self.columns.n())];
-        let got = vec![self.columns.d(), self.products.len()];
-        if needed[0] != got[0] {
-            return Err(mismatch("a launch of `warpgroup_products`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_products`", needed, got)?;
-        Ok(ProductsArgs { shape, columns: self.columns.argument(0), products: self.products.pointer_mut() })
-    }
-}
+launch!(ProductsLaunch<'_>, ProductsArgs, "warpgroup_products", |launch, _grid, what| {
+    let (shape, columns) = (launch.shape, launch.columns);
+    require(what, columns.d() == shape.d as usize)?;
+    Ok(ProductsArgs {
+        shape,
+        columns: columns.argument(0),
+        products: launch.products.write(shape.products_len(columns.n()), what)?,
+    })
+});
 
 /// A launch that gives exponents.
 #[derive(Clone, Copy)]
@@ -136,32 +122,22 @@ struct ExponentsLaunch<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
-// their own; products, coefficients and constants are checked here.
-unsafe impl Launch for ExponentsLaunch<'_> {
-    type Argument = ExponentsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ExponentsArgs> {
-        let Self { shape, products, parameters, piece } = *self;
-        let (n, rows) = (piece.columns.n(), shape.rows());
-        let needed = vec![shape.products_len(n), shape.coefficients_len(), 3 * rows, shape.exponents_bytes()];
-        let got = vec![products.len(), parameters.halves.len(), parameters.constants.len(), grid.shared];
-        if grid.threads != BLOCK || piece.columns.d() != shape.d as usize {
-            return Err(mismatch("a launch of `warpgroup_exponents`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_exponents`", needed, got)?;
-        Ok(ExponentsArgs {
-            shape,
-            columns: piece.columns.argument(u32::MAX),
-            products: products.pointer(),
-            coefficients: parameters.halves.pointer(),
-            constants: parameters.constants.pointer(),
-            sample_weights: if parameters.weighted { piece.columns.weights() } else { ptr::null() },
-            exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
-            output: piece.output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(ExponentsLaunch<'_>, ExponentsArgs, "warpgroup_exponents", |launch, grid, what| {
+    let ExponentsLaunch { shape, products, parameters, piece } = *launch;
+    let (n, rows) = (piece.columns.n(), shape.rows());
+    require(what, grid.threads == BLOCK && piece.columns.d() == shape.d as usize)?;
+    grid.require_shared(what, shape.exponents_bytes())?;
+    Ok(ExponentsArgs {
+        shape,
+        columns: piece.columns.argument(u32::MAX),
+        products: products.read(shape.products_len(n), what)?,
+        coefficients: parameters.halves.read(shape.coefficients_len(), what)?,
+        constants: parameters.constants.read(3 * rows, what)?,
+        sample_weights: piece.columns.weights_if(parameters.weighted),
+        exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
+        output: piece.output.argument(grid.blocks.0)?,
+    })
+});
 
 /// A launch that adds up the sums of each slice of the samples.
 #[derive(Clone, Copy)]
@@ -172,29 +148,19 @@ struct WeighLaunch<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: `Exponents` checks its own lengths; products, weights and sums of all rows and slices are
-// checked here.
-unsafe impl Launch for WeighLaunch<'_> {
-    type Argument = WeighArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<WeighArgs> {
-        let Self { shape, products, weights, piece } = *self;
-        let (n, rows) = (piece.columns.n(), shape.rows());
-        let needed = vec![shape.products_len(n), rows, piece.slices * shape.sums(), shape.weigh_bytes()];
-        let got = vec![products.len(), weights.len(), piece.sums.len(), grid.shared];
-        if grid.threads != BLOCK || grid.blocks != (shape.groups() as u32, piece.slices as u32) {
-            return Err(mismatch("a launch of `warpgroup_weigh`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_weigh`", needed, got)?;
-        Ok(WeighArgs {
-            shape,
-            n: n as u64,
-            products: products.pointer(),
-            exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
-            weights: weights.pointer(),
-            slices: piece.slices as u32,
-            add: piece.add.into(),
-            sums: piece.sums.pointer_mut(),
-        })
-    }
-}
+launch!(WeighLaunch<'_>, WeighArgs, "warpgroup_weigh", |launch, grid, what| {
+    let WeighLaunch { shape, products, weights, piece } = *launch;
+    let (n, rows) = (piece.columns.n(), shape.rows());
+    require(what, grid.threads == BLOCK && grid.blocks == (shape.groups() as u32, piece.slices as u32))?;
+    grid.require_shared(what, shape.weigh_bytes())?;
+    Ok(WeighArgs {
+        shape,
+        n: n as u64,
+        products: products.read(shape.products_len(n), what)?,
+        exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
+        weights: weights.read(rows, what)?,
+        slices: piece.slices as u32,
+        add: piece.add.into(),
+        sums: piece.sums.write(piece.slices * shape.sums(), what)?,
+    })
+});

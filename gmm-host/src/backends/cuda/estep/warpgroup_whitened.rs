@@ -4,16 +4,16 @@
 //! products of features, slice by slice.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use super::operand::{Operand, forming_grid, most_forming_blocks};
-use super::pieces::{Division, Others, Piece, Pieces};
+use super::pieces::{Division, Others, Piece, Pieces, read_pieces};
 use super::products_shapes::loses_digits;
 use super::whitened::{layout, prepare};
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, at_most};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::DeviceParameters;
@@ -29,7 +29,6 @@ use gmm_kernels::estep::warpgroup_whitened::{
 };
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARPGROUP;
-use std::ptr;
 use std::sync::Arc;
 
 /// `warpgroup_whitened`: the E-step of matrices with the products of warpgroups. Its block is that
@@ -236,21 +235,7 @@ impl EStepKernels for WarpgroupWhitened {
         })
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
-    }
-
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
-        let layout = layout.tensor_cores()?;
-        layout.whitened_statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
-    }
+    read_pieces!(whitened_statistics);
 
     fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
         self.pieces.read_total(running, stream, n)
@@ -265,18 +250,15 @@ struct Split<'a> {
     triangles: Numbers<'a, u32>,
 }
 
-// SAFETY: both lengths are checked here.
-unsafe impl Launch for Split<'_> {
-    type Argument = TrianglesArgs;
-
-    fn argument(&self, _grid: &Grid) -> Result<TrianglesArgs> {
-        let shape = self.shape;
-        let (k, d) = (shape.k as usize, shape.d as usize);
-        let needed = vec![k * (d * (d + 1) / 2), shape.triangles_len()];
-        check_suffices("a launch of `warpgroup_triangles`", needed, vec![self.matrices.len(), self.triangles.len()])?;
-        Ok(TrianglesArgs { shape, matrices: self.matrices.pointer(), triangles: self.triangles.pointer_mut() })
-    }
-}
+launch!(Split<'_>, TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
+    let shape = launch.shape;
+    let (k, d) = (shape.k as usize, shape.d as usize);
+    Ok(TrianglesArgs {
+        shape,
+        matrices: launch.matrices.read(k * (d * (d + 1) / 2), what)?,
+        triangles: launch.triangles.write(shape.triangles_len(), what)?,
+    })
+});
 
 /// A launch that splits features.
 #[derive(Clone, Copy)]
@@ -286,21 +268,15 @@ struct Forming<'a> {
     features: Numbers<'a, u32>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made; the features' is checked here.
-unsafe impl Launch for Forming<'_> {
-    type Argument = FeaturesArgs;
-
-    fn argument(&self, _grid: &Grid) -> Result<FeaturesArgs> {
-        let shape = self.shape;
-        let needed = vec![shape.d as usize, shape.features_len(self.columns.n())];
-        let got = vec![self.columns.d(), self.features.len()];
-        if needed[0] != got[0] {
-            return Err(mismatch("a launch of `warpgroup_features`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_features`", needed, got)?;
-        Ok(FeaturesArgs { shape, columns: self.columns.argument(0), features: self.features.pointer_mut() })
-    }
-}
+launch!(Forming<'_>, FeaturesArgs, "warpgroup_features", |launch, _grid, what| {
+    let (shape, columns) = (launch.shape, launch.columns);
+    require(what, columns.d() == shape.d as usize)?;
+    Ok(FeaturesArgs {
+        shape,
+        columns: columns.argument(0),
+        features: launch.features.write(shape.features_len(columns.n()), what)?,
+    })
+});
 
 /// A launch that gives exponents.
 #[derive(Clone, Copy)]
@@ -313,46 +289,22 @@ struct Whitening<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: `Exponents` checks its own lengths; features and the parameters of all components are
-// checked here.
-unsafe impl Launch for Whitening<'_> {
-    type Argument = WhitenArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<WhitenArgs> {
-        let (shape, n) = (self.shape, self.piece.columns.n());
-        let k = shape.k as usize;
-        let needed = vec![
-            shape.features_len(n),
-            shape.triangles_len(),
-            k * shape.width(),
-            2 * k,
-            shape.whiten_bytes(),
-            shape.groups(),
-        ];
-        let got = vec![
-            self.features.len(),
-            self.triangles.len(),
-            self.shifts.len(),
-            self.constants.len(),
-            grid.shared,
-            grid.blocks.1 as usize,
-        ];
-        if !WHITEN_BLOCKS.contains(&grid.threads) {
-            return Err(mismatch("a launch of `warpgroup_whiten`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_whiten`", needed, got)?;
-        Ok(WhitenArgs {
-            shape,
-            n: n as u64,
-            group_units: shape.group_units() as u32,
-            features: self.features.pointer(),
-            triangles: self.triangles.pointer(),
-            shifts: self.shifts.pointer(),
-            constants: self.constants.pointer(),
-            q: self.piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?.q,
-        })
-    }
-}
+launch!(Whitening<'_>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
+    let (shape, n) = (launch.shape, launch.piece.columns.n());
+    let k = shape.k as usize;
+    require(what, WHITEN_BLOCKS.contains(&grid.threads) && grid.blocks.1 as usize >= shape.groups())?;
+    grid.require_shared(what, shape.whiten_bytes())?;
+    Ok(WhitenArgs {
+        shape,
+        n: n as u64,
+        group_units: shape.group_units() as u32,
+        features: launch.features.read(shape.features_len(n), what)?,
+        triangles: launch.triangles.read(shape.triangles_len(), what)?,
+        shifts: launch.shifts.read(k * shape.width(), what)?,
+        constants: launch.constants.read(2 * k, what)?,
+        q: launch.piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?.q,
+    })
+});
 
 /// A launch that gives maxima, factors and the total.
 #[derive(Clone, Copy)]
@@ -363,25 +315,18 @@ struct Normalising<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
-// their own; the weights of all components are checked here.
-unsafe impl Launch for Normalising<'_> {
-    type Argument = NormaliseArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<NormaliseArgs> {
-        let (shape, Piece { columns, exponents, output, .. }) = (self.shape, self.piece);
-        let needed = vec![shape.k as usize, FINISH_SHARED_BYTES];
-        check_suffices("a launch of `warpgroup_normalise`", needed, vec![self.weights.len(), grid.shared])?;
-        Ok(NormaliseArgs {
-            shape,
-            columns: columns.argument(0),
-            weights: self.weights.pointer(),
-            sample_weights: if self.weighted { columns.weights() } else { ptr::null() },
-            exponents: exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
-            output: output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(Normalising<'_>, NormaliseArgs, "warpgroup_normalise", |launch, grid, what| {
+    let (shape, Piece { columns, exponents, output, .. }) = (launch.shape, launch.piece);
+    grid.require_shared(what, FINISH_SHARED_BYTES)?;
+    Ok(NormaliseArgs {
+        shape,
+        columns: columns.argument(0),
+        weights: launch.weights.read(shape.k as usize, what)?,
+        sample_weights: columns.weights_if(launch.weighted),
+        exponents: exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
+        output: output.argument(grid.blocks.0)?,
+    })
+});
 
 /// A launch that gives responsibilities and their sums.
 #[derive(Clone, Copy)]
@@ -393,39 +338,24 @@ struct Responding<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: `Exponents` checks its own lengths; features, weights, responsibilities and sums are
-// checked here.
-unsafe impl Launch for Responding<'_> {
-    type Argument = RespondArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<RespondArgs> {
-        let (shape, n, (slices, sums)) = (self.shape, self.piece.columns.n(), self.piece.others);
-        let needed = vec![
-            shape.features_len(n),
-            shape.rows(),
-            shape.responsibilities_len(n),
-            slices * shape.respond_sums(),
-            shape.respond_bytes(),
-        ];
-        let got = vec![self.features.len(), self.weights.len(), self.responsibilities.len(), sums.len(), grid.shared];
-        let divided = self.piece.exponents.stride.is_multiple_of(TILE) && grid.threads == RESPOND_BLOCK;
-        if !divided || grid.blocks != (shape.chunks(), slices as u32) {
-            return Err(mismatch("a launch of `warpgroup_respond`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_respond`", needed, got)?;
-        Ok(RespondArgs {
-            shape,
-            n: n as u64,
-            features: self.features.pointer(),
-            exponents: self.piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?,
-            weights: self.weights.pointer(),
-            responsibilities: self.responsibilities.pointer_mut(),
-            slices: slices as u32,
-            add: self.piece.add.into(),
-            sums: sums.pointer_mut(),
-        })
-    }
-}
+launch!(Responding<'_>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
+    let (shape, piece) = (launch.shape, launch.piece);
+    let (n, (slices, sums)) = (piece.columns.n(), piece.others);
+    require(what, piece.exponents.stride.is_multiple_of(TILE))?;
+    require(what, grid.threads == RESPOND_BLOCK && grid.blocks == (shape.chunks(), slices as u32))?;
+    grid.require_shared(what, shape.respond_bytes())?;
+    Ok(RespondArgs {
+        shape,
+        n: n as u64,
+        features: launch.features.read(shape.features_len(n), what)?,
+        exponents: piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?,
+        weights: launch.weights.read(shape.rows(), what)?,
+        responsibilities: launch.responsibilities.write(shape.responsibilities_len(n), what)?,
+        slices: slices as u32,
+        add: piece.add.into(),
+        sums: sums.write(slices * shape.respond_sums(), what)?,
+    })
+});
 
 /// A launch that adds up the sums of each slice of the samples.
 #[derive(Clone, Copy)]
@@ -436,31 +366,17 @@ struct Summing<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: features, responsibilities and sums of all slices are checked here.
-unsafe impl Launch for Summing<'_> {
-    type Argument = OuterArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<OuterArgs> {
-        let (shape, Piece { slices, sums, add, .. }, n) = (self.shape, self.piece, self.piece.columns.n());
-        let needed = vec![
-            shape.features_len(n),
-            shape.responsibilities_len(n),
-            slices * shape.outer_sums(),
-            shape.outer_bytes(),
-        ];
-        let got = vec![self.features.len(), self.responsibilities.len(), sums.len(), grid.shared];
-        if grid.threads != OUTER_BLOCK || grid.blocks != (shape.outer_blocks(), slices as u32) {
-            return Err(mismatch("a launch of `warpgroup_outer`", needed, got));
-        }
-        check_suffices("a launch of `warpgroup_outer`", needed, got)?;
-        Ok(OuterArgs {
-            shape,
-            n: n as u64,
-            features: self.features.pointer(),
-            responsibilities: self.responsibilities.pointer(),
-            slices: slices as u32,
-            add: add.into(),
-            sums: sums.pointer_mut(),
-        })
-    }
-}
+launch!(Summing<'_>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
+    let (shape, Piece { slices, sums, add, .. }, n) = (launch.shape, launch.piece, launch.piece.columns.n());
+    require(what, grid.threads == OUTER_BLOCK && grid.blocks == (shape.outer_blocks(), slices as u32))?;
+    grid.require_shared(what, shape.outer_bytes())?;
+    Ok(OuterArgs {
+        shape,
+        n: n as u64,
+        features: launch.features.read(shape.features_len(n), what)?,
+        responsibilities: launch.responsibilities.read(shape.responsibilities_len(n), what)?,
+        slices: slices as u32,
+        add: add.into(),
+        sums: sums.write(slices * shape.outer_sums(), what)?,
+    })
+});

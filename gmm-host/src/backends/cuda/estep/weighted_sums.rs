@@ -6,11 +6,11 @@ use super::reduce_slices::ReduceSlices;
 use super::weighted_sums_layout::{Section, WeightedSumsLayout, shape};
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{mismatch, suffices};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::likelihood::{Exponents, Tiled};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant};
 use crate::backends::cuda::plan::task::{Operation, Shape as LaunchShape, Task};
@@ -294,8 +294,7 @@ impl EStepKernels for WeightedSums {
     }
 
     fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let (values, log2) = (sums.weighted_values(), sums.weight_scale * sums.log2);
-        layout.weighted_sums()?.statistics(&self.task, &values, sums.total_weight, log2, sums.frame)
+        Statistics::from_centred_sums(layout.weighted_sums()?.centred_sums(&self.task, sums))
     }
 }
 
@@ -320,45 +319,24 @@ impl WeightedSumsLaunch<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own;
-// weights, centres, pairs and sums of all tiles, patches and slices are checked here. Columns and
-// exponents go on to whole stages of samples, as their strides are multiples of those.
-unsafe impl Launch for WeightedSumsLaunch<'_> {
-    type Argument = WeightedSumsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<WeightedSumsArgs> {
-        let Shape { d, tiles, patches, full, central, .. } = self.shape;
-        let components = tiles as usize * weighted_sums::COMPONENTS;
-        let needed = vec![
-            components,
-            if central { components * d as usize } else { 0 },
-            if full { 2 * patches as usize } else { 0 },
-            self.slices * self.shape.sums(),
-            self.columns.n().next_multiple_of(weighted_sums::STAGE),
-            self.shape.shared_bytes(),
-        ];
-        let got = vec![
-            self.weights.len(),
-            self.centres.len(),
-            self.pairs.len(),
-            self.sums.len(),
-            self.columns.stride(),
-            grid.shared,
-        ];
-        let whole = self.columns.d() == d as usize && grid.blocks == (self.shape.blocks(), self.slices as u32);
-        if !whole || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `weighted_sums`", needed, got));
-        }
-        Ok(WeightedSumsArgs {
-            shape: self.shape,
-            columns: self.columns.argument(u32::MAX),
-            exponents: self.exponents.argument(components, self.columns.n().next_multiple_of(weighted_sums::STAGE))?,
-            weights: self.weights.pointer(),
-            centres: self.centres.pointer(),
-            pairs: self.pairs.pointer(),
-            slices: self.slices as u32,
-            add: self.add.into(),
-            sums: self.sums.pointer_mut(),
-        })
-    }
-}
+// Columns and exponents go on to whole stages of samples, as their strides are multiples of those.
+launch!(WeightedSumsLaunch<'_>, WeightedSumsArgs, "weighted_sums", |launch, grid, what| {
+    let (shape, columns) = (launch.shape, launch.columns);
+    let Shape { d, tiles, patches, full, central, .. } = shape;
+    let components = tiles as usize * weighted_sums::COMPONENTS;
+    let samples = columns.n().next_multiple_of(weighted_sums::STAGE);
+    require(what, columns.d() == d as usize && columns.stride() >= samples)?;
+    require(what, grid.blocks == (shape.blocks(), launch.slices as u32))?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(WeightedSumsArgs {
+        shape,
+        columns: columns.argument(u32::MAX),
+        exponents: launch.exponents.argument(components, samples)?,
+        weights: launch.weights.read(components, what)?,
+        centres: launch.centres.read(if central { components * d as usize } else { 0 }, what)?,
+        pairs: launch.pairs.read(if full { 2 * patches as usize } else { 0 }, what)?,
+        slices: launch.slices as u32,
+        add: launch.add.into(),
+        sums: launch.sums.write(launch.slices * shape.sums(), what)?,
+    })
+});

@@ -1,18 +1,17 @@
 //! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is
 //! tested on any machine.
 use super::centres::{NEAR, farthest, means_in_frame};
+use super::launch::Sums;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::task::Task;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
-use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
-use crate::statistics::{CentredSums, Statistics};
+use crate::statistics::CentredSums;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::estep::weighted_sums::{self, COMPONENTS, VALUES};
-use ndarray::{Array1, Array2, Array3, Axis};
-use std::f64::consts::LN_2;
+use ndarray::{Array1, Array2, Array3};
 use std::ops::Range;
 
 /// A mixture as the kernels of the E-step read it.
@@ -100,9 +99,10 @@ impl WeightedSumsLayout {
         out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
     }
 
-    /// The statistics, from the kernels' sums over samples of total weight `weight`, whose
-    /// likelihoods (less the mixture's offset) have the logarithm `log2` to base 2.
-    pub fn statistics(&self, task: &Task, sums: &[f64], weight: f64, log2: f64, frame: &Frame) -> Result<Statistics> {
+    /// The sums in the units of the data, from those that the kernels give.
+    pub fn centred_sums(&self, task: &Task, sums_of: &Sums<'_>) -> CentredSums {
+        let Sums { log2, weight_scale, total_weight, frame, .. } = *sums_of;
+        let sums = sums_of.weighted_values();
         let (k, d) = self.dim();
         let patches = patches(d, task.full);
         let tasks = k.div_ceil(COMPONENTS) * patches;
@@ -111,14 +111,14 @@ impl WeightedSumsLayout {
         };
         let centre = |c: usize, j: usize| self.centres.get(c * d + j).map_or(0.0, |v| f64::from(*v));
         let (first, second) = if task.full { self.of_pairs(sum, frame) } else { self.of_squares(sum, frame) };
-        Statistics::from_centred_sums(CentredSums {
-            weight,
-            log_likelihood: LN_2 * (log2 + weight * self.parameters.offset),
+        CentredSums {
+            weight: total_weight,
+            log_likelihood: sums_of.log_likelihood(weight_scale * log2, self.parameters.offset),
             centres: Array2::from_shape_fn((k, d), |(c, j)| frame.shift[j] + centre(c, j) * frame.inverse[j]),
             counts: Array1::from_shape_fn(k, |c| sums[COMPONENTS * VALUES * tasks + c]),
             first,
             second,
-        })
+        }
     }
 
     /// First and second moments from patches of features and their squares;
@@ -128,10 +128,7 @@ impl WeightedSumsLayout {
         let first = Array2::from_shape_fn(self.dim(), |(c, j)| sum(c, j / QUAD, j % QUAD) * inverse[j]);
         let second =
             Array2::from_shape_fn(self.dim(), |(c, j)| sum(c, j / QUAD, QUAD + j % QUAD) * inverse[j] * inverse[j]);
-        match self.covariance_type {
-            CovarianceType::Spherical => (first, Covariances::Spherical(second.sum_axis(Axis(1)))),
-            _ => (first, Covariances::Diag(second)),
-        }
+        (first, Covariances::of_diagonals(self.covariance_type, second))
     }
 
     /// First and second moments from patches of products of pairs with quads of features, the
@@ -152,10 +149,7 @@ impl WeightedSumsLayout {
                 }
             }
         }
-        match self.covariance_type {
-            CovarianceType::Tied => (first, Covariances::Tied(second.sum_axis(Axis(0)))),
-            _ => (first, Covariances::Full(second)),
-        }
+        (first, Covariances::of_matrices(self.covariance_type, second))
     }
 }
 

@@ -2,16 +2,16 @@
 //! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums.
 use super::launch::{EStepKernels, Layout, Sums, Wanted};
-use super::pieces::{Division, Piece, Pieces};
+use super::pieces::{Division, Piece, Pieces, read_pieces};
 use super::products_shapes::{MOST_WARPS, loses_digits};
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
@@ -24,7 +24,6 @@ use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
 use gmm_kernels::simt::WARP;
-use std::ptr;
 use std::sync::Arc;
 
 /// `whitened`: the E-step of matrices on the tensor cores, for many features. Its split is the
@@ -206,21 +205,7 @@ impl EStepKernels for Whitened {
         })
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
-    }
-
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
-        let layout = layout.tensor_cores()?;
-        layout.whitened_statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
-    }
+    read_pieces!(whitened_statistics);
 }
 
 /// Writes the parameters of a mixture with matrices for the launches of a workspace.
@@ -246,22 +231,14 @@ impl Split<'_> {
     }
 }
 
-// SAFETY: both lengths are checked here.
-unsafe impl Launch for Split<'_> {
-    type Argument = SplitMatricesArgs;
-
-    fn argument(&self, _grid: &Grid) -> Result<SplitMatricesArgs> {
-        let (k, d) = (self.shape.k as usize, self.shape.d as usize);
-        let needed = vec![k * (d * (d + 1) / 2), k * self.shape.fragments()];
-        let got = vec![self.matrices.len(), self.fragments.len()];
-        check_suffices("a launch of `split_matrices`", needed, got)?;
-        Ok(SplitMatricesArgs {
-            shape: self.shape,
-            matrices: self.matrices.pointer(),
-            fragments: self.fragments.pointer_mut(),
-        })
-    }
-}
+launch!(Split<'_>, SplitMatricesArgs, "split_matrices", |launch, _grid, what| {
+    let (k, d) = (launch.shape.k as usize, launch.shape.d as usize);
+    Ok(SplitMatricesArgs {
+        shape: launch.shape,
+        matrices: launch.matrices.read(k * (d * (d + 1) / 2), what)?,
+        fragments: launch.fragments.write(k * launch.shape.fragments(), what)?,
+    })
+});
 
 /// A launch that gives exponents.
 #[derive(Clone, Copy)]
@@ -277,36 +254,23 @@ struct WhitenLaunch<'a> {
     output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
-// their own; the parameters of all components are checked here.
-unsafe impl Launch for WhitenLaunch<'_> {
-    type Argument = WhitenArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<WhitenArgs> {
-        let shape = self.shape;
-        let k = shape.k as usize;
-        let whole = self.columns.d() == shape.d as usize && grid.threads == shape.block();
-        let halves = self.columns.d() * self.exponents.stride;
-        let needed = vec![k * shape.fragments(), k * shape.shifts(), 3 * k, halves, shape.shared_bytes()];
-        let got = vec![self.fragments.len(), self.shifts.len(), self.constants.len(), self.halves.len(), grid.shared];
-        if !whole {
-            return Err(mismatch("a launch of `whiten`", needed, got));
-        }
-        check_suffices("a launch of `whiten`", needed, got)?;
-        let samples = self.columns.n().next_multiple_of(shape.samples());
-        Ok(WhitenArgs {
-            shape,
-            columns: self.columns.argument(u32::MAX),
-            fragments: self.fragments.pointer(),
-            shifts: self.shifts.pointer(),
-            constants: self.constants.pointer(),
-            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
-            exponents: self.exponents.argument(k, samples)?,
-            halves: self.halves.pointer_mut(),
-            output: self.output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(WhitenLaunch<'_>, WhitenArgs, "whiten", |launch, grid, what| {
+    let (shape, columns) = (launch.shape, launch.columns);
+    let k = shape.k as usize;
+    require(what, columns.d() == shape.d as usize && grid.threads == shape.block())?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(WhitenArgs {
+        shape,
+        columns: columns.argument(u32::MAX),
+        fragments: launch.fragments.read(k * shape.fragments(), what)?,
+        shifts: launch.shifts.read(k * shape.shifts(), what)?,
+        constants: launch.constants.read(3 * k, what)?,
+        sample_weights: columns.weights_if(launch.weighted),
+        exponents: launch.exponents.argument(k, columns.n().next_multiple_of(shape.samples()))?,
+        halves: launch.halves.write(columns.d() * launch.exponents.stride, what)?,
+        output: launch.output.argument(grid.blocks.0)?,
+    })
+});
 
 /// A launch that adds up the sums of each slice of the samples.
 #[derive(Clone, Copy)]
@@ -328,31 +292,22 @@ impl OuterLaunch<'_> {
     }
 }
 
-// SAFETY: `Exponents` checks its own lengths; features, weights and sums of all components and
-// slices are checked here. Features and exponents go on to whole stages, because their stride, at
-// least N, is a multiple of those.
-unsafe impl Launch for OuterLaunch<'_> {
-    type Argument = OuterArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<OuterArgs> {
-        let shape = self.shape;
-        let samples = self.n.next_multiple_of(STAGE);
-        let halves = shape.d as usize * self.exponents.stride;
-        let needed = vec![shape.components(), self.slices * shape.sums(), samples, halves, shape.shared_bytes()];
-        let got = vec![self.weights.len(), self.sums.len(), self.exponents.stride, self.halves.len(), grid.shared];
-        if !self.exponents.stride.is_multiple_of(STAGE) || grid.blocks != (shape.blocks(), self.slices as u32) {
-            return Err(mismatch("a launch of `outer`", needed, got));
-        }
-        check_suffices("a launch of `outer`", needed, got)?;
-        Ok(OuterArgs {
-            shape,
-            n: self.n as u64,
-            halves: self.halves.pointer(),
-            exponents: self.exponents.argument(shape.components(), samples)?,
-            weights: self.weights.pointer(),
-            slices: self.slices as u32,
-            add: self.add.into(),
-            sums: self.sums.pointer_mut(),
-        })
-    }
-}
+// Features and exponents go on to whole stages, because their stride, at least N, is a multiple of
+// those.
+launch!(OuterLaunch<'_>, OuterArgs, "outer", |launch, grid, what| {
+    let (shape, stride) = (launch.shape, launch.exponents.stride);
+    let samples = launch.n.next_multiple_of(STAGE);
+    require(what, stride.is_multiple_of(STAGE) && stride >= samples)?;
+    require(what, grid.blocks == (shape.blocks(), launch.slices as u32))?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(OuterArgs {
+        shape,
+        n: launch.n as u64,
+        halves: launch.halves.read(shape.d as usize * stride, what)?,
+        exponents: launch.exponents.argument(shape.components(), samples)?,
+        weights: launch.weights.read(shape.components(), what)?,
+        slices: launch.slices as u32,
+        add: launch.add.into(),
+        sums: launch.sums.write(launch.slices * shape.sums(), what)?,
+    })
+});

@@ -1,8 +1,8 @@
 //! The launches of `density`, `posterior` and `accumulate`.
 use super::layout::{GeneralLayout, Section};
-use crate::backends::cuda::device::check_suffices;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::kernel::{Grid, launch};
 use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::{Columns, Element};
 use crate::error::Result;
 use gmm_kernels::data::QUAD;
@@ -12,7 +12,6 @@ use gmm_kernels::general::posterior::PosteriorArgs;
 use gmm_kernels::patterns::{ParametersOfQuads, SLICE};
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARP;
-use std::ptr;
 
 /// Threads of a block of `density` and `posterior`, and of `accumulate`, which needs twice the
 /// registers.
@@ -37,9 +36,10 @@ where
     T: Element,
 {
     let Some(of) = of else { return Ok(ParametersOfQuads::ONE) };
-    let (needed, got) = (vec![n.div_ceil(QUAD), of.count * of.stride], vec![of.patterns.len(), parameters.len()]);
-    check_suffices("the parameters of patterns", needed, got)?;
-    Ok(ParametersOfQuads { patterns: of.patterns.pointer(), first: of.first as u32, stride: of.stride as u64 })
+    let what = "the parameters of patterns";
+    parameters.read(of.count * of.stride, what)?;
+    let patterns = of.patterns.read(n.div_ceil(QUAD), what)?;
+    Ok(ParametersOfQuads { patterns, first: of.first as u32, stride: of.stride as u64 })
 }
 
 /// qₖ of every sample and component.
@@ -63,38 +63,27 @@ impl<T: Element> Density<'_, T> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and they are padded to whole
-// tiles; the sections of the parameters are inside them by `Numbers::part`, and a place for each
-// component and sample is checked here.
-unsafe impl<T: Element> Launch for Density<'_, T> {
-    type Argument = DensityArgs<T>;
-
-    fn argument(&self, _: &Grid) -> Result<DensityArgs<T>> {
-        let (layout, columns) = (self.layout, self.columns);
-        let padded = columns.n().next_multiple_of(TILE);
-        let needed = vec![layout.d, layout.k * self.stride, padded, padded];
-        check_suffices(
-            "a launch of `density`",
-            needed,
-            vec![columns.d(), self.q.len(), self.stride, columns.stride()],
-        )?;
-        let section = |section| self.parameters.part(layout.section(section));
-        Ok(DensityArgs {
-            x: columns.x(),
-            stride: columns.stride() as u64,
-            n: columns.n() as u32,
-            k: layout.k as u32,
-            d: layout.d as u32,
-            matrices: section(Section::Matrices)?.pointer(),
-            matrix_stride: layout.matrix_stride as u64,
-            shifts: section(Section::Shifts)?.pointer(),
-            seeds: section(Section::Seeds)?.pointer(),
-            of_quads: of_quads(self.of_quads, columns.n(), &self.parameters)?,
-            q: self.q.pointer_mut(),
-            q_stride: self.stride as u64,
-        })
-    }
-}
+// The columns are padded to whole tiles.
+launch!([T], Density<'_, T>, DensityArgs<T>, "density", |launch, _grid, what| {
+    let (layout, columns) = (launch.layout, launch.columns);
+    let padded = columns.n().next_multiple_of(TILE);
+    require(what, columns.d() >= layout.d && launch.stride >= padded && columns.stride() >= padded)?;
+    let section = |section| launch.parameters.read_part(layout.section(section));
+    Ok(DensityArgs {
+        x: columns.x(),
+        stride: columns.stride() as u64,
+        n: columns.n() as u32,
+        k: layout.k as u32,
+        d: layout.d as u32,
+        matrices: section(Section::Matrices)?,
+        matrix_stride: layout.matrix_stride as u64,
+        shifts: section(Section::Shifts)?,
+        seeds: section(Section::Seeds)?,
+        of_quads: of_quads(launch.of_quads, columns.n(), &launch.parameters)?,
+        q: launch.q.write(layout.k * launch.stride, what)?,
+        q_stride: launch.stride as u64,
+    })
+});
 
 /// Scores, labels, responsibilities, and the total, from qₖ.
 #[derive(Clone, Copy)]
@@ -124,33 +113,25 @@ impl<T: Element> Posterior<'_, T> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; a qₖ for each component and
-// sample, a place for each score, label and block are checked here.
-unsafe impl<T: Element> Launch for Posterior<'_, T> {
-    type Argument = PosteriorArgs<T>;
-
-    fn argument(&self, grid: &Grid) -> Result<PosteriorArgs<T>> {
-        let (layout, n) = (self.layout, self.columns.n());
-        let needed = vec![layout.k * self.stride, n, n, n, grid.blocks.0 as usize, FINISH_SHARED_BYTES];
-        let (scores, labels) = (self.scores.map_or(n, |s| s.len()), self.labels.map_or(n, |l| l.len()));
-        let got = vec![self.q.len(), self.stride, scores, labels, self.totals.len(), grid.shared];
-        check_suffices("a launch of `posterior`", needed, got)?;
-        Ok(PosteriorArgs {
-            q: self.q.pointer_mut(),
-            stride: self.stride as u64,
-            n: n as u32,
-            k: layout.k as u32,
-            weights: self.parameters.part(layout.section(Section::Weights))?.pointer(),
-            of_quads: of_quads(self.of_quads, n, &self.parameters)?,
-            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
-            responsibilities: self.responsibilities.into(),
-            add: self.add.into(),
-            scores: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
-            labels: self.labels.map_or(ptr::null_mut(), |labels| labels.pointer_mut()),
-            partials: self.totals.pointer_mut(),
-        })
-    }
-}
+launch!([T], Posterior<'_, T>, PosteriorArgs<T>, "posterior", |launch, grid, what| {
+    let (layout, n) = (launch.layout, launch.columns.n());
+    require(what, launch.stride >= n)?;
+    grid.require_shared(what, FINISH_SHARED_BYTES)?;
+    Ok(PosteriorArgs {
+        q: launch.q.write(layout.k * launch.stride, what)?,
+        stride: launch.stride as u64,
+        n: n as u32,
+        k: layout.k as u32,
+        weights: launch.parameters.read_part(layout.section(Section::Weights))?,
+        of_quads: of_quads(launch.of_quads, n, &launch.parameters)?,
+        sample_weights: launch.columns.weights_if(launch.weighted),
+        responsibilities: launch.responsibilities.into(),
+        add: launch.add.into(),
+        scores: Numbers::write_if(launch.scores, n, what)?,
+        labels: Numbers::write_if(launch.labels, n, what)?,
+        partials: launch.totals.write(grid.blocks.0 as usize, what)?,
+    })
+});
 
 /// The sufficient statistics from responsibilities, slice by slice of the samples.
 #[derive(Clone, Copy)]
@@ -191,45 +172,25 @@ impl<T: Element> Accumulate<'_, T> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; responsibilities of all components
-// and samples, and a place for each value and slice, are checked here.
-unsafe impl<T: Element> Launch for Accumulate<'_, T> {
-    type Argument = AccumulateArgs<T>;
-
-    fn argument(&self, _: &Grid) -> Result<AccumulateArgs<T>> {
-        let (layout, n) = (self.layout, self.columns.n());
-        let GeneralLayout { k, d, full, .. } = layout;
-        let (table, of) =
-            (self.table.map_or(SLICE * self.slices, |t| t.slices.len()), self.table.map_or(self.slices, |t| t.of));
-        let number = self.table.map_or(0, |t| t.number);
-        let values = accumulate::values(k, d, full);
-        let needed = vec![k * self.stride, n, values * of, number + self.slices, SLICE * self.slices, d, 1];
-        let got = vec![
-            self.responsibilities.len(),
-            self.stride,
-            self.partials.len(),
-            of,
-            table,
-            self.columns.d(),
-            self.slices,
-        ];
-        check_suffices("a launch of `accumulate`", needed, got)?;
-        Ok(AccumulateArgs {
-            x: self.columns.x(),
-            stride: self.columns.stride() as u64,
-            n: n as u32,
-            k: k as u32,
-            d: d as u32,
-            slices: self.slices as u32,
-            slice: n.div_ceil(self.slices).next_multiple_of(WARP as usize) as u32,
-            table: self.table.map_or(ptr::null(), |table| table.slices.pointer()),
-            first: self.table.map_or(0, |table| table.first as u32),
-            add: self.add.into(),
-            r: self.responsibilities.pointer(),
-            r_stride: self.stride as u64,
-            centres: self.parameters.part(layout.section(Section::Centres))?.pointer(),
-            partials: self.partials.part(number..self.partials.len())?.pointer_mut(),
-            partials_stride: of as u64,
-        })
-    }
-}
+launch!([T], Accumulate<'_, T>, AccumulateArgs<T>, "accumulate", |launch, _grid, what| {
+    let (GeneralLayout { k, d, full, .. }, n, slices) = (launch.layout, launch.columns.n(), launch.slices);
+    let (number, of) = launch.table.map_or((0, slices), |table| (table.number, table.of));
+    require(what, launch.stride >= n && number + slices <= of && launch.columns.d() >= d && slices > 0)?;
+    Ok(AccumulateArgs {
+        x: launch.columns.x(),
+        stride: launch.columns.stride() as u64,
+        n: n as u32,
+        k: k as u32,
+        d: d as u32,
+        slices: slices as u32,
+        slice: n.div_ceil(slices).next_multiple_of(WARP as usize) as u32,
+        table: Numbers::read_if(launch.table.map(|table| table.slices), SLICE * slices, what)?,
+        first: launch.table.map_or(0, |table| table.first as u32),
+        add: launch.add.into(),
+        r: launch.responsibilities.read(k * launch.stride, what)?,
+        r_stride: launch.stride as u64,
+        centres: launch.parameters.read_part(launch.layout.section(Section::Centres))?,
+        partials: launch.partials.write_part(number..accumulate::values(k, d, full) * of)?,
+        partials_stride: of as u64,
+    })
+});

@@ -4,9 +4,9 @@ use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use super::reduce_sets::{ReduceSets, Totals};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
-use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
@@ -178,29 +178,17 @@ impl Batch<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; parameters of all sets and a sum
-// for each set and block are checked here.
-unsafe impl Launch for Batch<'_> {
-    type Argument = BatchArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<BatchArgs> {
-        let (k, d) = (even(self.k), self.columns.d());
-        let needed = [parameters(k, d, self.sets), grid.blocks.0 as usize * self.sets];
-        let got = [self.parameters.len(), self.partials.len()];
-        let shape = self.grid(grid.blocks.0, grid.threads);
-        if needed[0] > got[0] || needed[1] > got[1] || d > MAX_FEATURES {
-            return Err(mismatch("a launch of `batch`", needed.into(), got.into()));
-        }
-        if grid.blocks.1 != shape.blocks.1 || grid.shared < shape.shared {
-            return Err(mismatch("the grid of `batch`", vec![shape.shared], vec![grid.shared]));
-        }
-        Ok(BatchArgs {
-            columns: self.columns.argument(self.cached_quads),
-            parameters: self.parameters.pointer(),
-            sets: self.sets as u32,
-            group: self.group as u32,
-            k: k as u32,
-            partials: self.partials.pointer_mut(),
-        })
-    }
-}
+launch!(Batch<'_>, BatchArgs, "batch", |launch, grid, what| {
+    let (k, d) = (even(launch.k), launch.columns.d());
+    let shape = launch.grid(grid.blocks.0, grid.threads);
+    require(what, d <= MAX_FEATURES && grid.blocks.1 == shape.blocks.1)?;
+    grid.require_shared(what, shape.shared)?;
+    Ok(BatchArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        parameters: launch.parameters.read(parameters(k, d, launch.sets), what)?,
+        sets: launch.sets as u32,
+        group: launch.group as u32,
+        k: k as u32,
+        partials: launch.partials.write(grid.blocks.0 as usize * launch.sets, what)?,
+    })
+});

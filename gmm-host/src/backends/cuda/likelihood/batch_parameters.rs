@@ -1,10 +1,10 @@
 //! `batch_parameters`: parameters of near sets, made on the device.
 use super::batch_tensor_cores_layout::{fours, loss, numbers, sections, write};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::data::frame::{Float, Frame};
 use crate::error::Result;
 use crate::model::mixture::Mixture;
@@ -88,32 +88,23 @@ impl BatchParameters<'_> {
     }
 }
 
-// SAFETY: the lengths of all arrays, the blocks and their shared memory are checked here.
-unsafe impl Launch for BatchParameters<'_> {
-    type Argument = BatchParametersArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<BatchParametersArgs> {
-        let (k, d, sets) = (self.k, self.d, self.sets);
-        let [coefficients, weights, reference] = sections(k, d, sets);
-        let needed = vec![numbers(k, d, sets), reference.end, sets, shared_bytes(k)];
-        let got = vec![self.mixtures.len(), self.parameters.len(), self.offsets.len(), grid.shared];
-        let places = SETS * fours(sets);
-        if sets == 0 || d > MAX_FEATURES || (grid.blocks, grid.threads) != ((places as u32, 1), BLOCK) {
-            return Err(mismatch("a launch of `batch_parameters`", needed, got));
-        }
-        check_suffices("a launch of `batch_parameters`", needed, got)?;
-        Ok(BatchParametersArgs {
-            k: k as u32,
-            d: d as u32,
-            sets: sets as u32,
-            mixtures: self.mixtures.pointer(),
-            max_deviation: f32::MAX_DEVIATION,
-            loss: self.loss,
-            most: self.most,
-            coefficients: self.parameters.part(coefficients)?.pointer_mut(),
-            weights: self.parameters.part(weights)?.pointer_mut(),
-            reference: self.parameters.part(reference)?.pointer_mut(),
-            offsets: self.offsets.device_pointer(),
-        })
-    }
-}
+launch!(BatchParameters<'_>, BatchParametersArgs, "batch_parameters", |launch, grid, what| {
+    let (k, d, sets) = (launch.k, launch.d, launch.sets);
+    let [coefficients, weights, reference] = sections(k, d, sets);
+    let blocks = (SETS * fours(sets)) as u32;
+    require(what, sets > 0 && d <= MAX_FEATURES && (grid.blocks, grid.threads) == ((blocks, 1), BLOCK))?;
+    grid.require_shared(what, shared_bytes(k))?;
+    Ok(BatchParametersArgs {
+        k: k as u32,
+        d: d as u32,
+        sets: sets as u32,
+        mixtures: launch.mixtures.read(numbers(k, d, sets), what)?,
+        max_deviation: f32::MAX_DEVIATION,
+        loss: launch.loss,
+        most: launch.most,
+        coefficients: launch.parameters.write_part(coefficients)?,
+        weights: launch.parameters.write_part(weights)?,
+        reference: launch.parameters.write_part(reference)?,
+        offsets: launch.offsets.write(sets, what)?,
+    })
+});

@@ -4,11 +4,11 @@ use super::batch_tensor_cores_layout::{eights, fours, sections};
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::reduce_sets::{ReduceSets, Totals};
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
-use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::{Error, Result};
@@ -233,32 +233,23 @@ impl BatchTensorCores<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; parameters of all sets and a sum
-// for each set and block are checked here.
-unsafe impl Launch for BatchTensorCores<'_> {
-    type Argument = BatchTensorCoresArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<BatchTensorCoresArgs> {
-        let (k, d) = (self.k, self.columns.d());
-        let [coefficients, weights, reference] = sections(k, d, self.sets);
-        let shape = self.grid(grid.blocks.0, grid.threads);
-        let needed = vec![reference.end, SETS * fours(self.sets) * grid.blocks.0 as usize, shape.shared];
-        let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
-        let too_many = self.warpgroups && self.part() > MOST_FOURS;
-        if grid.blocks.1 != shape.blocks.1 || d > MAX_FEATURES || self.sets == 0 || too_many {
-            return Err(mismatch("a launch of `batch_tensor_cores`", needed, got));
-        }
-        check_suffices("a launch of `batch_tensor_cores`", needed, got)?;
-        Ok(BatchTensorCoresArgs {
-            columns: self.columns.argument(self.cached_quads),
-            d: d as u32,
-            fours: fours(self.sets) as u32,
-            part: self.part() as u32,
-            eights: eights(k) as u32,
-            coefficients: self.parameters.part(coefficients)?.pointer(),
-            weights: self.parameters.part(weights)?.pointer(),
-            reference: self.parameters.part(reference)?.pointer(),
-            partials: self.partials.pointer_mut(),
-        })
-    }
-}
+launch!(BatchTensorCores<'_>, BatchTensorCoresArgs, "batch_tensor_cores", |launch, grid, what| {
+    let (k, d, fours) = (launch.k, launch.columns.d(), fours(launch.sets));
+    let [coefficients, weights, reference] = sections(k, d, launch.sets);
+    let shape = launch.grid(grid.blocks.0, grid.threads);
+    let too_many = launch.warpgroups && launch.part() > MOST_FOURS;
+    require(what, d <= MAX_FEATURES && launch.sets > 0 && !too_many)?;
+    require(what, grid.blocks.1 == shape.blocks.1)?;
+    grid.require_shared(what, shape.shared)?;
+    Ok(BatchTensorCoresArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        d: d as u32,
+        fours: fours as u32,
+        part: launch.part() as u32,
+        eights: eights(k) as u32,
+        coefficients: launch.parameters.read_part(coefficients)?,
+        weights: launch.parameters.read_part(weights)?,
+        reference: launch.parameters.read_part(reference)?,
+        partials: launch.partials.write(SETS * fours * grid.blocks.0 as usize, what)?,
+    })
+});

@@ -1,9 +1,8 @@
 //! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x,
 //! measured on that device.
 use super::reduce_sets::{ReduceSets, Totals};
-use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::kernel::{Grid, launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::Stream;
@@ -51,14 +50,7 @@ struct Exp2Bias<'a> {
     partials: Numbers<'a, f64>,
 }
 
-// SAFETY: a place for each block is checked here.
-unsafe impl Launch for Exp2Bias<'_> {
-    type Argument = Exp2BiasArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<Exp2BiasArgs> {
-        let needed = vec![grid.blocks.0 as usize, FINISH_SHARED_BYTES];
-        let got = vec![self.partials.len(), grid.shared];
-        check_suffices("a launch of `exp2_bias`", needed, got)?;
-        Ok(Exp2BiasArgs { partials: self.partials.pointer_mut(), per_thread: PER_THREAD })
-    }
-}
+launch!(Exp2Bias<'_>, Exp2BiasArgs, "exp2_bias", |launch, grid, what| {
+    grid.require_shared(what, FINISH_SHARED_BYTES)?;
+    Ok(Exp2BiasArgs { partials: launch.partials.write(grid.blocks.0 as usize, what)?, per_thread: PER_THREAD })
+});

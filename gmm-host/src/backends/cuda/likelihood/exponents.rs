@@ -1,6 +1,6 @@
 //! The memory in which the exponents of samples are left for the kernels that form sums of them.
-use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::require;
 use crate::error::Result;
 use gmm_kernels::likelihood::tiled;
 
@@ -18,12 +18,11 @@ pub struct Exponents<'a> {
 impl Exponents<'_> {
     /// The exponents as an argument of the kernels, for so many components and samples.
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
-        let needed = vec![components * self.stride, 2 * self.stride, samples];
-        let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
-        check_suffices("the exponents of an E-step", needed, got)?;
+        let what = "the exponents of an E-step";
+        require(what, self.stride >= samples)?;
         Ok(tiled::Exponents {
-            q: self.exponents.pointer_mut(),
-            normalisers: self.normalisers.pointer_mut(),
+            q: self.exponents.write(components * self.stride, what)?,
+            normalisers: self.normalisers.write(2 * self.stride, what)?,
             stride: self.stride as u32,
         })
     }

@@ -1,9 +1,8 @@
 //! `pair`: one thread for each (sample, component), the readable baseline.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
-use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
@@ -13,7 +12,6 @@ use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::pair::{PairArgs, TILE, shared_bytes};
 use gmm_kernels::simt::WARP;
-use std::ptr;
 use std::sync::Arc;
 
 /// `pair`: totals and scores. Its split is the components that a block takes at a time.
@@ -113,25 +111,17 @@ pub struct Pair<'a> {
     pub output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; K
-// rows of parameters, a place for each sample's score and the shared memory are checked here.
-unsafe impl Launch for Pair<'_> {
-    type Argument = PairArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<PairArgs> {
-        let (n, d) = (self.columns.n(), self.columns.d());
-        let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads)];
-        let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
-        check_suffices("a launch of `pair`", needed, got)?;
-        Ok(PairArgs {
-            x: self.columns.x(),
-            stride: self.columns.stride() as u64,
-            n: n as u64,
-            k: self.k as u32,
-            d: d as u32,
-            parameters: self.parameters.pointer(),
-            samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
-            output: self.output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(Pair<'_>, PairArgs, "pair", |launch, grid, what| {
+    let (n, d) = (launch.columns.n(), launch.columns.d());
+    grid.require_shared(what, shared_bytes(grid.threads))?;
+    Ok(PairArgs {
+        x: launch.columns.x(),
+        stride: launch.columns.stride() as u64,
+        n: n as u64,
+        k: launch.k as u32,
+        d: d as u32,
+        parameters: launch.parameters.read(launch.k * pair_row(d), what)?,
+        samples: Numbers::write_if(launch.scores, n, what)?,
+        output: launch.output.argument(grid.blocks.0)?,
+    })
+});

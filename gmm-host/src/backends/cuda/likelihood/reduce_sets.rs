@@ -1,9 +1,8 @@
 //! `reduce_sets`: sums over blocks, a number for each of several sets.
-use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::kernel::{Grid, launch};
 use crate::backends::cuda::device::memory::Numbers;
-use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::slots::Slots;
-use crate::error::Result;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 
@@ -31,21 +30,19 @@ impl ReduceSets<'_> {
     }
 }
 
-// SAFETY: `count` numbers and a place for the total of each set, that is of each block, are checked
-// here.
-unsafe impl Launch for ReduceSets<'_> {
-    type Argument = ReduceSetsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ReduceSetsArgs> {
-        let sets = grid.blocks.0 as usize;
-        let (places, totals) = match self.totals {
-            Totals::Slots(slots, count) => (count.min(slots.len()), slots.device_pointer()),
-            Totals::Device(totals) => (totals.len(), totals.pointer_mut()),
-        };
-        if self.partials.len() < sets * self.count || places < sets {
-            let got = vec![self.partials.len(), places];
-            return Err(mismatch("a launch of `reduce_sets`", vec![sets * self.count, sets], got));
+// There is a block for each set.
+launch!(ReduceSets<'_>, ReduceSetsArgs, "reduce_sets", |launch, grid, what| {
+    let sets = grid.blocks.0 as usize;
+    let totals = match launch.totals {
+        Totals::Slots(slots, count) => {
+            require(what, sets <= count)?;
+            slots.write(sets, what)?
         }
-        Ok(ReduceSetsArgs { partials: self.partials.pointer(), count: self.count as u32, totals })
-    }
-}
+        Totals::Device(totals) => totals.write(sets, what)?,
+    };
+    Ok(ReduceSetsArgs {
+        partials: launch.partials.read(sets * launch.count, what)?,
+        count: launch.count as u32,
+        totals,
+    })
+});

@@ -3,11 +3,11 @@
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
@@ -146,31 +146,21 @@ struct SmallK<'a, const ROW: usize> {
     memory: Memory<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; D is
-// the one whose components have `ROW` numbers, and the shared memory is what the kernel asks for.
-unsafe impl<const ROW: usize> Launch for SmallK<'_, ROW> {
-    type Argument = SmallKArgs<ROW>;
-
-    fn argument(&self, grid: &Grid) -> Result<SmallKArgs<ROW>> {
-        let Memory { columns, cached_quads, triangles, output } = self.memory;
-        let d = columns.d();
-        let (row, of_triangles) = (self.kind.row(d), self.kind.triangles(d, self.k));
-        let shared = self.kind.shared_bytes(d, self.k, grid.threads);
-        if row != ROW || self.k > COMPONENTS || of_triangles > triangles.len() || grid.shared < shared {
-            let (needed, got) =
-                (vec![ROW, COMPONENTS, of_triangles, shared], vec![row, self.k, triangles.len(), grid.shared]);
-            return Err(mismatch("a launch of `small_k`", needed, got));
-        }
-        Ok(SmallKArgs {
-            components: self.components,
-            k: self.kind.count(self.k) as u32,
-            triangles: triangles.pointer(),
-            columns: columns.argument(cached_quads),
-            sample_weights: columns.weights(),
-            output: output.argument(grid.blocks.0)?,
-        })
-    }
-}
+// D is the one whose components have `ROW` numbers.
+launch!([const ROW: usize], SmallK<'_, ROW>, SmallKArgs<ROW>, "small_k", |launch, grid, what| {
+    let (k, kind, Memory { columns, cached_quads, triangles, output }) = (launch.k, launch.kind, launch.memory);
+    let d = columns.d();
+    require(what, kind.row(d) == ROW && k <= COMPONENTS)?;
+    grid.require_shared(what, kind.shared_bytes(d, k, grid.threads))?;
+    Ok(SmallKArgs {
+        components: launch.components,
+        k: kind.count(k) as u32,
+        triangles: triangles.read(kind.triangles(d, k), what)?,
+        columns: columns.argument(cached_quads),
+        sample_weights: columns.weights(),
+        output: output.argument(grid.blocks.0)?,
+    })
+});
 
 /// One instance for each size that the numbers of a component can have.
 macro_rules! instances {

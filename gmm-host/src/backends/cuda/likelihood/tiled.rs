@@ -4,11 +4,11 @@ use super::exponents::Exponents;
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
-use crate::backends::cuda::device::{mismatch, suffices};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
@@ -160,40 +160,28 @@ impl Tiled<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` and `Exponents` check
-// their own; parameters, scores and shared memory are checked here.
-unsafe impl Launch for Tiled<'_> {
-    type Argument = TiledArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<TiledArgs> {
-        let (n, d) = (self.columns.n(), self.columns.d());
-        let (scales, constants) = layout::tiled_lengths(self.k, d, self.rows, self.full, self.gaps);
-        let needed = vec![scales + constants, n, shared_bytes(self.rows, self.gaps, grid.threads, self.across)];
-        let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
-        let warps = grid.threads / WARP;
-        let whole = self.across.is_power_of_two() && warps.is_multiple_of(self.across);
-        if !whole || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `tiled`", needed, got));
-        }
-        let tiles = if self.full { self.k } else { self.k.div_ceil(self.rows) };
-        let samples = n.next_multiple_of(Self::block_samples(grid.threads, self.across));
-        let components = if self.full { self.k } else { tiles * self.rows };
-        let exponents = match self.exponents {
-            Some(exponents) => exponents.argument(components, samples)?,
-            None => tiled::Exponents { q: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
-        };
-        let parameters = self.parameters.pointer();
-        Ok(TiledArgs {
-            columns: self.columns.argument(self.cached_quads),
-            d: d as u32,
-            tiles: tiles as u32,
-            component_warps: self.across,
-            scales_and_shifts: parameters,
-            weights_and_seeds: parameters.wrapping_add(scales),
-            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
-            samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
-            exponents,
-            output: self.output.argument(grid.blocks.0)?,
-        })
-    }
-}
+launch!(Tiled<'_>, TiledArgs, "tiled", |launch, grid, what| {
+    let (n, d, k, across) = (launch.columns.n(), launch.columns.d(), launch.k, launch.across);
+    let (scales, constants) = layout::tiled_lengths(k, d, launch.rows, launch.full, launch.gaps);
+    require(what, across.is_power_of_two() && (grid.threads / WARP).is_multiple_of(across))?;
+    grid.require_shared(what, shared_bytes(launch.rows, launch.gaps, grid.threads, across))?;
+    let tiles = if launch.full { k } else { k.div_ceil(launch.rows) };
+    let samples = n.next_multiple_of(Tiled::block_samples(grid.threads, across));
+    let components = if launch.full { k } else { tiles * launch.rows };
+    let exponents = match launch.exponents {
+        Some(exponents) => exponents.argument(components, samples)?,
+        None => tiled::Exponents { q: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
+    };
+    Ok(TiledArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        d: d as u32,
+        tiles: tiles as u32,
+        component_warps: across,
+        scales_and_shifts: launch.parameters.read(scales, what)?,
+        weights_and_seeds: launch.parameters.read_part(scales..scales + constants)?,
+        sample_weights: launch.columns.weights_if(launch.weighted),
+        samples: Numbers::write_if(launch.scores, n, what)?,
+        exponents,
+        output: launch.output.argument(grid.blocks.0)?,
+    })
+});

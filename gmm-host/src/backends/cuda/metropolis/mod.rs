@@ -3,11 +3,11 @@ pub(crate) mod layout;
 pub mod shape;
 
 use super::device::gpu::Gpu;
-use super::device::kernel::{Grid, Kernel, Launch};
+use super::device::kernel::{Grid, Kernel, launch};
 use super::device::memory::{Numbers, allocate, locked};
 use super::device::samples::Columns;
 use super::device::stream::{Running, Stream};
-use super::device::{mismatch, suffices};
+use super::device::{mismatch, require};
 use crate::data::frame::Frame;
 use crate::error::{Error, Result};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
@@ -248,49 +248,25 @@ struct Steps<'a> {
     exchange: Numbers<'a, f64>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made; the lengths of all arrays, which
-// go with the target and the grid, are checked here. `exchange` was zero before the first launch.
-// The driver refuses a grid that cannot run at once.
-unsafe impl Launch for Steps<'_> {
-    type Argument = MetropolisArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<MetropolisArgs> {
-        let Self { segment, target, .. } = self;
-        let terms = layout::length(target);
-        let needed = vec![
-            terms,
-            segment.count * target.step_width(),
-            segment.count,
-            target.dim() + 1,
-            2 * grid.blocks.0 as usize,
-            self.shape.shared_bytes(target),
-        ];
-        let got = vec![
-            self.terms.len(),
-            segment.device_steps.len(),
-            segment.device_densities.len(),
-            self.state.len(),
-            self.exchange.len(),
-            grid.shared,
-        ];
-        let fits = grid.cooperative && takes(target) && self.columns.d() == target.n_features && segment.count > 0;
-        if !fits || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `metropolis`", needed, got));
-        }
-        Ok(MetropolisArgs {
-            columns: self.columns.argument(self.shape.cached_quads(target.n_features)),
-            k: target.n_components as u32,
-            spherical: target.spherical,
-            resident: self.shape.resident,
-            terms: self.terms.pointer(),
-            n_ln_2: std::f64::consts::LN_2 * self.columns.n() as f64,
-            constant: self.constant,
-            steps: segment.device_steps.as_device_ptr().as_ptr(),
-            count: segment.count as u32,
-            before: self.before,
-            state: self.state.pointer_mut(),
-            densities: segment.device_densities.as_device_ptr().as_mut_ptr(),
-            exchange: self.exchange.pointer_mut(),
-        })
-    }
-}
+// `exchange` was zero before the first launch. The driver refuses a grid that cannot run at once.
+launch!(Steps<'_>, MetropolisArgs, "metropolis", |launch, grid, what| {
+    let Steps { segment, target, .. } = launch;
+    let fits = takes(target) && launch.columns.d() == target.n_features;
+    require(what, grid.cooperative && fits && segment.count > 0)?;
+    grid.require_shared(what, launch.shape.shared_bytes(target))?;
+    Ok(MetropolisArgs {
+        columns: launch.columns.argument(launch.shape.cached_quads(target.n_features)),
+        k: target.n_components as u32,
+        spherical: target.spherical,
+        resident: launch.shape.resident,
+        terms: launch.terms.read(layout::length(target), what)?,
+        n_ln_2: std::f64::consts::LN_2 * launch.columns.n() as f64,
+        constant: launch.constant,
+        steps: Numbers::of(&segment.device_steps).read(segment.count * target.step_width(), what)?,
+        count: segment.count as u32,
+        before: launch.before,
+        state: launch.state.write(target.dim() + 1, what)?,
+        densities: Numbers::of(&segment.device_densities).write(segment.count, what)?,
+        exchange: launch.exchange.write(2 * grid.blocks.0 as usize, what)?,
+    })
+});

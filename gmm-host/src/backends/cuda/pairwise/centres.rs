@@ -110,11 +110,11 @@ unsafe impl Launch for CentresLaunch<'_> {
             return Err(mismatch("a launch of `gaussian_centres`", vec![x.n, centres.n, x.d], vec![values, centres.d]));
         }
         Ok(CentresArgs {
-            x: x.argument(),
-            centres: centres.argument(),
+            x: x.argument()?,
+            centres: centres.argument()?,
             d: x.d as u32,
             factor: self.factor,
-            values: self.values.pointer_mut(),
+            values: self.values.write(x.n * centres.n, "a launch of `gaussian_centres`")?,
         })
     }
 }

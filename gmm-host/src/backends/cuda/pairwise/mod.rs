@@ -95,7 +95,9 @@ impl Columns<'_> {
         self.n > 0 && suffices(&[self.x.len()], &[self.d * layout::stride(self.n)])
     }
 
-    fn argument(&self) -> data::Columns {
-        data::Columns { x: self.x.pointer(), stride: layout::stride(self.n) as u64, n: self.n as u64, cached_quads: 0 }
+    fn argument(&self) -> Result<data::Columns> {
+        let stride = layout::stride(self.n);
+        let x = self.x.read(self.d * stride, "rows on the device")?;
+        Ok(data::Columns { x, stride: stride as u64, n: self.n as u64, cached_quads: 0 })
     }
 }

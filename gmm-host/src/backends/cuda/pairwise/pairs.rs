@@ -89,11 +89,11 @@ unsafe impl Launch for PairsLaunch<'_> {
             return Err(mismatch("a launch of `gaussian_pairs`", vec![a.n, a.d], vec![b.n, b.d, self.values.len()]));
         }
         Ok(PairsArgs {
-            a: a.argument(),
-            b: b.argument(),
+            a: a.argument()?,
+            b: b.argument()?,
             d: a.d as u32,
             factor: self.factor,
-            values: self.values.pointer_mut(),
+            values: self.values.write(a.n.next_multiple_of(QUAD), "a launch of `gaussian_pairs`")?,
         })
     }
 }

@@ -340,8 +340,10 @@ struct Halves<'a> {
 }
 
 impl Halves<'_> {
-    fn argument(&self) -> SplitRows {
-        SplitRows { halves: self.halves.pointer(), scales: self.scales.pointer(), rows: self.rows as u32 }
+    fn argument(&self) -> Result<SplitRows> {
+        let (halves, what) = (self.rows * row_elements(self.d), "split rows");
+        let (halves, scales) = (self.halves.read(halves, what)?, self.scales.read(self.rows, what)?);
+        Ok(SplitRows { halves, scales, rows: self.rows as u32 })
     }
 }
 
@@ -359,11 +361,11 @@ unsafe impl Launch for SplitLaunch<'_> {
         let needed = vec![self.to.rows * self.to.d, split::SHARED_BYTES];
         check_suffices("a launch of `split_rows`", needed, vec![self.plain.len(), grid.shared])?;
         Ok(SplitArgs {
-            x: self.plain.pointer(),
+            x: self.plain.read(self.to.rows * self.to.d, "a launch of `split_rows`")?,
             rows: self.to.rows as u64,
             d: self.to.d as u32,
-            halves: self.to.halves.pointer_mut(),
-            scales: self.to.scales.pointer_mut(),
+            halves: self.to.halves.write(self.to.rows * row_elements(self.to.d), "split rows")?,
+            scales: self.to.scales.write(self.to.rows, "split rows")?,
         })
     }
 }
@@ -400,13 +402,13 @@ unsafe impl Launch for ProductsLaunch<'_> {
             return Err(mismatch("a launch of `products`", needed, got));
         }
         Ok(ProductsArgs {
-            vectors: self.vectors.argument(),
-            matrix: self.matrix.argument(),
+            vectors: self.vectors.argument()?,
+            matrix: self.matrix.argument()?,
             chunks: d.div_ceil(CHUNK) as u32,
             parts: self.parts as u32,
-            sums: self.sums.pointer_mut(),
-            ready: self.ready.pointer_mut(),
-            products: self.products.pointer_mut(),
+            sums: self.sums.write(sums, "a launch of `products`")?,
+            ready: self.ready.write(ready, "a launch of `products`")?,
+            products: self.products.write(n * m, "a launch of `products`")?,
         })
     }
 }
@@ -437,11 +439,11 @@ unsafe impl Launch for FewLaunch<'_> {
             return Err(mismatch("a launch of `products_few`", needed, got));
         }
         Ok(ProductsFewArgs {
-            vectors: self.vectors.pointer(),
+            vectors: self.vectors.read(n * d, "a launch of `products_few`")?,
             n: n as u32,
             d: d as u32,
-            matrix: self.matrix.argument(),
-            products: self.products.pointer_mut(),
+            matrix: self.matrix.argument()?,
+            products: self.products.write(n * m, "a launch of `products_few`")?,
         })
     }
 }

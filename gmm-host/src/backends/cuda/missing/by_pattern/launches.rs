@@ -1,8 +1,8 @@
 //! The launches over patterns of missing values.
 use super::arrangement::{Batch, Shape};
-use crate::backends::cuda::device::check_suffices;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::kernel::{Grid, launch};
 use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::{Columns, Element};
 use crate::data::frame::Float;
 use crate::error::Result;
@@ -43,18 +43,20 @@ impl OfBatch<'_> {
         Grid::new(self.count() as u32, BLOCK, 0)
     }
 
-    /// The masks, after a check of all memory.
     fn masks(&self) -> Result<Masks> {
-        let (d, end) = (self.shape.d, self.batch.patterns.end);
-        let results = patterns::values(self.shape.k, d) * self.count();
-        let (matrices, vectors) = (self.components() * MATRICES * d * d, self.components() * VECTORS * d);
-        check_suffices(
-            "the memory of a launch over patterns",
-            vec![end * self.words, end, matrices, vectors, results],
-            [self.masks.len(), self.weights.len(), self.matrices.len(), self.vectors.len(), self.values.len()].into(),
-        )?;
-        let masks = self.masks.part(self.batch.patterns.start * self.words..end * self.words)?;
-        Ok(Masks { words: masks.pointer(), width: self.words as u32, count: self.count() as u32 })
+        let patterns = &self.batch.patterns;
+        let words = self.masks.read_part(patterns.start * self.words..patterns.end * self.words)?;
+        Ok(Masks { words, width: self.words as u32, count: self.count() as u32 })
+    }
+
+    /// Matrices, vectors and values, to write to.
+    fn memory(&self) -> Result<(*mut f64, *mut f64, *mut f64)> {
+        let (what, d) = ("the memory of a launch over patterns", self.shape.d);
+        Ok((
+            self.matrices.write(self.components() * MATRICES * d * d, what)?,
+            self.vectors.write(self.components() * VECTORS * d, what)?,
+            self.values.write(patterns::values(self.shape.k, d) * self.count(), what)?,
+        ))
     }
 }
 
@@ -73,37 +75,30 @@ pub struct Marginals<'a, T: Element> {
     pub offsets: Numbers<'a, f64>,
 }
 
-// SAFETY: the lengths of all arrays are checked here.
-unsafe impl<T: Element> Launch for Marginals<'_, T> {
-    type Argument = MarginalsArgs<T>;
-
-    fn argument(&self, _: &Grid) -> Result<MarginalsArgs<T>> {
-        let (of, Shape { k, d, stride, .. }) = (self.of, self.of.shape);
-        let (count, components, (k, d)) = (of.count(), of.components(), (*k, *d));
-        let needed = vec![k * (1 + d + d * d), count * stride, components, components, count];
-        let got = [self.mixture.len(), self.parameters.len(), self.constants.len(), self.problems.len()];
-        check_suffices("a launch of `marginals`", needed, got.into_iter().chain([self.offsets.len()]).collect())?;
-        Ok(MarginalsArgs {
-            layout: of.shape.layout(),
-            masks: of.masks()?,
-            weights: of.weights.part(of.batch.patterns.clone())?.pointer(),
-            log2_weights: self.mixture.pointer(),
-            means: self.mixture.part(k..k * (1 + d))?.pointer(),
-            covariances: self.mixture.part(k * (1 + d)..k * (1 + d + d * d))?.pointer(),
-            max_deviation: <T as Float>::MAX_DEVIATION,
-            min_positive: <T as Float>::MIN_POSITIVE,
-            parameters: self.parameters.pointer_mut(),
-            stride: *stride as u64,
-            places: of.shape.places(),
-            matrices: of.matrices.pointer_mut(),
-            vectors: of.vectors.pointer_mut(),
-            constants: self.constants.pointer_mut(),
-            problems: self.problems.pointer_mut(),
-            offsets: self.offsets.pointer_mut(),
-            values: of.values.pointer_mut(),
-        })
-    }
-}
+launch!([T], Marginals<'_, T>, MarginalsArgs<T>, "marginals", |launch, _grid, what| {
+    let (of, Shape { k, d, stride, .. }) = (launch.of, launch.of.shape);
+    let (count, components, (k, d)) = (of.count(), of.components(), (*k, *d));
+    let (matrices, vectors, values) = of.memory()?;
+    Ok(MarginalsArgs {
+        layout: of.shape.layout(),
+        masks: of.masks()?,
+        weights: of.weights.read_part(of.batch.patterns.clone())?,
+        log2_weights: launch.mixture.read(k, what)?,
+        means: launch.mixture.read_part(k..k * (1 + d))?,
+        covariances: launch.mixture.read_part(k * (1 + d)..k * (1 + d + d * d))?,
+        max_deviation: <T as Float>::MAX_DEVIATION,
+        min_positive: <T as Float>::MIN_POSITIVE,
+        parameters: launch.parameters.write(count * stride, what)?,
+        stride: *stride as u64,
+        places: of.shape.places(),
+        matrices,
+        vectors,
+        constants: launch.constants.write(components, what)?,
+        problems: launch.problems.write(components, what)?,
+        offsets: launch.offsets.write(count, what)?,
+        values,
+    })
+});
 
 /// The sums of all columns of each pattern.
 #[derive(Clone, Copy)]
@@ -118,32 +113,25 @@ pub struct Complete<'a> {
     pub totals: Option<Numbers<'a, f64>>,
 }
 
-// SAFETY: the lengths of all arrays are checked here.
-unsafe impl Launch for Complete<'_> {
-    type Argument = CompleteArgs;
-
-    fn argument(&self, _: &Grid) -> Result<CompleteArgs> {
-        let (of, patterns, slices) = (self.of, &self.of.batch.patterns, self.of.batch.slices.len());
-        let (sums, totals) = (of.shape.sums * slices, slices);
-        let got = vec![self.sums.map_or(sums, |s| s.len()), self.totals.map_or(totals, |t| t.len())];
-        check_suffices("a launch of `complete_patterns`", vec![sums, totals], got)?;
-        let (value_stride, slice_stride) = if of.shape.capacity > 0 { (1, of.shape.sums) } else { (slices, 1) };
-        Ok(CompleteArgs {
-            layout: of.shape.layout(),
-            masks: of.masks()?,
-            slices: self.first_slices.part(patterns.start..patterns.end + 1)?.pointer(),
-            first_slice: of.batch.slices.start as u32,
-            statistics: self.sums.is_some().into(),
-            sums: self.sums.map_or(ptr::null(), |sums| sums.pointer()),
-            value_stride: value_stride as u64,
-            slice_stride: slice_stride as u64,
-            totals: self.totals.map_or(ptr::null(), |totals| totals.pointer()),
-            matrices: of.matrices.pointer_mut(),
-            vectors: of.vectors.pointer_mut(),
-            values: of.values.pointer_mut(),
-        })
-    }
-}
+launch!(Complete<'_>, CompleteArgs, "complete_patterns", |launch, _grid, what| {
+    let (of, patterns, slices) = (launch.of, &launch.of.batch.patterns, launch.of.batch.slices.len());
+    let (value_stride, slice_stride) = if of.shape.capacity > 0 { (1, of.shape.sums) } else { (slices, 1) };
+    let (matrices, vectors, values) = of.memory()?;
+    Ok(CompleteArgs {
+        layout: of.shape.layout(),
+        masks: of.masks()?,
+        slices: launch.first_slices.read_part(patterns.start..patterns.end + 1)?,
+        first_slice: of.batch.slices.start as u32,
+        statistics: launch.sums.is_some().into(),
+        sums: Numbers::read_if(launch.sums, of.shape.sums * slices, what)?,
+        value_stride: value_stride as u64,
+        slice_stride: slice_stride as u64,
+        totals: Numbers::read_if(launch.totals, slices, what)?,
+        matrices,
+        vectors,
+        values,
+    })
+});
 
 /// The sums of each slice by `fused_patterns`.
 #[derive(Clone, Copy)]
@@ -170,31 +158,24 @@ impl FusedPatterns<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; the slices are inside them, and
-// the lengths of all other arrays are checked here.
-unsafe impl Launch for FusedPatterns<'_> {
-    type Argument = FusedPatternsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<FusedPatternsArgs> {
-        let (Shape { d, capacity, stride, sums, .. }, batch) = (self.shape, self.batch);
-        let slices = batch.slices.len();
-        let shared = shared_bytes(*d, *capacity);
-        let end = self.shape.rows(batch.slices.clone()).end;
-        let needed = vec![*d, end, batch.patterns.len() * stride, slices * sums, slices, shared];
-        let got = vec![self.columns.d(), self.columns.n(), self.parameters.len(), self.sums.len(), self.totals.len()];
-        check_suffices("a launch of `fused_patterns`", needed, got.into_iter().chain([grid.shared]).collect())?;
-        Ok(FusedPatternsArgs {
-            columns: self.columns.argument(self.cached_quads),
-            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
-            slices: self.slices.part(batch.slices.start * SLICE..batch.slices.end * SLICE)?.pointer(),
-            of_patterns: ParametersOfQuads {
-                patterns: ptr::null(),
-                first: batch.patterns.start as u32,
-                stride: *stride as u64,
-            },
-            parameters: self.parameters.pointer(),
-            sums: self.sums.pointer_mut(),
-            totals: self.totals.pointer_mut(),
-        })
-    }
-}
+// The slices are of samples below `end`.
+launch!(FusedPatterns<'_>, FusedPatternsArgs, "fused_patterns", |launch, grid, what| {
+    let (Shape { d, capacity, stride, sums, .. }, batch) = (launch.shape, launch.batch);
+    let slices = batch.slices.len();
+    let end = launch.shape.rows(batch.slices.clone()).end;
+    require(what, launch.columns.d() >= *d && launch.columns.n() >= end)?;
+    grid.require_shared(what, shared_bytes(*d, *capacity))?;
+    Ok(FusedPatternsArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        sample_weights: launch.columns.weights_if(launch.weighted),
+        slices: launch.slices.read_part(batch.slices.start * SLICE..batch.slices.end * SLICE)?,
+        of_patterns: ParametersOfQuads {
+            patterns: ptr::null(),
+            first: batch.patterns.start as u32,
+            stride: *stride as u64,
+        },
+        parameters: launch.parameters.read(batch.patterns.len() * stride, what)?,
+        sums: launch.sums.write(slices * sums, what)?,
+        totals: launch.totals.write(slices, what)?,
+    })
+});

@@ -1,4 +1,4 @@
-//! `pair`: one thread for each (sample, component), the readable baseline.
+//! `pair`: one thread for each (sample, component); the kernel to read first, never chosen by itself.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
 use crate::backends::cuda::device::check_suffices;
@@ -11,7 +11,7 @@ use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use gmm_kernels::entries;
-use gmm_kernels::likelihood::pair::{PairArgs, TILE, shared_bytes};
+use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ impl Family for PairFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        // As many blocks as a multiprocessor has registers for.
+        // As many blocks as a multiprocessor has threads for.
         let components = (task.k as u32).min(WARP);
-        let all = vec![Shape::new(components, WARP * components, (48 / components).min(32))];
+        let all = vec![Shape::new(components, WARP * components, (64 / components).min(32))];
         fitting(self, all, task, limits)
     }
 
@@ -57,7 +57,7 @@ impl Family for PairFamily {
     }
 
     fn samples_of_block(&self, _: Shape) -> usize {
-        TILE
+        WARP as usize
     }
 
     fn shared_bytes(&self, _: &Task, shape: Shape) -> usize {
@@ -69,7 +69,7 @@ impl Family for PairFamily {
     }
 
     fn max_registers(&self, _: &Task) -> Option<u32> {
-        Some(40)
+        Some(32)
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {

@@ -100,11 +100,8 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::EStep if task.precision == Precision::Float64 && usable(&FUSED) => &[&FUSED],
         _ if task.precision == Precision::Float64 => &[&GENERAL],
         Operation::Total if usable(&SMALL_K) => &[&SMALL_K],
-        // With few samples, `pair` has the most threads at work.
-        Operation::Total if task.n <= 20_000 => &[&BATCH, &TILED16, &TILED8, &PAIR],
         Operation::Total => &[&BATCH, &TILED16, &TILED8],
         Operation::Totals => &[&BATCH_WARPGROUP, &BATCH_TENSOR_CORES, &BATCH],
-        Operation::Scores if task.n <= 20_000 => &[&TILED16, &TILED8, &PAIR],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_TENSOR_CORES],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_TENSOR_CORES) => {
@@ -300,7 +297,7 @@ mod tests {
         let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
         let variant: Variant = "pair/8:256x3:all".parse().unwrap();
-        assert_eq!([64, 65].map(|n| variant.blocks(n, 132)), [1, 2]);
+        assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
         // The groups of a batch do not change its grid along x: a set's result does not depend on
         // its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();

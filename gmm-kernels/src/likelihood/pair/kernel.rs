@@ -3,6 +3,9 @@ use super::*;
 use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
+/// Features of a sample that a thread reads at once.
+const AT_ONCE: usize = 8;
+
 kernel! {
     /// Total log₂-likelihood, and each sample's where asked for.
     ///
@@ -34,11 +37,21 @@ kernel! {
                 if component < k {
                     let p = parameters(component);
                     let mut q = 0.0;
-                    counted!(for j in 0..d {
-                        // SAFETY: the sample, the component and the feature exist.
-                        let ([s, m], x) = unsafe { (load_f32x2(p.add(2 * j)), load(x.add(j * stride))) };
-                        let t = fma(s, x, m);
-                        q = fma(-t, t, q);
+                    counted!(for j in (0..d).step_by(AT_ONCE) {
+                        // Several features are asked for before the first is waited for.
+                        let mut features = [0.0; AT_ONCE];
+                        counted!(for f in 0..AT_ONCE {
+                            // SAFETY: the sample and the feature exist.
+                            features[f] = unsafe { load(x.add(smaller(j + f, d - 1) * stride)) };
+                        });
+                        counted!(for f in 0..AT_ONCE {
+                            if j + f < d {
+                                // SAFETY: the component has two numbers for each feature.
+                                let [s, m] = unsafe { load_f32x2(p.add(2 * (j + f))) };
+                                let t = fma(s, features[f], m);
+                                q = fma(-t, t, q);
+                            }
+                        });
                     });
                     // SAFETY: the component has a seed; a place of this thread, which the first
                     // warp read before the last barrier.

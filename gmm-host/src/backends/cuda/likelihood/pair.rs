@@ -42,9 +42,9 @@ impl Family for PairFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        // As many blocks as a multiprocessor has threads for.
+        // As many blocks as a multiprocessor has registers for.
         let components = (task.k as u32).min(WARP);
-        let all = vec![Shape::new(components, WARP * components, (64 / components).min(32))];
+        let all = vec![Shape::new(components, WARP * components, (48 / components).min(32))];
         fitting(self, all, task, limits)
     }
 
@@ -68,12 +68,8 @@ impl Family for PairFamily {
         vec![entries::pair().name().into()]
     }
 
-    fn max_registers(&self, _: &Task) -> Option<u32> {
-        Some(32)
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        let kernel = gpu.kernel(&entries::pair(), self.max_registers(task))?;
+        let kernel = gpu.kernel(&entries::pair(), None)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);
         Ok(Arc::new(Ready { kernel, task: *task, grid }))
     }

@@ -316,7 +316,7 @@ pub struct WeighArgs {
     pub weights: *const f32,
     /// As in [`ExponentsArgs::pairs`], for whole parts, times [`RAW_PITCH`].
     pub pairs: *const u32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
     /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.

@@ -2,15 +2,15 @@
 //! one launch.
 //!
 //! The matrix is split ([`split`](super::split)); the vectors are float32, and every warp splits
-//! what it reads of them: a chunk of a vector gets a power of two 2^e that is not above its largest
+//! what it reads of them: a segment of a vector gets a power of two 2^e that is not above its largest
 //! magnitude, as a row of the matrix has one. Products are those of [`products`](super::products):
 //! l·h, h·l and h·h of 16 numbers, beginning from zero. They are multiplied by the two powers and
 //! added to the others in float32.
 //!
-//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the chunks of the tile in
+//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the segments of the tile in
 //! turn, so that many of them wait for memory at a time, and need no shared memory but for adding
 //! up their sums in the end, in their order. What `mma` wants in a lane's registers is what the
-//! lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a chunk
+//! lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a segment
 //! does not matter, if it is the same in both.
 //!
 //! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps up to

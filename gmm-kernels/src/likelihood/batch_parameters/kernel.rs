@@ -214,7 +214,7 @@ impl Pair {
 
 /// A block's set, and the thread's place.
 #[derive(Clone, Copy)]
-struct Block<'a> {
+struct SetBlock<'a> {
     args: &'a BatchParametersArgs,
     reference: Numbers,
     set: Numbers,
@@ -234,7 +234,7 @@ struct Block<'a> {
     pairs: Shared<f32>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> SetBlock<'a> {
     #[inline(always)]
     fn new(args: &'a BatchParametersArgs) -> Self {
         let d = args.d as usize;
@@ -472,7 +472,7 @@ kernel! {
     /// module says.
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
         // SAFETY: the caller guarantees it.
-        unsafe { Block::new(&args).run() };
+        unsafe { SetBlock::new(&args).run() };
     }
 }
 

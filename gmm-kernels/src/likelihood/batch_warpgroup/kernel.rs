@@ -45,7 +45,7 @@ impl<const S: usize> Samples<S> {
 
 /// A block's parameters and sums in shared memory, as a thread sees them.
 #[derive(Clone, Copy)]
-struct Block<const S: usize> {
+struct SetsBlock<const S: usize> {
     /// Of eights, then fours, then pairs of components.
     coefficients: Shared<Halves>,
     /// Fours for which there is room between one eight and the next.
@@ -59,7 +59,7 @@ struct Block<const S: usize> {
     exponents: Shared<f32>,
 }
 
-impl<const S: usize> Block<S> {
+impl<const S: usize> SetsBlock<S> {
     /// The coefficients of an eight of components and the fours from one on.
     #[inline(always)]
     fn coefficients(&self, eight: usize, four: usize) -> Shared<Halves> {
@@ -354,7 +354,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     operands_ready();
     barrier!();
     let exponents = exponents.offset(warp * components * SAMPLES + lane / 4 * 4);
-    let block = Block::<S> {
+    let block = SetsBlock::<S> {
         coefficients,
         room,
         eights,

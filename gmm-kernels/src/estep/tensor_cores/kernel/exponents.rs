@@ -4,7 +4,7 @@ use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 /// The state that the threads of a block share.
-struct Block<'a, const T: usize, const FULL: bool> {
+struct ExponentsBlock<'a, const T: usize, const FULL: bool> {
     args: &'a ExponentsArgs,
     shape: ExponentsShape,
     /// The maxima of the samples over the components of each row of warps, and behind them their
@@ -20,7 +20,7 @@ struct Block<'a, const T: usize, const FULL: bool> {
     pairs: Shared<Halves>,
 }
 
-impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
+impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     #[inline(always)]
     fn new(args: &'a ExponentsArgs, shape: ExponentsShape) -> Self {
         let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
@@ -167,7 +167,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// # Safety
     /// Both are in that stage, for all threads; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn multiply(&self, sums: &mut Sums<T>, stage: usize) {
+    unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
@@ -218,7 +218,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// All lanes of the warp call it; the constants of all rows are there, and places for the
     /// exponents.
     #[inline(always)]
-    unsafe fn finish_group(&self, sums: &Sums<T>, group: u32, first: u32) {
+    unsafe fn finish_group(&self, sums: &TileSums<T>, group: u32, first: u32) {
         let (args, shape) = (self.args, self.shape);
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
@@ -293,7 +293,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
 #[inline(always)]
 unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     let shape = ExponentsShape { full: FULL, tiles: T as u32, ..args.shape };
-    let block = Block::<T, FULL>::new(args, shape);
+    let block = ExponentsBlock::<T, FULL>::new(args, shape);
     // Of two warps that share a scheduler, one forms products while the other multiplies.
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let quads = block.quads();

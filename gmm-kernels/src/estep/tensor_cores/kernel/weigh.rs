@@ -2,7 +2,7 @@
 use super::*;
 
 /// The state that the threads of a block share.
-struct Block<'a, const T: usize, const FULL: bool> {
+struct WeighBlock<'a, const T: usize, const FULL: bool> {
     args: &'a WeighArgs,
     shape: WeighShape,
     /// The block's first component and first product.
@@ -23,7 +23,7 @@ struct Block<'a, const T: usize, const FULL: bool> {
     pairs: Shared<Halves>,
 }
 
-impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
+impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     #[inline(always)]
     fn new(args: &'a WeighArgs, shape: WeighShape) -> Self {
         let (group, part) = (block_idx() / shape.parts, block_idx() % shape.parts);
@@ -244,7 +244,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// # Safety
     /// Both are in that stage, for all threads; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn multiply(&self, sums: &mut Sums<T>, stage: usize) {
+    unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
@@ -293,7 +293,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// `to` has the sums of a slice, and no other block uses those of this block's components and
     /// products.
     #[inline(always)]
-    unsafe fn move_sums(&self, sums: &mut Sums<T>, to: *mut f64, add: bool) {
+    unsafe fn move_sums(&self, sums: &mut TileSums<T>, to: *mut f64, add: bool) {
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
         let row = self.component + row_of_warps * T * TILE + lane / 4;
@@ -350,7 +350,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
 #[inline(always)]
 unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
     let shape = WeighShape { full: FULL, tiles: T as u32, ..args.shape };
-    let block = Block::<T, FULL>::new(args, shape);
+    let block = WeighBlock::<T, FULL>::new(args, shape);
     // Of two warps that share a scheduler, one prepares the next stage while the other multiplies.
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let n = args.columns.n;

@@ -189,7 +189,7 @@ pub struct ExponentsArgs {
     pub columns: Columns,
     /// `full`: the two features of each product, (products,): the first in the lower 16 bits, times
     /// the samples of a block; D stands for the number one. Behind M they are D and D.
-    pub pairs: *const u32,
+    pub factors: *const u32,
     /// What `split_coefficients` wrote; zeros behind K and behind M.
     pub coefficients: *const u32,
     /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ:
@@ -314,8 +314,8 @@ pub struct WeighArgs {
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
-    /// As in [`ExponentsArgs::pairs`], for whole parts, times [`RAW_PITCH`].
-    pub pairs: *const u32,
+    /// As in [`ExponentsArgs::factors`], for whole parts, times [`RAW_PITCH`].
+    pub factors: *const u32,
     /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
     /// Where `add` is 0, no more than there are stages.
     pub slices: u32,

@@ -56,7 +56,7 @@ pub struct BatchParametersArgs {
     pub loss: f64,
     /// The most that a set's total may lose, in units of log₂.
     pub most: f64,
-    /// The kernels' coefficients, of whole fours of sets: see
+    /// The kernels' coefficients, of whole bundles of sets: see
     /// [`BatchTensorCoresArgs`](super::batch_tensor_cores::BatchTensorCoresArgs), as for the next
     /// two.
     pub coefficients: *mut f32,

@@ -379,7 +379,7 @@ unsafe impl Launch for ExponentsLaunch<'_> {
         Ok(ExponentsArgs {
             shape,
             columns: self.columns.argument(u32::MAX),
-            pairs: self.pairs.pointer(),
+            factors: self.pairs.pointer(),
             coefficients: self.coefficients.pointer(),
             constants: self.constants.pointer(),
             sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
@@ -430,7 +430,7 @@ unsafe impl Launch for WeighLaunch<'_> {
             columns: self.columns.argument(u32::MAX),
             exponents: self.exponents.argument(shape.rows(), samples)?,
             weights: self.weights.pointer(),
-            pairs: self.pairs.pointer(),
+            factors: self.pairs.pointer(),
             slices: self.slices as u32,
             add: self.add.into(),
             sums: self.sums.pointer_mut(),

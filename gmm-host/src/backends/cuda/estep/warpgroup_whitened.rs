@@ -153,7 +153,8 @@ impl WarpgroupWhitened {
         let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
         let others = Others {
-            slices: ((multiprocessors * respond_blocks / shape.respond_groups()) as usize).clamp(1, piece.div_ceil(TILE)),
+            slices: ((multiprocessors * respond_blocks / shape.respond_groups()) as usize)
+                .clamp(1, piece.div_ceil(TILE)),
             sums: shape.respond_sums(),
         };
         let division = Division {

@@ -18,7 +18,7 @@ use gmm_kernels::likelihood::batch_parameters::BatchParametersArgs;
 use gmm_kernels::likelihood::batch_tensor_cores::{
     self, BatchTensorCoresArgs, MAX_FEATURES, SETS, shared_bytes, steps,
 };
-use gmm_kernels::likelihood::batch_warpgroup::{self, MOST_FOURS};
+use gmm_kernels::likelihood::batch_warpgroup::{self, MOST_BUNDLES};
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Family for NearSetsFamily {
     }
 
     fn is_launchable(&self, shape: Shape) -> bool {
-        !self.warpgroups || shape.block.is_multiple_of(WARPGROUP) && fours(shape.split as usize) <= MOST_FOURS
+        !self.warpgroups || shape.block.is_multiple_of(WARPGROUP) && fours(shape.split as usize) <= MOST_BUNDLES
     }
 
     fn samples_of_block(&self, shape: Shape) -> usize {
@@ -244,7 +244,7 @@ unsafe impl Launch for BatchTensorCores<'_> {
         let shape = self.grid(grid.blocks.0, grid.threads);
         let needed = vec![reference.end, SETS * fours(self.sets) * grid.blocks.0 as usize, shape.shared];
         let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
-        let too_many = self.warpgroups && self.part() > MOST_FOURS;
+        let too_many = self.warpgroups && self.part() > MOST_BUNDLES;
         if grid.blocks.1 != shape.blocks.1 || d > MAX_FEATURES || self.sets == 0 || too_many {
             return Err(mismatch("a launch of `batch_tensor_cores`", needed, got));
         }
@@ -252,9 +252,9 @@ unsafe impl Launch for BatchTensorCores<'_> {
         Ok(BatchTensorCoresArgs {
             columns: self.columns.argument(self.cached_quads),
             d: d as u32,
-            fours: fours(self.sets) as u32,
-            part: self.part() as u32,
-            eights: eights(k) as u32,
+            bundles: fours(self.sets) as u32,
+            group: self.part() as u32,
+            octets: eights(k) as u32,
             coefficients: self.parameters.part(coefficients)?.pointer(),
             weights: self.parameters.part(weights)?.pointer(),
             reference: self.parameters.part(reference)?.pointer(),

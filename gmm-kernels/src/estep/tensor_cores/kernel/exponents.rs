@@ -17,7 +17,7 @@ struct ExponentsBlock<'a, const T: usize, const FULL: bool> {
     /// The two stages of coefficients.
     coefficients: Shared<Halves>,
     /// The features of the products of two steps.
-    pairs: Shared<Halves>,
+    factors: Shared<Halves>,
 }
 
 impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
@@ -27,8 +27,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         let x = maxima.offset(2 * shape.component_warps as usize * shape.samples()).cast();
         let products = Shared::<Halves>::at(FINISH_SHARED_BYTES + shape.numbers() * size_of::<f32>());
         let coefficients = products.offset(2 * shape.products_stage());
-        let pairs = coefficients.offset(2 * shape.coefficients_stage());
-        Self { args, shape, maxima, x, products, coefficients, pairs }
+        let factors = coefficients.offset(2 * shape.coefficients_stage());
+        Self { args, shape, maxima, x, products, coefficients, factors }
     }
 
     /// Reads the features of the samples from quad `first` on, and empties their sums.
@@ -98,10 +98,10 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     #[inline(always)]
     unsafe fn fetch_pairs(&self, stage: usize, step: u32) {
         let c = 4 * thread() as usize;
-        let to = self.pairs.offset(stage * STEP + c).in_thread_register();
+        let to = self.factors.offset(stage * STEP + c).in_thread_register();
         if c < STEP {
             // SAFETY: a pair for each product of the step.
-            unsafe { to.copy4(0, self.args.pairs.add(step as usize * STEP + c), policy_keep()) };
+            unsafe { to.copy4(0, self.args.factors.add(step as usize * STEP + c), policy_keep()) };
         }
     }
 
@@ -147,8 +147,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
             unsafe {
                 let to = to.offset(2 * row * shape.pitch());
                 let (first, second) = if FULL {
-                    let pairs = self.pairs.offset(stage * STEP + 2 * row);
-                    let (a, b) = (pairs.get(0), pairs.get(1));
+                    let factors = self.factors.offset(stage * STEP + 2 * row);
+                    let (a, b) = (factors.get(0), factors.get(1));
                     let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
                     (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
                 } else {
@@ -310,7 +310,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
         }
         copies_wait();
         barrier!();
-        // SAFETY: the barrier made features and pairs visible.
+        // SAFETY: the barrier made features and factors visible.
         unsafe { block.form(0, 0) };
         let mut stage = 0;
         counted!(for group in 0..shape.groups {

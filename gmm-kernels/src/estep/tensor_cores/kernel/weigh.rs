@@ -20,7 +20,7 @@ struct WeighBlock<'a, const T: usize, const FULL: bool> {
     counts: Shared<f32>,
     weights: Shared<f32>,
     /// The pairs of features of the block's products.
-    pairs: Shared<Halves>,
+    factors: Shared<Halves>,
 }
 
 impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
@@ -37,9 +37,9 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let counts = Shared::<f32>::at(bytes);
         let weights = counts.offset(2 * components * QUADS);
         bytes += (2 * components * QUADS + components) * size_of::<f32>();
-        let pairs = Shared::<Halves>::at(bytes);
+        let factors = Shared::<Halves>::at(bytes);
         let (component, product) = (group as usize * components, part as usize * shape.part());
-        Self { args, shape, component, product, raw, responsibilities, products, counts, weights, pairs }
+        Self { args, shape, component, product, raw, responsibilities, products, counts, weights, factors }
     }
 
     /// The warp's row (along the components) and column (along the products).
@@ -69,7 +69,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let mut c = thread() as usize;
         while FULL && c < shape.part() {
             // SAFETY: pairs of whole parts; inside.
-            unsafe { self.pairs.set(c, load_u32(self.args.pairs.add(self.product + c))) };
+            unsafe { self.factors.set(c, load_u32(self.args.factors.add(self.product + c))) };
             c += block_dim() as usize;
         }
         // The number one of both stages, or the features behind D.
@@ -224,7 +224,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
             // SAFETY: two features of each sample; the stage has room for the products.
             unsafe {
                 let (first, second) = if FULL {
-                    let (a, b) = (self.pairs.get(2 * row), self.pairs.get(2 * row + 1));
+                    let (a, b) = (self.factors.get(2 * row), self.factors.get(2 * row + 1));
                     let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
                     (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
                 } else {

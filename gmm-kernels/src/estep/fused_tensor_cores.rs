@@ -34,15 +34,11 @@
 //! warps in float64. Blocks add theirs up as integers ([`unit()`]), which gives the same bits in
 //! any order, so that the last block has next to nothing left to do.
 //!
-//! * Launch: one-dimensional grid, block of whole warps, shared memory [`FusedShape::shared_bytes`].
+//! * Launch: one-dimensional grid, block of whole warps, shared memory
+//!   [`FusedShape::shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; with diagonal covariances 5·2·D·K
 //!   multiply-adds in float16 (K ≤ 8: 4·2·D·16, because the low parts are rows), with matrices
 //!   2·16·16·D and 2·8·D·(D + 3).
-//! * Measured on an H200, N = 10⁶, kernel alone: D = 13, K = 8: 27.6 µs (floor 11, the read of the
-//!   data; `fused` 37), matrices 78.5 µs (`fused` 109); D = 32, K = 64: 181 µs (floor 27;
-//!   `exponents` and `weigh` 560). The matrix units are busy for an eighth of the time. The time is
-//!   that of the other instructions: 215 for 16 samples and a warp, 530, and 1090, of which 61 %,
-//!   48 % and 43 % of the clocks issue one, because few warps have room for their sums.
 use crate::data::Columns;
 use crate::estep::tensor_cores::PRODUCT_SCALE;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -221,7 +217,8 @@ pub struct FusedTensorCoresArgs {
     pub integers: *mut u64,
     /// What sums are multiplied by to be integers: [`unit()`].
     pub unit: f64,
-    /// Where to write the sums ([`FusedShape::sums`]); may be mapped host memory that the host polls.
+    /// Where to write the sums ([`FusedShape::sums`]); may be mapped host memory that the host
+    /// polls.
     pub sums: *mut f64,
     /// Where to write Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
     pub output: Output,

@@ -30,10 +30,6 @@
 //! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D +
 //!   3)/2), `weigh` 2·N·K·M; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes
 //!   twice, write and read 4·N·K bytes of exponents.
-//! * Measured on an H200, N = 10⁶, each kernel alone: D = 128, K = 1024, diagonal: `exponents`
-//!   5.7 ms (floor 2.5), `weigh` 5.3 ms (1.7); D = 32, K = 64, matrices: 1.4 ms (0.35) and 1.1 ms
-//!   (0.23). There are three to seven other instructions for each product of the units, and two
-//!   chains of dependent products at a time in a warp.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};

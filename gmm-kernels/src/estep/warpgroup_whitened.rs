@@ -30,24 +30,16 @@
 //! [`Shape::rows`], [`STAGE`]). Responsibilities: (stages, rows, [`STAGE`]) float16 numbers.
 //!
 //! * Launches: `warpgroup_whiten_d…`: grid (any, [`Shape::groups`]), [`WHITEN_BLOCKS`] threads,
-//!   [`Shape::whiten_bytes`] of shared memory. `warpgroup_respond_d…`: grid ([`Shape::respond_groups`],
-//!   slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`]. `warpgroup_outer_d…`: grid
-//!   ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`], [`Shape::outer_bytes`]. The
-//!   others: any number of threads.
+//!   [`Shape::whiten_bytes`] of shared memory. `warpgroup_respond_d…`: grid
+//!   ([`Shape::respond_groups`], slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`].
+//!   `warpgroup_outer_d…`: grid ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`],
+//!   [`Shape::outer_bytes`]. The others: any number of threads.
 //! * Necessary work: for D a multiple of 32, `warpgroup_whiten` 3·N·K·D·(D + 32)/2 multiply-adds in
 //!   float16, `warpgroup_outer` as many; an H200 does 4.8·10¹⁴ a second. Read 4·N·D bytes for each
 //!   group of `warpgroup_whiten`, in `warpgroup_respond` and for each block of `warpgroup_outer`;
 //!   write 4·N·K bytes of exponents and read them twice, write 2·N·K of responsibilities and read
 //!   them. N = 10⁶, D = 64, K = 32: 0.61 ms each for the products; 128 MB of exponents and 64 MB of
 //!   responsibilities, 0.15 ms altogether.
-//! * Measured on an H100 (3.35 TB/s), 2026-11-25, N = 10⁶ (whiten, normalise, respond, outer, the
-//!   rest; µs): D = 32, K = 64: 572, 102, 235, 655, 29; D = 64, K = 32: 811, 54, 193, 963, 29;
-//!   D = 128, K = 16: 1240, 29, 269, 1410, 41. `warpgroup_normalise` and `warpgroup_respond` run at
-//!   68 to 77 % of the memory's rate. The matrix units are at work for 55, 77 and 85 % of
-//!   `warpgroup_whiten`, and for 65, 65 and 78 % of `warpgroup_outer`: the time is nearly the sum
-//!   of what their products and what the other instructions take, although other warpgroups could
-//!   run in between. For D = 32, a unit and 64 samples take 553 cycles: nine products of 32 cycles,
-//!   and 275 instructions of each warp.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};

@@ -16,8 +16,8 @@
 //! cancels, wherever components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples
 //! are float32, sums of those float64.
 //!
-//! * Launch: grid ([`PatchShape::blocks`], slices of the samples), block [`PatchShape::block`], shared memory
-//!   [`PatchShape::shared_bytes`].
+//! * Launch: grid ([`PatchShape::blocks`], slices of the samples), block [`PatchShape::block`],
+//!   shared memory [`PatchShape::shared_bytes`].
 //! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D
 //!   multiply-adds, `full` K·(D + 1)·(D + 2)/2 and more (pairs come in patches); `central` twice
 //!   that. An H200 does 33.4·10¹² a second.

@@ -22,9 +22,6 @@
 //!   and below the diagonal, `outer` a fortieth more for the first moments; with `mma.sync` an H200
 //!   does about 3.1·10¹⁴ a second. Read 4·N·D bytes in each, write and read 4·N·K bytes of
 //!   exponents.
-//! * Measured on an H200 on 2026-11-22, N = 10⁶, an E-step from parameters to statistics: D = 64,
-//!   K = 32: 5.5 ms (`tensor_cores` 10.0); D = 128, K = 16: 8.9 ms (27.2); D = 32, K = 64: 4.4 ms
-//!   (3.1).
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};

@@ -27,7 +27,6 @@
 //!   float16, K exponentials; for each sample and group of sets, a read and K·2·D float32
 //!   multiply-adds. K = 8, D = 13, N = 10⁶ on an H200: exponentials 2.2 µs a set (16 a
 //!   multiprocessor and clock), multiply-adds 2.5 µs (at 3.1·10¹⁴ a second by `mma.sync`).
-//!   Measured, 64 sets, host included: 9.3 µs a set (`batch`: 12.1 in the same run).
 use crate::data::Columns;
 
 /// Features of a step.
@@ -76,7 +75,8 @@ pub struct BatchTensorCoresArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
-    /// Sets, in bundles of [`SETS`]; what is missing in the last bundle must be there, and is evaluated.
+    /// Sets, in bundles of [`SETS`]; what is missing in the last bundle must be there, and is
+    /// evaluated.
     pub bundles: u32,
     /// Bundles of sets of a block (gridDim.y groups).
     pub group: u32,

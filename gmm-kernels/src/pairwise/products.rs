@@ -8,14 +8,14 @@
 //!
 //! A block computes a tile of vectors × rows ([`Tiling`]): large tiles read least, small ones
 //! occupy the device where there are few products. A warp computes 64 × 64 of a large tile, 32 × 32
-//! of a medium one and 16 × 16 of a small one. Segments of 32 numbers of all vectors and rows of the
-//! tile arrive in shared memory by asynchronous copies, in several stages. There a row's segment has
-//! [`PITCH`] elements, so that eight rows that are read together lie in different banks. A product
-//! has the same bits in all tilings.
+//! of a medium one and 16 × 16 of a small one. Segments of 32 numbers of all vectors and rows of
+//! the tile arrive in shared memory by asynchronous copies, in several stages. There a row's
+//! segment has [`PITCH`] elements, so that eight rows that are read together lie in different
+//! banks. A product has the same bits in all tilings.
 //!
-//! Where there are few tiles, the segments of each are divided among several blocks, its shares. Each
-//! leaves its sums in memory, and the one that is last to do so adds them up, in the order of the
-//! shares, so that the bits are the same every time (but not those of undivided tiles).
+//! Where there are few tiles, the segments of each are divided among several blocks, its shares.
+//! Each leaves its sums in memory, and the one that is last to do so adds them up, in the order of
+//! the shares, so that the bits are the same every time (but not those of undivided tiles).
 //!
 //! * Launch: [`Tiling::tiles`] times the shares in one dimension, of [`Tiling::threads`] each;
 //!   shared memory [`Tiling::shared_bytes`].
@@ -23,13 +23,7 @@
 //!   by their own instructions (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000:
 //!   150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms: 182·10¹² operations of float32 a second at
 //!   most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared memory and 128
-//!   additions; predicted with these: 0.8 to 1.0 ms, 100 to 125·10¹²; SGEMM has 51·10¹². Measured
-//!   with the split: 1.11 ms, 90·10¹²; N = M = 2000, D = 40,000: 3.18 ms, 100·10¹².
-//! * Measured on an H100 with the split, launch after launch, M = D = 1000. N = 64, small tiles,
-//!   each by two to four blocks: 11 to 12 µs (13 by one block, 76 with large tiles); N = 256,
-//!   medium tiles by four: 18 µs (24); N = 500, by two: 23 to 25 µs (25); N = 1000, by one: 35 to
-//!   36 µs. M = 2000, D = 40,000, N = 64: medium tiles by eight 175 µs (682); they read 655 MB, of
-//!   which 320 from memory: 107 µs.
+//!   additions.
 use super::split::SEGMENT_ELEMENTS;
 
 /// Elements from one row's segment to the next in shared memory: 16 bytes more than a segment has.
@@ -110,8 +104,8 @@ pub struct ProductsArgs {
     /// Where there are several: the sums of each share of each tile, (tiles, shares,
     /// [`Tiling::products`]); aligned to 16 bytes.
     pub sums: *mut f32,
-    /// Where there are several: for each tile the shares whose sums are there, zero before and after
-    /// each launch.
+    /// Where there are several: for each tile the shares whose sums are there, zero before and
+    /// after each launch.
     pub ready: *mut u32,
     /// The products (N, M); aligned to 8 bytes.
     pub products: *mut f32,

@@ -16,8 +16,8 @@
 
 /// Numbers of a segment of a row. A row is filled up with zeros to whole segments.
 pub const SEGMENT: usize = 32;
-/// Elements of a segment, of two float16 numbers each: the [`SEGMENT`] numbers h, then the numbers l.
-/// 128 bytes.
+/// Elements of a segment, of two float16 numbers each: the [`SEGMENT`] numbers h, then the numbers
+/// l. 128 bytes.
 pub const SEGMENT_ELEMENTS: usize = SEGMENT;
 /// The largest magnitude of a row becomes 1 to 2 times (to 4 times, at the end of float32's range)
 /// this, so that the numbers l are normal too.

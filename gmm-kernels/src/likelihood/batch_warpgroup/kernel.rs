@@ -18,7 +18,8 @@ const WORDS: usize = MATRIX / size_of::<Halves>();
 
 /// A thread's features of its samples: of each step, those of both halves of it.
 type Features<const S: usize> = [[[f32; ROWS]; 2]; S];
-/// The reference's exponents of a thread's samples, two components behind each other in each bundle.
+/// The reference's exponents of a thread's samples, two components behind each other in each
+/// bundle.
 type Reference = [[f32; 4]; COMPONENTS / 2];
 
 /// A warp's samples as the products take them.
@@ -365,8 +366,8 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
     let operand = Operand::new(coefficients, 4 * S * MATRIX, MATRIX);
     let start = |samples: &Samples<S>, octet: u32, bundle: u32| {
         let place = (octet * room as u32 + bundle) as usize * coefficients_size * size_of::<Halves>();
-        // SAFETY: the coefficients of a group are in shared memory since the barrier; all threads of
-        // the warpgroup are here.
+        // SAFETY: the coefficients of a group are in shared memory since the barrier; all threads
+        // of the warpgroup are here.
         unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
     };
     // Samples of a warpgroup's four warps.

@@ -39,7 +39,8 @@ unsafe fn fetch(
         let row = first + i * rows_at_once + opaque(row);
         if row < rows.rows {
             let from = of_segment.wrapping_add(row as usize * row_bytes as usize);
-            // SAFETY: the row and the segment exist; each thread has a place of its own in the stage.
+            // SAFETY: the row and the segment exist; each thread has a place of its own in the
+            // stage.
             unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
         }
     });
@@ -178,8 +179,8 @@ fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, fou
     args.sums.wrapping_add(of_part + 4 * (four * tiling.threads as usize + thread_idx() as usize))
 }
 
-/// Leaves the sums of this share of a tile, and in the block that is the last of the tile's puts the
-/// sums of all shares in their place. Whether this block is the last.
+/// Leaves the sums of this share of a tile, and in the block that is the last of the tile's puts
+/// the sums of all shares in their place. Whether this block is the last.
 ///
 /// # Safety
 /// As for [`body`]; no thread of the block uses shared memory any more.
@@ -237,8 +238,8 @@ unsafe fn add_shares<const DOWN: usize, const ACROSS: usize>(
     true
 }
 
-/// A tile of products, or a share of it. It has `ALONG` warps along the vectors and `OVER` along the
-/// matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
+/// A tile of products, or a share of it. It has `ALONG` warps along the vectors and `OVER` along
+/// the matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
 ///
 /// # Safety
 /// The pointers of `args` are valid for the sizes given; all threads of a block of this tiling take
@@ -315,7 +316,8 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
             3 => copies_wait_but_one(),
             _ => copies_wait_but_two(),
         }
-        // All copies of this segment have arrived, and all threads are done with the segment before it.
+        // All copies of this segment have arrived, and all threads are done with the segment before
+        // it.
         barrier!();
         fetch_segment(segment + ahead, if stage == 0 { ahead } else { stage - 1 });
         let mut step = 0;

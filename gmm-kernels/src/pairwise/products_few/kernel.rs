@@ -51,8 +51,8 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
     numbers
 }
 
-/// Splits a vector's numbers of a segment, which four neighbouring lanes have, and gives the power of
-/// two that scales them.
+/// Splits a vector's numbers of a segment, which four neighbouring lanes have, and gives the power
+/// of two that scales them.
 #[inline(always)]
 fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
@@ -69,8 +69,8 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     (pieces, scale)
 }
 
-/// The products of a segment of 16 rows with a segment of eight vectors: of each half of the segment from
-/// zero, the small products first.
+/// The products of a segment of 16 rows with a segment of eight vectors: of each half of the
+/// segment from zero, the small products first.
 #[inline(always)]
 fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
     let mut halves = [[0.0f32; 4]; 2];

@@ -20,8 +20,8 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     [f32::from_bits(half << 23), f32::from_bits((exponent + 127 - half) << 23)]
 }
 
-/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, from segment `first` on, `step` segments
-/// apart; zeros past the end of the row.
+/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, from segment `first` on, `step`
+/// segments apart; zeros past the end of the row.
 ///
 /// # Safety
 /// `x` has `d` numbers, at least one.

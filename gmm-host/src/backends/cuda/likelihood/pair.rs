@@ -1,4 +1,5 @@
-//! `pair`: one thread for each (sample, component); the kernel to read first, never chosen by itself.
+//! `pair`: one thread for each (sample, component); the kernel to read first, never chosen by
+//! itself.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
 use crate::backends::cuda::device::check_suffices;

@@ -144,9 +144,7 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
 }
 
 /// The E-step's task and variant whose first kernels give a total sooner than the kernels for
-/// totals do, if there is one. On an H200, N = 10⁶, from parameters to total, by these kernels and
-/// by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
-/// D = 128, K = 16 1.7 and 8.1.
+/// totals do, if there is one.
 ///
 /// The tensor cores cut off the last digits of sums of products, which makes a total too high by
 /// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many

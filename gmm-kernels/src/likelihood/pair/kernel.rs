@@ -6,6 +6,34 @@ use crate::simt::*;
 /// Features of a sample that a thread reads at once.
 const AT_ONCE: usize = 8;
 
+/// The log₂ density of a sample under a component, seed − Σⱼ (sⱼ·xⱼ + mⱼ)².
+///
+/// # Safety
+/// The sample has d features, each `stride` numbers behind the one before; `p` are the component's
+/// parameters.
+#[inline(always)]
+unsafe fn log_density(x: *const f32, stride: usize, d: usize, p: *const f32) -> f32 {
+    let mut q = 0.0;
+    counted!(for j in (0..d).step_by(AT_ONCE) {
+        // Several features are asked for before the first is waited for.
+        let mut features = [0.0; AT_ONCE];
+        counted!(for f in 0..AT_ONCE {
+            // SAFETY: the feature exists.
+            features[f] = unsafe { load(x.add(smaller(j + f, d - 1) * stride)) };
+        });
+        counted!(for f in 0..AT_ONCE {
+            if j + f < d {
+                // SAFETY: two numbers for each feature.
+                let [s, m] = unsafe { load_f32x2(p.add(2 * (j + f))) };
+                let t = fma(s, features[f], m);
+                q = fma(-t, t, q);
+            }
+        });
+    });
+    // SAFETY: behind the features' numbers are the weight and the seed.
+    unsafe { load(p.add(2 * d + 1)) + q }
+}
+
 kernel! {
     /// Total log₂-likelihood, and each sample's where asked for.
     ///
@@ -32,30 +60,15 @@ kernel! {
             let mut sum = LogSumExp::new();
             let mut first_component = 0;
             while first_component < k {
-                // 1. Each thread: the log density of its pair, seed − Σⱼ (sⱼ·xⱼ + mⱼ)².
+                // 1. Each thread: the log density of its pair.
                 let component = first_component + warp;
                 if component < k {
-                    let p = parameters(component);
-                    let mut q = 0.0;
-                    counted!(for j in (0..d).step_by(AT_ONCE) {
-                        // Several features are asked for before the first is waited for.
-                        let mut features = [0.0; AT_ONCE];
-                        counted!(for f in 0..AT_ONCE {
-                            // SAFETY: the sample and the feature exist.
-                            features[f] = unsafe { load(x.add(smaller(j + f, d - 1) * stride)) };
-                        });
-                        counted!(for f in 0..AT_ONCE {
-                            if j + f < d {
-                                // SAFETY: the component has two numbers for each feature.
-                                let [s, m] = unsafe { load_f32x2(p.add(2 * (j + f))) };
-                                let t = fma(s, features[f], m);
-                                q = fma(-t, t, q);
-                            }
-                        });
-                    });
-                    // SAFETY: the component has a seed; a place of this thread, which the first
-                    // warp read before the last barrier.
-                    unsafe { densities.set(thread_idx() as usize, load(p.add(2 * d + 1)) + q) };
+                    // SAFETY: the sample and the component exist; a place of this thread, which the
+                    // first warp read before the last barrier.
+                    unsafe {
+                        let q = log_density(x, stride, d, parameters(component));
+                        densities.set(thread_idx() as usize, q);
+                    }
                 }
                 barrier!();
                 // 2. The first warp: log₂ Σₖ wₖ·2^qₖ of each sample, over the components so far.

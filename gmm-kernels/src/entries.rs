@@ -1,7 +1,7 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by
 //! these entries only.
 use crate::arrays::{columns, ranges, rows};
-use crate::estep::fused_tensor_cores::Shape;
+use crate::estep::fused_tensor_cores::FusedShape;
 use crate::estep::{
     fused, fused_patterns, fused_tensor_cores, fused64, tensor_cores, warpgroup, warpgroup_whitened, weighted_sums,
     whitened,
@@ -129,10 +129,10 @@ pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> 
 }
 
 /// The E-step of few components on the matrix units, in one read of the data.
-pub fn fused_tensor_cores(shape: Shape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
+pub fn fused_tensor_cores(shape: FusedShape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
     let of = match shape {
-        Shape { rotations: 1.., .. } => "full_",
-        Shape { gaps: true, .. } => "observed_",
+        FusedShape { rotations: 1.., .. } => "full_",
+        FusedShape { gaps: true, .. } => "observed_",
         _ => "",
     };
     Entry::new(format!("fused_tensor_cores_{of}d{:02}_k{:02}", shape.features(), shape.capacity()))

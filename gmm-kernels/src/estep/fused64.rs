@@ -14,10 +14,7 @@
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
 //! * Necessary work for each sample: read 8·D bytes; K·(5·D + 15) multiply-adds and the like, 15 of
 //!   them for 2^x. K = 8, D = 13, N = 10⁶ on an H200: 24.5 µs for the data, 38 µs for the
-//!   arithmetic of 13 features (46 µs for the instance's 16) at 16.7·10¹² a second. Measured:
-//!   147 µs from parameters to statistics. Under ncu the kernel alone, at that tool's lower clock,
-//!   takes 164 µs, with the float64 units at 46 % of their peak: eight warps, as many as the
-//!   registers of a multiprocessor hold, leave them waiting for the exchanges.
+//!   arithmetic of 13 features (46 µs for the instance's 16) at 16.7·10¹² a second.
 use crate::simt::WARP;
 
 /// Arguments of the kernels.

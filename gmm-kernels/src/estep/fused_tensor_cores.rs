@@ -34,15 +34,11 @@
 //! warps in float64. Blocks add theirs up as integers ([`unit()`]), which gives the same bits in
 //! any order, so that the last block has next to nothing left to do.
 //!
-//! * Launch: one-dimensional grid, block of whole warps, shared memory [`Shape::shared_bytes`].
+//! * Launch: one-dimensional grid, block of whole warps, shared memory
+//!   [`FusedShape::shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; with diagonal covariances 5·2·D·K
 //!   multiply-adds in float16 (K ≤ 8: 4·2·D·16, because the low parts are rows), with matrices
 //!   2·16·16·D and 2·8·D·(D + 3).
-//! * Measured on an H200, N = 10⁶, kernel alone: D = 13, K = 8: 27.6 µs (floor 11, the read of the
-//!   data; `fused` 37), matrices 78.5 µs (`fused` 109); D = 32, K = 64: 181 µs (floor 27;
-//!   `exponents` and `weigh` 560). The matrix units are busy for an eighth of the time. The time is
-//!   that of the other instructions: 215 for 16 samples and a warp, 530, and 1090, of which 61 %,
-//!   48 % and 43 % of the clocks issue one, because few warps have room for their sums.
 use crate::data::Columns;
 use crate::estep::tensor_cores::PRODUCT_SCALE;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -68,7 +64,7 @@ pub const OBSERVED: f32 = PRODUCT_SCALE;
 
 /// An instance of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct FusedShape {
     /// Pairs of tiles of features: 1 or 2.
     pub pairs: usize,
     /// Tiles of components: 1, 2, 4 or 8.
@@ -80,7 +76,7 @@ pub struct Shape {
     pub gaps: bool,
 }
 
-impl Shape {
+impl FusedShape {
     /// The instance for K components of D features, if there is one; `gaps`: for samples with
     /// missing values.
     pub const fn new(k: usize, d: usize, full: bool, gaps: bool) -> Option<Self> {
@@ -213,15 +209,16 @@ pub struct FusedTensorCoresArgs {
     /// features for features times [`FEATURE_SCALE`](super::tensor_cores::FEATURE_SCALE), those of
     /// squares for squares of that; zeros behind D and K. Then what each sum is multiplied by, the
     /// constant that is added, and wₖ; behind K: zero, a constant below all others, zero. Not read
-    /// where [`Shape::by_value`] says so.
+    /// where [`FusedShape::by_value`] says so.
     pub parameters: *const f32,
     /// The same by value.
     pub by_value: [f32; BY_VALUE],
-    /// The sums as integers ([`Shape::sums`]): zeros before and after each launch.
+    /// The sums as integers ([`FusedShape::sums`]): zeros before and after each launch.
     pub integers: *mut u64,
     /// What sums are multiplied by to be integers: [`unit()`].
     pub unit: f64,
-    /// Where to write the sums ([`Shape::sums`]); may be mapped host memory that the host polls.
+    /// Where to write the sums ([`FusedShape::sums`]); may be mapped host memory that the host
+    /// polls.
     pub sums: *mut f64,
     /// Where to write Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
     pub output: Output,

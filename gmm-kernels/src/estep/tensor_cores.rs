@@ -30,10 +30,6 @@
 //! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D +
 //!   3)/2), `weigh` 2·N·K·M; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes
 //!   twice, write and read 4·N·K bytes of exponents.
-//! * Measured on an H200, N = 10⁶, each kernel alone: D = 128, K = 1024, diagonal: `exponents`
-//!   5.7 ms (floor 2.5), `weigh` 5.3 ms (1.7); D = 32, K = 64, matrices: 1.4 ms (0.35) and 1.1 ms
-//!   (0.23). There are three to seven other instructions for each product of the units, and two
-//!   chains of dependent products at a time in a warp.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -189,7 +185,7 @@ pub struct ExponentsArgs {
     pub columns: Columns,
     /// `full`: the two features of each product, (products,): the first in the lower 16 bits, times
     /// the samples of a block; D stands for the number one. Behind M they are D and D.
-    pub pairs: *const u32,
+    pub factors: *const u32,
     /// What `split_coefficients` wrote; zeros behind K and behind M.
     pub coefficients: *const u32,
     /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ:
@@ -314,9 +310,9 @@ pub struct WeighArgs {
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
-    /// As in [`ExponentsArgs::pairs`], for whole parts, times [`RAW_PITCH`].
-    pub pairs: *const u32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// As in [`ExponentsArgs::factors`], for whole parts, times [`RAW_PITCH`].
+    pub factors: *const u32,
+    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
     /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.

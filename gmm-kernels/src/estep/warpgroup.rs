@@ -9,14 +9,14 @@
 //! copies in bulk, which a block's last warp starts, bring them into shared memory while the units
 //! are at work.
 //!
-//! The units truncate their sums, so these are short: exponents of [`CHUNK`] products, added up in
+//! The units truncate their sums, so these are short: exponents of [`STEP`] products, added up in
 //! float32 by ordinary, rounded additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums
 //! are added up in shared memory in float32, and in memory in float64. A sum of so many products of
 //! one sign loses less than 64·2⁻²⁴ of itself.
 //!
 //! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products:
 //! (tiles, 2 parts, [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients:
-//! (groups, chunks, 2 parts, [`GROUP`] / 8, [`CHUNK`] / 8) matrices, a row for a component. A part
+//! (groups, steps, 2 parts, [`GROUP`] / 8, [`STEP`] / 8) matrices, a row for a component. A part
 //! is the high or the low halves of the numbers.
 //!
 //! * Launch of `warpgroup_exponents`: one-dimensional grid; of `warpgroup_weigh`: grid
@@ -26,11 +26,6 @@
 //! * Necessary work: `warpgroup_exponents` 6·N·K·D multiply-adds in float16, `warpgroup_weigh`
 //!   4·N·K·D; an H200 does 4.9·10¹⁴ a second. Write 8·N·D bytes of products, read them twice or
 //!   more; write and read 4·N·K bytes of exponents.
-//! * Measured on an H200 on 2026-11-22, N = 10⁶, D = 128, K = 1024: 5.1 ms in all (floor 2.7):
-//!   `warpgroup_exponents` about 3.0 (units busy 60 % of the time), `warpgroup_weigh` 2.0 (63 %);
-//!   `warpgroup_products`, 0.5, only once where products are kept. The threads that multiply issue
-//!   all other instructions too, between products: next, the exponentials of a group beside the
-//!   products of the next one.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -41,7 +36,7 @@ pub const GROUP: usize = 128;
 /// Samples of a tile.
 pub const SAMPLES: usize = 128;
 /// Products that `warpgroup_exponents` multiplies with at a time.
-pub const CHUNK: usize = 64;
+pub const STEP: usize = 64;
 /// Samples that `warpgroup_weigh` multiplies with at a time.
 pub const STAGE: usize = 32;
 /// Stages after which the sums of the units are added up in shared memory.
@@ -65,21 +60,21 @@ const MATRIX: usize = 128;
 /// Elements of two numbers of a row of a matrix.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 const ROW: usize = 4;
-/// Bytes of both parts of a group's coefficients of a chunk.
-const COEFFICIENTS: usize = 2 * (GROUP / 8) * (CHUNK / 8) * MATRIX;
-/// Chunks of coefficients that are on their way, or in use.
-const CHUNKS_AHEAD: usize = 3;
+/// Bytes of both parts of a group's coefficients of a step.
+const COEFFICIENTS: usize = 2 * (GROUP / 8) * (STEP / 8) * MATRIX;
+/// Steps of coefficients that are on their way, or in use.
+const STEPS_AHEAD: usize = 3;
 /// Stages of products that are on their way, or in use.
 const STAGES_AHEAD: usize = 3;
 /// Bytes at the start of the shared memory for the total and for barriers.
 const HEAD: usize = 2 * FINISH_SHARED_BYTES;
-/// Chunks of a sample's products, at most.
-const MOST_CHUNKS: usize = 2 * MAX_FEATURES / CHUNK;
+/// Steps of a sample's products, at most.
+const MOST_STEPS: usize = 2 * MAX_FEATURES / STEP;
 /// Numbers that a thread of `warpgroup_weigh` adds up: a sixteenth of a warp's 16 components by 256
 /// products.
 const THREAD_SUMS: usize = 128;
 
-const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * (MOST_CHUNKS + CHUNKS_AHEAD) <= HEAD);
+const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * (MOST_STEPS + STEPS_AHEAD) <= HEAD);
 
 /// The size of the problem.
 #[repr(C)]
@@ -104,10 +99,10 @@ impl Shape {
         self.products() / 8
     }
 
-    /// Chunks that are not all zeros.
+    /// Steps that are not all zeros.
     #[inline(always)]
-    pub fn chunks(&self) -> usize {
-        (2 * self.d as usize).div_ceil(CHUNK)
+    pub fn steps(&self) -> usize {
+        (2 * self.d as usize).div_ceil(STEP)
     }
 
     /// Groups of components.
@@ -141,7 +136,7 @@ impl Shape {
 
     /// Elements of two numbers of the coefficients.
     pub fn coefficients_len(&self) -> usize {
-        self.groups() * self.chunks() * COEFFICIENTS / size_of::<u32>()
+        self.groups() * self.steps() * COEFFICIENTS / size_of::<u32>()
     }
 
     /// Bytes of one part of a stage's products.
@@ -177,7 +172,7 @@ impl Shape {
 
     /// Dynamic shared memory of a launch of `warpgroup_exponents`.
     pub fn exponents_bytes(&self) -> usize {
-        HEAD + 2 * self.part() + CHUNKS_AHEAD * COEFFICIENTS
+        HEAD + 2 * self.part() + STEPS_AHEAD * COEFFICIENTS
     }
 
     /// Dynamic shared memory of a launch of `warpgroup_weigh`.
@@ -247,7 +242,7 @@ pub struct WeighArgs {
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
-    /// Parts of the samples: tile t belongs to slice t modulo their number, which is gridDim.y.
+    /// The number of slices: tile t belongs to slice t modulo it; it is gridDim.y.
     /// Where `add` is 0, no more than there are tiles.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.

@@ -30,24 +30,16 @@
 //! [`Shape::rows`], [`STAGE`]). Responsibilities: (stages, rows, [`STAGE`]) float16 numbers.
 //!
 //! * Launches: `warpgroup_whiten_d…`: grid (any, [`Shape::groups`]), [`WHITEN_BLOCKS`] threads,
-//!   [`Shape::whiten_bytes`] of shared memory. `warpgroup_respond_d…`: grid ([`Shape::chunks`],
-//!   slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`]. `warpgroup_outer_d…`: grid
-//!   ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`], [`Shape::outer_bytes`]. The
-//!   others: any number of threads.
+//!   [`Shape::whiten_bytes`] of shared memory. `warpgroup_respond_d…`: grid
+//!   ([`Shape::respond_groups`], slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`].
+//!   `warpgroup_outer_d…`: grid ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`],
+//!   [`Shape::outer_bytes`]. The others: any number of threads.
 //! * Necessary work: for D a multiple of 32, `warpgroup_whiten` 3·N·K·D·(D + 32)/2 multiply-adds in
 //!   float16, `warpgroup_outer` as many; an H200 does 4.8·10¹⁴ a second. Read 4·N·D bytes for each
 //!   group of `warpgroup_whiten`, in `warpgroup_respond` and for each block of `warpgroup_outer`;
 //!   write 4·N·K bytes of exponents and read them twice, write 2·N·K of responsibilities and read
 //!   them. N = 10⁶, D = 64, K = 32: 0.61 ms each for the products; 128 MB of exponents and 64 MB of
 //!   responsibilities, 0.15 ms altogether.
-//! * Measured on an H100 (3.35 TB/s), 2026-11-25, N = 10⁶ (whiten, normalise, respond, outer, the
-//!   rest; µs): D = 32, K = 64: 572, 102, 235, 655, 29; D = 64, K = 32: 811, 54, 193, 963, 29;
-//!   D = 128, K = 16: 1240, 29, 269, 1410, 41. `warpgroup_normalise` and `warpgroup_respond` run at
-//!   68 to 77 % of the memory's rate. The matrix units are at work for 55, 77 and 85 % of
-//!   `warpgroup_whiten`, and for 65, 65 and 78 % of `warpgroup_outer`: the time is nearly the sum
-//!   of what their products and what the other instructions take, although other warpgroups could
-//!   run in between. For D = 32, a unit and 64 samples take 553 cycles: nine products of 32 cycles,
-//!   and 275 instructions of each warp.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -66,7 +58,7 @@ pub const SAMPLES: usize = 64;
 /// Samples of a tile of `warpgroup_respond`. There are places for whole tiles everywhere.
 pub const TILE: usize = 128;
 /// Components of a block of `warpgroup_respond`.
-pub const CHUNK: usize = 64;
+pub const RESPOND_GROUP: usize = 64;
 /// Components of a tile of the units of `warpgroup_respond`.
 const RESPOND_ROWS: usize = 16;
 /// Stages after which the sums of the units are added up in shared memory.
@@ -235,14 +227,14 @@ impl Shape {
 
     /// Components of a block of `warpgroup_respond`, in whole tiles of the units.
     #[inline(always)]
-    fn chunk_rows(&self) -> usize {
+    fn respond_group_rows(&self) -> usize {
         let rows = self.rows();
-        (if rows < CHUNK { rows } else { CHUNK }).next_multiple_of(RESPOND_ROWS)
+        (if rows < RESPOND_GROUP { rows } else { RESPOND_GROUP }).next_multiple_of(RESPOND_ROWS)
     }
 
     /// Blocks of a slice of `warpgroup_respond`.
-    pub fn chunks(&self) -> u32 {
-        self.rows().div_ceil(CHUNK) as u32
+    pub fn respond_groups(&self) -> u32 {
+        self.rows().div_ceil(RESPOND_GROUP) as u32
     }
 
     /// Bytes from one eight of a stage's samples to the next one.
@@ -313,7 +305,7 @@ impl Shape {
 
     /// Dynamic shared memory of a launch of `warpgroup_respond`.
     pub fn respond_bytes(&self) -> usize {
-        let rows = self.chunk_rows();
+        let rows = self.respond_group_rows();
         // Exponents with maxima and factors, responsibilities, features.
         HEAD + (TILE * (rows + 2) + rows * RESPOND_PITCH) * size_of::<f32>() + TILE / STAGE * 2 * self.stage_part()
     }
@@ -406,7 +398,7 @@ pub struct RespondArgs {
     /// Where to write the responsibilities ([`Shape::responsibilities_len`]): of sixteen samples of
     /// a component pairs 0, 4, 1, 5, 2, 6, 3, 7.
     pub responsibilities: *mut u32,
-    /// Parts of the samples: tile t belongs to slice t modulo their number, which is gridDim.y.
+    /// The number of slices: tile t belongs to slice t modulo it; it is gridDim.y.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,
@@ -426,7 +418,7 @@ pub struct OuterArgs {
     pub features: *const u32,
     /// What `warpgroup_respond` wrote.
     pub responsibilities: *const u32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,

@@ -16,8 +16,8 @@
 //! cancels, wherever components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples
 //! are float32, sums of those float64.
 //!
-//! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory
-//!   [`Shape::shared_bytes`].
+//! * Launch: grid ([`PatchShape::blocks`], slices of the samples), block [`PatchShape::block`],
+//!   shared memory [`PatchShape::shared_bytes`].
 //! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D
 //!   multiply-adds, `full` K·(D + 1)·(D + 2)/2 and more (pairs come in patches); `central` twice
 //!   that. An H200 does 33.4·10¹² a second.
@@ -43,7 +43,7 @@ const QUADS: usize = STAGE / QUAD;
 /// How the work of a launch is divided.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PatchShape {
     /// D.
     pub d: u32,
     /// Tiles of [`COMPONENTS`] components.
@@ -62,7 +62,7 @@ pub struct Shape {
     pub central: bool,
 }
 
-impl Shape {
+impl PatchShape {
     /// Blocks along the patches.
     #[inline(always)]
     pub fn across(&self) -> u32 {
@@ -120,7 +120,7 @@ impl Shape {
 #[derive(Clone, Copy)]
 pub struct WeightedSumsArgs {
     /// The division of the work.
-    pub shape: Shape,
+    pub shape: PatchShape,
     /// The samples.
     pub columns: Columns,
     /// The exponents of these samples that `tiled` wrote, for the components of all tiles.
@@ -131,12 +131,12 @@ pub struct WeightedSumsArgs {
     pub centres: *const f32,
     /// `full`: the pair of features and the quad of features of each patch, (patches, 2).
     pub pairs: *const u32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
     /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,
-    /// ([`Shape::sums`]) of each slice.
+    /// ([`PatchShape::sums`]) of each slice.
     pub sums: *mut f64,
 }
 

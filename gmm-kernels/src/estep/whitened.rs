@@ -22,9 +22,6 @@
 //!   and below the diagonal, `outer` a fortieth more for the first moments; with `mma.sync` an H200
 //!   does about 3.1·10¹⁴ a second. Read 4·N·D bytes in each, write and read 4·N·K bytes of
 //!   exponents.
-//! * Measured on an H200 on 2026-11-22, N = 10⁶, an E-step from parameters to statistics: D = 64,
-//!   K = 32: 5.5 ms (`tensor_cores` 10.0); D = 128, K = 16: 8.9 ms (27.2); D = 32, K = 64: 4.4 ms
-//!   (3.1).
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -310,7 +307,7 @@ pub struct OuterArgs {
     pub exponents: Exponents,
     /// wₖ ([`OuterShape::components`],), zeros behind K.
     pub weights: *const f32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
     /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.

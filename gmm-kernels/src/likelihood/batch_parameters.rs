@@ -1,7 +1,7 @@
 //! `batch_parameters`: the parameters of [`batch_tensor_cores`](super::batch_tensor_cores) and
 //! [`batch_warpgroup`](super::batch_warpgroup), from the mixtures; and which of them are so near to
-//! the reference that these kernels keep the digits of their totals. The host of an H200 took 150
-//! to 250 µs for 64 sets, as long as the kernels take for 10⁶ samples.
+//! the reference that these kernels keep the digits of their totals. The host takes as long for
+//! 64 sets as the kernels take for 10⁶ samples.
 //!
 //! A block takes a set, a warp a component, and a lane a feature in the place where the kernels
 //! have it. With t = s·x + m in the data's frame (s and m rounded to float32, as for every kernel),
@@ -21,10 +21,8 @@
 //! * Necessary work: read 8·K·(1 + 2·D) bytes for each set, write its coefficients (1 kB for K = 8,
 //!   D = 13); some 200 float64 operations for each set, component and feature. 64 sets, K = 8,
 //!   D = 13: 0.2 MB and 1.3·10⁶ operations, below 1 µs on an H200; the chain of reads, roots,
-//!   logarithms, sums over lanes and two meetings takes longer: 7.7 µs. It was 12.5 µs when each
-//!   feature had its logarithm and the components' numbers were computed again in each of the three
-//!   passes. A block of two warps, which finds room beside those of another thread's batch, makes
-//!   chains slower (8.5 µs an evaluation for 8.1).
+//!   logarithms, sums over lanes and two meetings takes longer. A block of two warps, which
+//!   finds room beside those of another thread's batch, makes the chains slower.
 use super::batch_tensor_cores::COMPONENTS;
 
 /// Threads of a block: a warp for each of eight components.
@@ -56,7 +54,7 @@ pub struct BatchParametersArgs {
     pub loss: f64,
     /// The most that a set's total may lose, in units of log₂.
     pub most: f64,
-    /// The kernels' coefficients, of whole fours of sets: see
+    /// The kernels' coefficients, of whole bundles of sets: see
     /// [`BatchTensorCoresArgs`](super::batch_tensor_cores::BatchTensorCoresArgs), as for the next
     /// two.
     pub coefficients: *mut f32,

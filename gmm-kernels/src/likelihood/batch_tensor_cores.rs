@@ -20,14 +20,13 @@
 //! Coefficients lie in shared memory, and so do the reference's exponents of the warp's samples,
 //! and each thread's product of likelihoods for each four sets.
 //!
-//! * Launch: grid (blocks, parts of the sets); block of whole warps; shared memory
+//! * Launch: grid (blocks, groups of sets); block of whole warps; shared memory
 //!   [`shared_bytes`]. [`reduce_sets`](crate::reduce::sets) then adds the blocks' sums:
 //!   grid = number of sets, one warp.
-//! * Necessary work for each sample and set, K in eights and S steps: 48·S·K multiply-adds in
-//!   float16, K exponentials; for each sample and part of the sets, a read and K·2·D float32
+//! * Necessary work for each sample and set, K in octets and S steps: 48·S·K multiply-adds in
+//!   float16, K exponentials; for each sample and group of sets, a read and K·2·D float32
 //!   multiply-adds. K = 8, D = 13, N = 10⁶ on an H200: exponentials 2.2 µs a set (16 a
 //!   multiprocessor and clock), multiply-adds 2.5 µs (at 3.1·10¹⁴ a second by `mma.sync`).
-//!   Measured, 64 sets, host included: 9.3 µs a set (`batch`: 12.1 in the same run).
 use crate::data::Columns;
 
 /// Features of a step.
@@ -63,9 +62,9 @@ pub const fn reference_row(d: usize) -> usize {
     steps(d) * 16 + 4
 }
 
-/// Numbers of four sets' weights, (`eights`, [`SETS`], [`COMPONENTS`]), and scales, ([`SETS`]).
-pub const fn weights_size(eights: usize) -> usize {
-    eights * SETS * COMPONENTS + SETS
+/// Numbers of four sets' weights, (`octets`, [`SETS`], [`COMPONENTS`]), and scales, ([`SETS`]).
+pub const fn weights_size(octets: usize) -> usize {
+    octets * SETS * COMPONENTS + SETS
 }
 
 /// Arguments of the kernel.
@@ -76,33 +75,34 @@ pub struct BatchTensorCoresArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
-    /// Sets, in fours; what is missing in the last four must be there, and is evaluated.
-    pub fours: u32,
-    /// Fours of sets of a block (gridDim.y parts).
-    pub part: u32,
+    /// Sets, in bundles of [`SETS`]; what is missing in the last bundle must be there, and is
+    /// evaluated.
+    pub bundles: u32,
+    /// Bundles of sets of a block (gridDim.y groups).
+    pub group: u32,
     /// ⌈K / 8⌉.
-    pub eights: u32,
-    /// Coefficients (fours, eights, steps, 4, 32, 4), times a power of two of each set, as two
+    pub octets: u32,
+    /// Coefficients (bundles, octets, steps, 4, 32, 4), times a power of two of each set, as two
     /// float16 numbers hold them: of a lane of tile i those of component 2i + lane / 4 % 2 of set
     /// lane / 8, of feature lane % 4 of the step and its square, and of feature 4 + lane % 4 and
     /// its square. For the square over [`SQUARE_SCALE`], else over [`FEATURE_SCALE`]; of the number
     /// one over 2^14.
     pub coefficients: *const f32,
-    /// ([`weights_size`]) of each four: wₖ, and the number by which sums are multiplied.
+    /// ([`weights_size`]) of each bundle: wₖ, and the number by which sums are multiplied.
     pub weights: *const f32,
-    /// The components of the reference, (8·eights, [`reference_row`]`(D)`), zeros behind K.
+    /// The components of the reference, (8·octets, [`reference_row`]`(D)`), zeros behind K.
     pub reference: *const f32,
-    /// A number for each set and block, (4·fours, gridDim.x).
+    /// A number for each set and block, (4·bundles, gridDim.x).
     pub partials: *mut f64,
 }
 
 /// Dynamic shared memory of a launch: the reference, and its exponents of each warp's samples;
-/// coefficients and weights of a part, and a product for each four sets and thread.
-pub fn shared_bytes(d: usize, eights: usize, part: usize, block_dim: u32) -> usize {
-    let of_reference = eights * COMPONENTS * (reference_row(d) + block_dim as usize);
-    let numbers = eights * steps(d) * STEP_SIZE + weights_size(eights);
+/// coefficients and weights of a group, and a product for each four sets and thread.
+pub fn shared_bytes(d: usize, octets: usize, group: usize, block_dim: u32) -> usize {
+    let of_reference = octets * COMPONENTS * (reference_row(d) + block_dim as usize);
+    let numbers = octets * steps(d) * STEP_SIZE + weights_size(octets);
     let products = block_dim as usize * (size_of::<f64>() + size_of::<f32>());
-    of_reference * size_of::<f32>() + part * (numbers * size_of::<f32>() + products)
+    of_reference * size_of::<f32>() + group * (numbers * size_of::<f32>() + products)
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

@@ -31,10 +31,6 @@
 //!   exponentials. K = 8, D = 13, N = 10⁶ on an H200: 52 MB, 12.3 µs at the measured 4.24 TB/s;
 //!   arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2 multiply-adds more), `full` 25 µs (K·(D·(D
 //!   + 1) / 2 + D + 1)), with missing values 9.9 µs.
-//! * Measured on an H200, 2026-11-24, back to back: 16.0 to 16.5 µs, with weights 16.9, `tied` 21.8
-//!   to 23.0, `full` 40.7 to 41.5 (36 to 42 were expected, from 1.15 instructions for each
-//!   multiply-add; ncu: 3.1 instructions a cycle while a multiprocessor is at work, 2.7 with start
-//!   and end).
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 

@@ -78,7 +78,7 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
 
 /// A block's share of the samples, and the places in shared memory for this thread's quads,
 /// resident or passing: one in each of its rounds.
-struct Samples<'a, const D: usize> {
+struct BlockSamples<'a, const D: usize> {
     columns: &'a Columns,
     /// The quad of the first round, and the number of rounds.
     first: u32,
@@ -92,7 +92,7 @@ struct Samples<'a, const D: usize> {
     streamed: CachePolicy,
 }
 
-impl<const D: usize> Samples<'_, D> {
+impl<const D: usize> BlockSamples<'_, D> {
     /// Numbers of a feature in a warp's place of a round.
     const FEATURE: usize = QUAD * WARP as usize;
 
@@ -243,7 +243,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     let rounds = if first < end { (end - first).div_ceil(block_dim()) } else { 0 };
     let places = args.resident as usize + 1;
     let ring = Shared::<f32>::at(layout.samples);
-    let samples = Samples::<D> {
+    let samples = BlockSamples::<D> {
         columns,
         first,
         rounds,

@@ -5,8 +5,7 @@
 //!
 //! * Launch: any one-dimensional grid of whole warps, in a grid-stride loop; no shared memory.
 //! * Necessary work for each pair: read 8·D bytes, write 4. N = 10⁷, D = 20 on an H200: 1.64 GB,
-//!   387 µs at 4.24 TB/s; predicted 400 µs, 1.06 times one read of both arrays (377 µs). Measured:
-//!   380 µs, 1.02 times the 373 µs in which PyTorch sums both arrays.
+//!   387 µs at 4.24 TB/s.
 use crate::data::Columns;
 
 /// Arguments of the kernel.

@@ -2,38 +2,32 @@
 //! rows of a matrix, by the matrix units, to the accuracy of float32.
 //!
 //! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four products of the
-//! parts, l·l is left out, 2^-24 of the whole. The matrix units add 16 numbers' products l·h, h·l
+//! shares, l·l is left out, 2^-24 of the whole. The matrix units add 16 numbers' products l·h, h·l
 //! and h·h, the small ones first, beginning from zero; they truncate. Those sums are added to the
 //! others in float32 by ordinary instructions, which round.
 //!
 //! A block computes a tile of vectors × rows ([`Tiling`]): large tiles read least, small ones
 //! occupy the device where there are few products. A warp computes 64 × 64 of a large tile, 32 × 32
-//! of a medium one and 16 × 16 of a small one. Chunks of 32 numbers of all vectors and rows of the
-//! tile arrive in shared memory by asynchronous copies, in several stages. There a row's chunk has
-//! [`PITCH`] elements, so that eight rows that are read together lie in different banks. A product
-//! has the same bits in all tilings.
+//! of a medium one and 16 × 16 of a small one. Segments of 32 numbers of all vectors and rows of
+//! the tile arrive in shared memory by asynchronous copies, in several stages. There a row's
+//! segment has [`PITCH`] elements, so that eight rows that are read together lie in different
+//! banks. A product has the same bits in all tilings.
 //!
-//! Where there are few tiles, the chunks of each are divided among several blocks, its parts. Each
-//! leaves its sums in memory, and the one that is last to do so adds them up, in the order of the
-//! parts, so that the bits are the same every time (but not those of undivided tiles).
+//! Where there are few tiles, the segments of each are divided among several blocks, its shares.
+//! Each leaves its sums in memory, and the one that is last to do so adds them up, in the order of
+//! the shares, so that the bits are the same every time (but not those of undivided tiles).
 //!
-//! * Launch: [`Tiling::tiles`] times the parts in one dimension, of [`Tiling::threads`] each;
+//! * Launch: [`Tiling::tiles`] times the shares in one dimension, of [`Tiling::threads`] each;
 //!   shared memory [`Tiling::shared_bytes`].
 //! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's matrix units do 495·10¹² a second
 //!   by their own instructions (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000:
 //!   150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms: 182·10¹² operations of float32 a second at
 //!   most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared memory and 128
-//!   additions; predicted with these: 0.8 to 1.0 ms, 100 to 125·10¹²; SGEMM has 51·10¹². Measured
-//!   with the split: 1.11 ms, 90·10¹²; N = M = 2000, D = 40,000: 3.18 ms, 100·10¹².
-//! * Measured on an H100 with the split, launch after launch, M = D = 1000. N = 64, small tiles,
-//!   each by two to four blocks: 11 to 12 µs (13 by one block, 76 with large tiles); N = 256,
-//!   medium tiles by four: 18 µs (24); N = 500, by two: 23 to 25 µs (25); N = 1000, by one: 35 to
-//!   36 µs. M = 2000, D = 40,000, N = 64: medium tiles by eight 175 µs (682); they read 655 MB, of
-//!   which 320 from memory: 107 µs.
-use super::split::CHUNK_ELEMENTS;
+//!   additions.
+use super::split::SEGMENT_ELEMENTS;
 
-/// Elements from one row's chunk to the next in shared memory: 16 bytes more than a chunk has.
-pub const PITCH: usize = CHUNK_ELEMENTS + 4;
+/// Elements from one row's segment to the next in shared memory: 16 bytes more than a segment has.
+pub const PITCH: usize = SEGMENT_ELEMENTS + 4;
 
 /// How the products are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +38,18 @@ pub struct Tiling {
     pub rows: usize,
     /// Threads of a block.
     pub threads: u32,
-    /// Chunks of a tile in shared memory: the one that is computed with, and those on their way.
+    /// Segments of a tile in shared memory: the one that is computed with, and those on their way.
     pub stages: usize,
-    /// Most blocks among which a tile's chunks are divided.
-    pub most_parts: usize,
+    /// Most blocks among which a tile's segments are divided.
+    pub most_shares: usize,
 }
 
 /// For many products: most of them for each number that is read.
-pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3, most_parts: 1 };
+pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3, most_shares: 1 };
 /// For fewer products: an eighth of the large tile.
-pub const MEDIUM: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4, most_parts: 32 };
+pub const MEDIUM: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4, most_shares: 32 };
 /// For few products: a quarter of the medium tile.
-pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 4, most_parts: 32 };
+pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 4, most_shares: 32 };
 /// All of them.
 pub const TILINGS: [Tiling; 3] = [LARGE, MEDIUM, SMALL];
 
@@ -70,7 +64,7 @@ impl Tiling {
         self.vectors * self.rows
     }
 
-    /// Bytes of a chunk of all vectors and rows of a tile in shared memory.
+    /// Bytes of a segment of all vectors and rows of a tile in shared memory.
     pub const fn stage_bytes(self) -> usize {
         (self.vectors + self.rows) * PITCH * size_of::<u32>()
     }
@@ -86,7 +80,7 @@ impl Tiling {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SplitRows {
-    /// The rows, chunk by chunk; aligned to 16 bytes.
+    /// The rows, segment by segment; aligned to 16 bytes.
     pub halves: *const u32,
     /// 2^e of each row.
     pub scales: *const f32,
@@ -102,16 +96,16 @@ pub struct ProductsArgs {
     pub vectors: SplitRows,
     /// M rows of the matrix.
     pub matrix: SplitRows,
-    /// Chunks of a row.
-    pub chunks: u32,
-    /// Blocks among which the chunks of a tile are divided, at least one and at most
-    /// [`Tiling::most_parts`].
-    pub parts: u32,
-    /// Where there are several: the sums of each part of each tile, (tiles, parts,
+    /// Segments of a row.
+    pub segments: u32,
+    /// Blocks among which the segments of a tile are divided, at least one and at most
+    /// [`Tiling::most_shares`].
+    pub shares: u32,
+    /// Where there are several: the sums of each share of each tile, (tiles, shares,
     /// [`Tiling::products`]); aligned to 16 bytes.
     pub sums: *mut f32,
-    /// Where there are several: for each tile the parts whose sums are there, zero before and after
-    /// each launch.
+    /// Where there are several: for each tile the shares whose sums are there, zero before and
+    /// after each launch.
     pub ready: *mut u32,
     /// The products (N, M); aligned to 8 bytes.
     pub products: *mut f32,

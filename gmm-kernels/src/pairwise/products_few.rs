@@ -2,25 +2,24 @@
 //! one launch.
 //!
 //! The matrix is split ([`split`](super::split)); the vectors are float32, and every warp splits
-//! what it reads of them: a chunk of a vector gets a power of two 2^e that is not above its largest
-//! magnitude, as a row of the matrix has one. Products are those of [`products`](super::products):
-//! l·h, h·l and h·h of 16 numbers, beginning from zero. They are multiplied by the two powers and
-//! added to the others in float32.
+//! what it reads of them: a segment of a vector gets a power of two 2^e that is not above its
+//! largest magnitude, as a row of the matrix has one. Products are those of
+//! [`products`](super::products): l·h, h·l and h·h of 16 numbers, beginning from zero. They are
+//! multiplied by the two powers and added to the others in float32.
 //!
-//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the chunks of the tile in
+//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the segments of the tile in
 //! turn, so that many of them wait for memory at a time, and need no shared memory but for adding
 //! up their sums in the end, in their order. What `mma` wants in a lane's registers is what the
-//! lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a chunk
-//! does not matter, if it is the same in both.
+//! lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a
+//! segment does not matter, if it is the same in both.
 //!
 //! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps up to
 //!   [`MOST_WARPS`]; shared memory [`shared_bytes`].
 //! * Necessary work: read 4·M·D bytes of the matrix for each eight vectors. M = D = 1000 on an
 //!   H100: N ≤ 8: 4 MB, 0.7 µs from the second-level cache (5.5 TB/s); N = 64: 32 MB, 6 µs.
 //!   M = 2000, D = 40,000: 320 MB from memory, 95 µs.
-//! * Measured there, launch after launch: 5.5 µs for N = 1 to 8, 6.1 for 16, 7.4 for 32, 12.4 for
-//!   64; M = 2000, D = 40,000: 122 µs for N = 1 to 8. Tiles of 16, 24, 32 and 64 vectors read less,
-//!   but were slower: they have fewer warps that wait.
+//! * Tiles of 16, 24, 32 and 64 vectors read less, but were slower: they have fewer warps that
+//!   wait.
 use super::products::SplitRows;
 
 /// Vectors of a block's tile.

@@ -14,11 +14,11 @@
 //! * Necessary work for each number: read 4 bytes, write 4 bytes. 50,000 rows of 1000 on an H200:
 //!   400 MB, 0.1 ms at 4.24 TB/s.
 
-/// Numbers of a chunk of a row. A row is filled up with zeros to whole chunks.
-pub const CHUNK: usize = 32;
-/// Elements of a chunk, of two float16 numbers each: the [`CHUNK`] numbers h, then the numbers l.
-/// 128 bytes.
-pub const CHUNK_ELEMENTS: usize = CHUNK;
+/// Numbers of a segment of a row. A row is filled up with zeros to whole segments.
+pub const SEGMENT: usize = 32;
+/// Elements of a segment, of two float16 numbers each: the [`SEGMENT`] numbers h, then the numbers
+/// l. 128 bytes.
+pub const SEGMENT_ELEMENTS: usize = SEGMENT;
 /// The largest magnitude of a row becomes 1 to 2 times (to 4 times, at the end of float32's range)
 /// this, so that the numbers l are normal too.
 pub const LARGEST: f32 = 4096.0;
@@ -37,7 +37,7 @@ pub const fn threads(d: usize) -> u32 {
 
 /// Elements of a row of D numbers.
 pub const fn row_elements(d: usize) -> usize {
-    d.div_ceil(CHUNK) * CHUNK_ELEMENTS
+    d.div_ceil(SEGMENT) * SEGMENT_ELEMENTS
 }
 
 /// Arguments of the kernel.

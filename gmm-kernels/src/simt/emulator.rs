@@ -15,7 +15,7 @@ mod registry;
 mod tests;
 
 pub use memory::Memory;
-pub use registry::{KERNELS, Registered, Shape, run};
+pub use registry::{KERNELS, LaunchShape, Registered, run};
 
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;

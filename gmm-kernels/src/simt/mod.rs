@@ -86,10 +86,10 @@ macro_rules! kernel {
 
         #[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
         const _: () = {
-            use $crate::simt::emulator::{KERNELS, Memory, Registered, Shape, run};
+            use $crate::simt::emulator::{KERNELS, LaunchShape, Memory, Registered, run};
             #[linkme::distributed_slice(KERNELS)]
             static KERNEL: Registered = Registered::new(stringify!($name), launch);
-            unsafe fn launch(shape: Shape, memory: &Memory<'_>, argument: *const u8) {
+            unsafe fn launch(shape: LaunchShape, memory: &Memory<'_>, argument: *const u8) {
                 // SAFETY: the caller guarantees it.
                 unsafe { run(shape, memory, argument, $name as unsafe fn($($ty),*)) }
             }

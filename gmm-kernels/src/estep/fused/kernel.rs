@@ -11,7 +11,7 @@ use crate::simt::*;
 use components::Components;
 use likelihoods::Likelihoods;
 use stages::Stages;
-use sums::{Sums, flush};
+use sums::{ComponentSums, flush};
 
 /// Stages of a warp after which its float32 sums are added to the float64 sums in shared memory.
 const FLUSH: u32 = 32;
@@ -119,7 +119,7 @@ unsafe fn body<
         barrier!();
         Components::<COMPONENTS, CAPACITY, D, MATRIX>::load::<M>(parameters.offset(component * COMPONENTS))
     };
-    let mut sums = Sums::<COMPONENTS, D, MATRIX>::new();
+    let mut sums = ComponentSums::<COMPONENTS, D, MATRIX>::new();
     let mut product = LogProduct::new();
     let mut stage = 0;
     let mut since_flush = 0;

@@ -106,7 +106,7 @@ fn max_over_components<const LANES: usize>(mut x: f64) -> f64 {
 
 /// A lane's component and its sums. The shifts are in shared memory: registers do not hold them as
 /// well.
-struct Component<const FEATURES: usize> {
+struct LaneComponent<const FEATURES: usize> {
     scale: [f64; FEATURES],
     /// The first; the others are a place for each lane that shares a sample apart.
     shifts: Shared<f64>,
@@ -117,7 +117,7 @@ struct Component<const FEATURES: usize> {
     second: [f64; FEATURES],
 }
 
-impl<const FEATURES: usize> Component<FEATURES> {
+impl<const FEATURES: usize> LaneComponent<FEATURES> {
     /// Component `c` of so many.
     ///
     /// # Safety
@@ -206,7 +206,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     });
     barrier!();
     // SAFETY: the parameters have these sizes.
-    let mut component = unsafe { Component::<FEATURES>::load(args.parameters, shifts, c, LANES) };
+    let mut component = unsafe { LaneComponent::<FEATURES>::load(args.parameters, shifts, c, LANES) };
     let mut product = LogProduct { powers: 0.0, exponent: 0, mantissa: 1.0 };
     let mut stage = 0;
     // The bound is the same for all lanes of a warp, so that all of them take part in the

@@ -4,7 +4,7 @@ use crate::data::QUAD;
 use crate::estep::fused::kernel::components::Components;
 use crate::estep::fused::kernel::likelihoods::Likelihoods;
 use crate::estep::fused::kernel::stages::Stages;
-use crate::estep::fused::kernel::sums::{Sums, add_lanes};
+use crate::estep::fused::kernel::sums::{ComponentSums, add_lanes};
 use crate::estep::fused::kernel::{Full, full_samples};
 use crate::estep::fused::{matrix, numbers, sums};
 use crate::math::{LogProduct, smaller};
@@ -63,7 +63,7 @@ unsafe fn body<
     warp_sync();
     // SAFETY: the parameters are there, and lane l's component is number l.
     let components = unsafe { Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component)) };
-    let mut sums = Sums::<1, D, MATRIX>::new();
+    let mut sums = ComponentSums::<1, D, MATRIX>::new();
     let mut product = LogProduct::new();
     let mut stage = 0;
     while base < columns.quads() {

@@ -113,7 +113,7 @@ impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
 
 /// A block's shared memory, and the warp's part in it. `GAPS`: values may be missing; `P`: pairs of
 /// tiles of features; `N`: tiles of components.
-struct Block<const GAPS: bool, const P: usize, const N: usize> {
+struct FusedBlock<const GAPS: bool, const P: usize, const N: usize> {
     /// One tile of components: the coefficients (products, capacity). More: both parts of them in
     /// float16, as lanes take them: (steps, pairs of tiles, 2, lanes, 4).
     coefficients: Shared<f32>,
@@ -125,11 +125,11 @@ struct Block<const GAPS: bool, const P: usize, const N: usize> {
     sums: Shared<f32>,
 }
 
-impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
-    const SHAPE: Shape = Shape { pairs: P, components: N, rotations: 0, gaps: GAPS };
+impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
+    const SHAPE: FusedShape = FusedShape { pairs: P, components: N, rotations: 0, gaps: GAPS };
 
     #[inline(always)]
-    fn new(shape: Shape) -> Self {
+    fn new(shape: FusedShape) -> Self {
         let coefficients = Shared::<f32>::at(FINISH_SHARED_BYTES);
         let constants = coefficients.offset(shape.coefficients());
         let transposed = constants.offset(CONSTANTS * shape.capacity());
@@ -290,7 +290,7 @@ fn own_sample() -> u32 {
 type Components<const N: usize> = [Quad; N];
 
 /// The sums of a lane.
-struct Sums<const S: usize, const N: usize> {
+struct RoundSums<const S: usize, const N: usize> {
     /// Of each step and tile of components, as [`mma`] gives them: products by components.
     products: [[[f32; 4]; N]; S],
     /// Of the component `lane / 4` of each tile, over the lane's samples.
@@ -299,7 +299,7 @@ struct Sums<const S: usize, const N: usize> {
     rounded: [[f32; 2]; N],
 }
 
-impl<const S: usize, const N: usize> Sums<S, N> {
+impl<const S: usize, const N: usize> RoundSums<S, N> {
     #[inline(always)]
     fn new() -> Self {
         Self { products: [[[0.0; 4]; N]; S], counts: [0.0; N], rounded: [[0.0; 2]; N] }
@@ -381,11 +381,11 @@ impl<const S: usize, const N: usize> Sums<S, N> {
 }
 
 /// A warp's samples on their way to it: of each group a quad of each feature of the lane's.
-struct Samples<const P: usize, const H: usize> {
+struct RoundSamples<const P: usize, const H: usize> {
     x: [[[[f32; QUAD]; 2]; P]; H],
 }
 
-impl<const P: usize, const H: usize> Samples<P, H> {
+impl<const P: usize, const H: usize> RoundSamples<P, H> {
     /// Starts to read a group: its first quad is `first`.
     ///
     /// # Safety
@@ -407,7 +407,7 @@ impl<const P: usize, const H: usize> Samples<P, H> {
     }
 }
 
-impl<const P: usize, const H: usize> Samples<P, H> {
+impl<const P: usize, const H: usize> RoundSamples<P, H> {
     /// The features of a group that has arrived, of which `left` samples exist.
     #[inline(always)]
     fn take(&mut self, group: usize, left: u32) -> [Split; P] {
@@ -632,14 +632,14 @@ const GROUP: u32 = (SAMPLES / QUAD) as u32;
 unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: usize, const H: usize, const G: usize>(
     args: &FusedTensorCoresArgs,
 ) {
-    let shape = Block::<GAPS, P, N>::SHAPE;
+    let shape = FusedBlock::<GAPS, P, N>::SHAPE;
     let mut rounds = Rounds::new(args, H);
-    let mut samples = Samples::<P, H> { x: [[[[0.0; QUAD]; 2]; P]; H] };
+    let mut samples = RoundSamples::<P, H> { x: [[[[0.0; QUAD]; 2]; P]; H] };
     counted!(for h in 0..H {
         // SAFETY: the caller guarantees it.
         unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
     });
-    let block = Block::<GAPS, P, N>::new(shape);
+    let block = FusedBlock::<GAPS, P, N>::new(shape);
     // SAFETY: the start: the shared memory is free.
     unsafe { block.begin(args) };
     barrier!();
@@ -654,7 +654,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
         (scales[0], constants[0], weights[0]) =
             unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
     }
-    let mut sums = Sums::<S, N>::new();
+    let mut sums = RoundSums::<S, N>::new();
     let mut since = 0;
     // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
     // A block without samples leaves zeros.
@@ -732,7 +732,7 @@ fn finish_exponents(q: &mut Quad, scale: f32, constant: f32) {
 /// The coefficients are in shared memory.
 #[inline(always)]
 unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: usize>(
-    block: &Block<GAPS, P, N>,
+    block: &FusedBlock<GAPS, P, N>,
     packed: &[[Halves; 4]; S],
     transposed: &Features<GAPS, P>,
 ) -> Components<N> {
@@ -808,7 +808,7 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedTensorCoresArgs) {
-                const SHAPE: Shape = Shape { pairs: $pairs, components: $components, rotations: 0, gaps: $gaps };
+                const SHAPE: FusedShape = FusedShape { pairs: $pairs, components: $components, rotations: 0, gaps: $gaps };
                 // SAFETY: the caller guarantees it.
                 unsafe { diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { if $components == 1 { SHAPE.groups() } else { 1 } }>(&args) }
             }

@@ -12,7 +12,7 @@ pub use weigh::*;
 const COLUMN_TILES: usize = COLUMNS / 8;
 
 /// The sums of a lane: of tile of components, tile of columns, and the numbers of [`mma`].
-type Sums<const T: usize> = [[[f32; 4]; COLUMN_TILES]; T];
+type TileSums<const T: usize> = [[[f32; 4]; COLUMN_TILES]; T];
 
 /// The lane's part in reading A of [`mma`], (16, 16) by rows `pitch` elements apart.
 #[inline(always)]

@@ -6,7 +6,7 @@ mod task;
 
 use super::*;
 use crate::simt::*;
-use task::Task;
+use task::PatchTask;
 
 /// Responsibilities (times a sample's weight) below 2^-40 count as zero: float32 sums do not notice
 /// them, and a warp whose components have no larger ones for a quad of samples skips it.
@@ -14,9 +14,9 @@ const NEGLIGIBLE: f32 = 9.094_947e-13;
 
 /// The state that the threads of a block share: the launch, the block's part of the work, and its
 /// shared memory.
-struct Block<'a> {
+struct PatchBlock<'a> {
     args: &'a WeightedSumsArgs,
-    shape: Shape,
+    shape: PatchShape,
     /// The block's first tile.
     tile: u32,
     /// The block's first patch.
@@ -35,9 +35,9 @@ struct Block<'a> {
     centres: Shared<f32>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> PatchBlock<'a> {
     #[inline(always)]
-    fn new(args: &'a WeightedSumsArgs, shape: Shape) -> Self {
+    fn new(args: &'a WeightedSumsArgs, shape: PatchShape) -> Self {
         let (group, part) = (block_idx() / shape.across(), block_idx() % shape.across());
         let stages = Shared::<f32>::at(0);
         let counts = stages.offset(shape.stages as usize * shape.stage());
@@ -257,8 +257,8 @@ fn wait_for_stage(stages: u32) {
 
 #[inline(always)]
 unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
-    let shape = Shape { full: FULL, central: CENTRAL, ..args.shape };
-    let block = Block::new(args, shape);
+    let shape = PatchShape { full: FULL, central: CENTRAL, ..args.shape };
+    let block = PatchBlock::new(args, shape);
     // The stages of all slices, and this block's present one.
     let all = args.columns.n.div_ceil(STAGE as u64) as u32;
     let mut number = block_idx_y();
@@ -282,7 +282,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     // documented.
     let task = unsafe {
         block.prepare::<CENTRAL>();
-        Task::of_thread::<FULL>(&block)
+        PatchTask::of_thread::<FULL>(&block)
     };
     let features = block.features() as usize;
     let centres = block.centres.offset(task.tile as usize * COMPONENTS * features);

@@ -214,7 +214,7 @@ impl Pair {
 
 /// A block's set, and the thread's place.
 #[derive(Clone, Copy)]
-struct Block<'a> {
+struct SetBlock<'a> {
     args: &'a BatchParametersArgs,
     reference: Numbers,
     set: Numbers,
@@ -234,7 +234,7 @@ struct Block<'a> {
     pairs: Shared<f32>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> SetBlock<'a> {
     #[inline(always)]
     fn new(args: &'a BatchParametersArgs) -> Self {
         let d = args.d as usize;
@@ -259,7 +259,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Components, in eights.
+    /// Components, in octets.
     #[inline(always)]
     fn components(self) -> usize {
         self.reference.k.next_multiple_of(COMPONENTS)
@@ -384,14 +384,14 @@ impl<'a> Block<'a> {
         if !near || w == 0.0 {
             values = [0.0, 0.0];
         }
-        let (four, place) = (block_idx() as usize / SETS, block_idx() as usize % SETS);
-        let (eights, steps) = (self.components() / COMPONENTS, steps(d));
-        let (eight, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);
+        let (bundle, place) = (block_idx() as usize / SETS, block_idx() as usize % SETS);
+        let (octets, steps) = (self.components() / COMPONENTS, steps(d));
+        let (octet, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);
         // SAFETY: places of the set among the coefficients and weights, which this warp alone
         // writes.
         unsafe {
             if self.step < steps {
-                let of_step = ((four * eights + eight) * steps + self.step) * STEP_SIZE;
+                let of_step = ((bundle * octets + octet) * steps + self.step) * STEP_SIZE;
                 let at = of_step + 128 * tile + 16 * column + 4 * (self.slot % 4) + 2 * (self.slot / 4);
                 store2(self.args.coefficients.add(at), [values[0] as f32, values[1] as f32]);
             }
@@ -399,11 +399,11 @@ impl<'a> Block<'a> {
                 self.write_reference(c, &pair, reference_seed);
             }
             if self.lane == 0 {
-                let of_four = four * weights_size(eights);
-                let at = of_four + (eight * SETS + place) * COMPONENTS + c % COMPONENTS;
+                let of_bundle = bundle * weights_size(octets);
+                let at = of_bundle + (octet * SETS + place) * COMPONENTS + c % COMPONENTS;
                 store(self.args.weights.add(at), w);
                 if c == 0 {
-                    let at = of_four + eights * SETS * COMPONENTS + place;
+                    let at = of_bundle + octets * SETS * COMPONENTS + place;
                     store(self.args.weights.add(at), inverse as f32);
                 }
             }
@@ -472,7 +472,7 @@ kernel! {
     /// module says.
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
         // SAFETY: the caller guarantees it.
-        unsafe { Block::new(&args).run() };
+        unsafe { SetBlock::new(&args).run() };
     }
 }
 

@@ -5,8 +5,8 @@ use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct, LogSumExp, ROWS_OF_TILE, butterfly, smaller};
 use crate::simt::*;
 
-/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low
-/// parts.
+/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high halves, low
+/// halves.
 struct Samples<const S: usize> {
     high: [[[Halves; 4]; S]; 2],
     low: [[[Halves; 4]; S]; 2],
@@ -64,30 +64,30 @@ impl<const S: usize> Samples<S> {
 
 /// Four sets in shared memory, as a lane sees them.
 #[derive(Clone, Copy)]
-struct Four {
+struct Bundle {
     /// The lane's coefficients of tile 0.
     coefficients: Shared<Halves>,
     /// The weights of the lane's set.
     weights: Shared<f32>,
     /// The reference's exponents of the lane's quad, [`SAMPLES`] apart from component to component.
     exponents: Shared<f32>,
-    eights: u32,
+    octets: u32,
     /// What the sums of the lane's set are multiplied by.
     scale: f32,
 }
 
-impl Four {
+impl Bundle {
     /// Σₖ wₖ·2^qₖ of a quad for the lane's set.
     ///
     /// # Safety
-    /// The four's parameters are in shared memory; all lanes of the warp call it.
+    /// The bundle's parameters are in shared memory; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [f32; QUAD] {
         let mut likelihoods = [0.0f32; QUAD];
-        counted!(for eight in 0..self.eights as usize {
-            let coefficients = self.coefficients.offset(eight * S * STEP_SIZE);
-            let weights = self.weights.offset(eight * SETS * COMPONENTS);
-            let exponents = self.exponents.offset(eight * COMPONENTS * SAMPLES);
+        counted!(for octet in 0..self.octets as usize {
+            let coefficients = self.coefficients.offset(octet * S * STEP_SIZE);
+            let weights = self.weights.offset(octet * SETS * COMPONENTS);
+            let exponents = self.exponents.offset(octet * COMPONENTS * SAMPLES);
             counted!(for i in 0..COMPONENTS / 2 {
                 // SAFETY: the caller guarantees it.
                 let (sums, w) = unsafe { (samples.sums(coefficients.offset(128 * i)), weights.get_some::<2>(2 * i)) };
@@ -112,12 +112,12 @@ impl Four {
     unsafe fn far_likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [LogSumExp; QUAD] {
         let mut likelihoods = [LogSumExp::new(); QUAD];
         // Not unrolled: it is rarely used.
-        counted!(for pair in 0..opaque(self.eights * (COMPONENTS / 2) as u32) as usize {
+        counted!(for pair in 0..opaque(self.octets * (COMPONENTS / 2) as u32) as usize {
             not_unrolled();
-            let (eight, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
-            let coefficients = self.coefficients.offset(eight * S * STEP_SIZE + 128 * i);
-            let weights = self.weights.offset(eight * SETS * COMPONENTS + 2 * i);
-            let exponents = self.exponents.offset((eight * COMPONENTS + 2 * i) * SAMPLES);
+            let (octet, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
+            let coefficients = self.coefficients.offset(octet * S * STEP_SIZE + 128 * i);
+            let weights = self.weights.offset(octet * SETS * COMPONENTS + 2 * i);
+            let exponents = self.exponents.offset((octet * COMPONENTS + 2 * i) * SAMPLES);
             // SAFETY: the caller guarantees it.
             let (sums, w) = unsafe { (samples.sums(coefficients), weights.get_some::<2>(0)) };
             counted!(for c in 0..2 {
@@ -199,41 +199,41 @@ pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
 unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     let columns = &args.columns;
     let (threads, lane) = (block_dim() as usize, (thread_idx() % WARP) as usize);
-    let first_four = (block_idx_y() * args.part) as usize;
-    let fours = if args.fours as usize - first_four < args.part as usize {
-        args.fours as usize - first_four
+    let first_bundle = (block_idx_y() * args.group) as usize;
+    let bundles = if args.bundles as usize - first_bundle < args.group as usize {
+        args.bundles as usize - first_bundle
     } else {
-        args.part as usize
+        args.group as usize
     };
-    let eights = args.eights as usize;
-    let (coefficients_size, weights_size) = (eights * S * STEP_SIZE, weights_size(eights));
-    let components = eights * COMPONENTS;
+    let octets = args.octets as usize;
+    let (coefficients_size, weights_size) = (octets * S * STEP_SIZE, weights_size(octets));
+    let components = octets * COMPONENTS;
     let reference = Shared::<f32>::at(0);
     let exponents = reference.offset(components * reference_row(FEATURES * S));
     let mut bytes = components * (reference_row(FEATURES * S) + threads) * size_of::<f32>();
     let coefficients = Shared::<Halves>::at(bytes);
-    bytes += args.part as usize * coefficients_size * size_of::<Halves>();
+    bytes += args.group as usize * coefficients_size * size_of::<Halves>();
     let weights = Shared::<f32>::at(bytes);
-    let products = bytes + args.part as usize * weights_size * size_of::<f32>();
+    let products = bytes + args.group as usize * weights_size * size_of::<f32>();
     let powers = Shared::<f64>::at(products);
-    let mantissas = Shared::<f32>::at(products + args.part as usize * threads * size_of::<f64>());
+    let mantissas = Shared::<f32>::at(products + args.group as usize * threads * size_of::<f64>());
     counted!(for c in (thread_idx() as usize..components * reference_row(FEATURES * S)).step_by(threads) {
         // SAFETY: all components of the reference.
         unsafe { reference.set(c, load(args.reference.add(c))) };
     });
-    counted!(for c in (4 * thread_idx() as usize..fours * coefficients_size).step_by(4 * threads) {
-        // SAFETY: the part's sets are within the array, and the shared memory holds a part.
+    counted!(for c in (4 * thread_idx() as usize..bundles * coefficients_size).step_by(4 * threads) {
+        // SAFETY: the group's sets are within the array, and the shared memory holds a group.
         unsafe {
-            let v = load4(args.coefficients.add(first_four * coefficients_size + c), policy_keep());
+            let v = load4(args.coefficients.add(first_bundle * coefficients_size + c), policy_keep());
             let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
             coefficients.set4(c, [a, c0, b, c1]);
         }
     });
-    counted!(for c in (thread_idx() as usize..fours * weights_size).step_by(threads) {
+    counted!(for c in (thread_idx() as usize..bundles * weights_size).step_by(threads) {
         // SAFETY: as above.
-        unsafe { weights.set(c, load(args.weights.add(first_four * weights_size + c))) };
+        unsafe { weights.set(c, load(args.weights.add(first_bundle * weights_size + c))) };
     });
-    counted!(for c in (thread_idx() as usize..fours * threads).step_by(threads) {
+    counted!(for c in (thread_idx() as usize..bundles * threads).step_by(threads) {
         // SAFETY: a place for each thread and four sets.
         unsafe {
             powers.set(c, 0.0);
@@ -284,18 +284,18 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
         // Arrives while this round is computed.
         next = read(first + step);
         let sample = (first as u64 + lane as u64 / 4) * QUAD as u64;
-        counted!(for f in 0..fours {
+        counted!(for f in 0..bundles {
             let weights = weights.offset(f * weights_size);
-            let four = Four {
+            let bundle = Bundle {
                 coefficients: coefficients.offset(f * coefficients_size + 4 * lane),
                 weights: weights.offset(lane % 4 * COMPONENTS),
                 exponents,
-                eights: args.eights,
-                // SAFETY: the part's parameters are in shared memory since the barrier.
-                scale: unsafe { weights.get(eights * SETS * COMPONENTS + lane % 4) },
+                octets: args.octets,
+                // SAFETY: the group's parameters are in shared memory since the barrier.
+                scale: unsafe { weights.get(octets * SETS * COMPONENTS + lane % 4) },
             };
             // SAFETY: as above; all lanes of the warp are here.
-            let mut e = unsafe { four.likelihoods(&samples) };
+            let mut e = unsafe { bundle.likelihoods(&samples) };
             counted!(for p in 0..QUAD {
                 e[p] = if sample + (p as u64) < columns.n { e[p] } else { 1.0 };
             });
@@ -304,7 +304,7 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
             if warp_any(min(min(e[0], e[1]), min(e[2], e[3])) < THRESHOLD) {
                 // SAFETY: as above.
-                let scaled = unsafe { four.far_likelihoods(&samples) };
+                let scaled = unsafe { bundle.far_likelihoods(&samples) };
                 counted!(for p in 0..QUAD {
                     if e[p] < THRESHOLD {
                         product.multiply_scaled(scaled[p].max, scaled[p].sum);
@@ -325,7 +325,7 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     }
     barrier!();
     // Each warp takes other sets, and sums them over the block's threads.
-    counted!(for f in ((thread_idx() / WARP) as usize..fours).step_by(threads / WARP as usize) {
+    counted!(for f in ((thread_idx() / WARP) as usize..bundles).step_by(threads / WARP as usize) {
         let mut sum = 0.0;
         counted!(for t in (lane..threads).step_by(WARP as usize) {
             let at = f * threads + t;
@@ -333,7 +333,7 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
             sum += sum_of_eight(unsafe { (powers.get(at), mantissas.get(at)) });
         });
         if lane < SETS {
-            let set = SETS * (first_four + f) + lane;
+            let set = SETS * (first_bundle + f) + lane;
             // SAFETY: a place for each set and block.
             unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
         }

@@ -18,7 +18,8 @@ const WORDS: usize = MATRIX / size_of::<Halves>();
 
 /// A thread's features of its samples: of each step, those of both halves of it.
 type Features<const S: usize> = [[[f32; ROWS]; 2]; S];
-/// The reference's exponents of a thread's samples, two components behind each other in each four.
+/// The reference's exponents of a thread's samples, two components behind each other in each
+/// bundle.
 type Reference = [[f32; 4]; COMPONENTS / 2];
 
 /// A warp's samples as the products take them.
@@ -45,58 +46,58 @@ impl<const S: usize> Samples<S> {
 
 /// A block's parameters and sums in shared memory, as a thread sees them.
 #[derive(Clone, Copy)]
-struct Block<const S: usize> {
-    /// Of eights, then fours, then pairs of components.
+struct SetsBlock<const S: usize> {
+    /// Of octets, then bundles, then pairs of components.
     coefficients: Shared<Halves>,
-    /// Fours for which there is room between one eight and the next.
+    /// Bundles for which there is room between one octet and the next.
     room: usize,
-    eights: usize,
+    octets: usize,
     /// Weights of the thread's sets.
     weights: Shared<f32>,
-    /// The scale of the thread's set of the first four.
+    /// The scale of the thread's set of the first bundle.
     scales: Shared<f32>,
     /// The reference's exponents of the thread's samples.
     exponents: Shared<f32>,
 }
 
-impl<const S: usize> Block<S> {
-    /// The coefficients of an eight of components and the fours from one on.
+impl<const S: usize> SetsBlock<S> {
+    /// The coefficients of an octet of components and the bundles from one on.
     #[inline(always)]
-    fn coefficients(&self, eight: usize, four: usize) -> Shared<Halves> {
-        self.coefficients.offset((eight * self.room + four) * S * STEP_SIZE)
+    fn coefficients(&self, octet: usize, bundle: usize) -> Shared<Halves> {
+        self.coefficients.offset((octet * self.room + bundle) * S * STEP_SIZE)
     }
 
-    /// Numbers from one four's weights to the next.
+    /// Numbers from one bundle's weights to the next.
     #[inline(always)]
     fn pitch(&self) -> usize {
-        weights_size(self.eights)
+        weights_size(self.octets)
     }
 
-    /// The reference's exponents of the thread's samples for an eight of components.
+    /// The reference's exponents of the thread's samples for an octet of components.
     ///
     /// # Safety
     /// They are in shared memory.
     #[inline(always)]
-    unsafe fn reference(&self, eight: usize) -> Reference {
+    unsafe fn reference(&self, octet: usize) -> Reference {
         let mut q = [[0.0; 4]; COMPONENTS / 2];
         counted!(for i in 0..COMPONENTS / 2 {
             // SAFETY: the caller guarantees it.
-            q[i] = unsafe { self.exponents.get4((eight * (COMPONENTS / 2) + i) * 4 * (SAMPLES / ROWS)) };
+            q[i] = unsafe { self.exponents.get4((octet * (COMPONENTS / 2) + i) * 4 * (SAMPLES / ROWS)) };
         });
         q
     }
 
-    /// The scale of the thread's set of a four.
+    /// The scale of the thread's set of a bundle.
     ///
     /// # Safety
     /// The parameters are in shared memory.
     #[inline(always)]
-    unsafe fn scale(&self, four: usize) -> f32 {
+    unsafe fn scale(&self, bundle: usize) -> f32 {
         // SAFETY: the caller guarantees it.
-        unsafe { self.scales.get(four * self.pitch()) }
+        unsafe { self.scales.get(bundle * self.pitch()) }
     }
 
-    /// Adds wₖ·2^qₖ of a four's eight components, whose differences are `c` times `scale`.
+    /// Adds wₖ·2^qₖ of a bundle's eight components, whose differences are `c` times `scale`.
     ///
     /// # Safety
     /// The parameters are in shared memory.
@@ -107,9 +108,9 @@ impl<const S: usize> Block<S> {
         c: &[f32; 2 * COMPONENTS],
         scale: f32,
         reference: &Reference,
-        (eight, four): (usize, usize),
+        (octet, bundle): (usize, usize),
     ) {
-        let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
+        let weights = self.weights.offset(bundle * self.pitch() + octet * SETS * COMPONENTS);
         // All of them first: none waits for a sum.
         let mut powers = [0.0; 2 * COMPONENTS];
         counted!(for i in 0..2 * COMPONENTS {
@@ -124,22 +125,22 @@ impl<const S: usize> Block<S> {
         });
     }
 
-    /// Both samples' likelihoods under the thread's set of a four, with the maximum taken out.
+    /// Both samples' likelihoods under the thread's set of a bundle, with the maximum taken out.
     ///
     /// # Safety
     /// The parameters are in shared memory; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn far(&self, samples: &Samples<S>, four: usize) -> [LogSumExp; ROWS] {
+    unsafe fn far(&self, samples: &Samples<S>, bundle: usize) -> [LogSumExp; ROWS] {
         let lane = (thread_idx() % WARP) as usize;
         let mut likelihoods = [LogSumExp::new(); ROWS];
         // SAFETY: the caller guarantees it.
-        let scale = unsafe { self.scale(four) };
+        let scale = unsafe { self.scale(bundle) };
         // Not unrolled: it is rarely used.
-        counted!(for pair in 0..opaque((self.eights * (COMPONENTS / 2)) as u32) as usize {
+        counted!(for pair in 0..opaque((self.octets * (COMPONENTS / 2)) as u32) as usize {
             not_unrolled();
-            let (eight, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
-            let coefficients = self.coefficients(eight, four).offset(i * 4 * S * WORDS + lane);
-            let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
+            let (octet, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
+            let coefficients = self.coefficients(octet, bundle).offset(i * 4 * S * WORDS + lane);
+            let weights = self.weights.offset(bundle * self.pitch() + octet * SETS * COMPONENTS);
             let mut sums = [0.0f32; 4];
             counted!(for product in 0..3 * S {
                 // The small products first, as in the others.
@@ -272,28 +273,28 @@ unsafe fn keep_product(products: Shared<f32>, place: usize, product: LogProduct)
     unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
 }
 
-/// `ONE_EIGHT`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
+/// `ONE_OCTET`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
 #[inline(always)]
-unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArgs) {
+unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArgs) {
     let columns = &args.columns;
     let (threads, lane) = (block_dim() as usize, (thread_idx() % WARP) as usize);
     let (warps, warp) = (threads / WARP as usize, (thread_idx() / WARP) as usize);
-    let (first_four, part) = ((block_idx_y() * args.part) as usize, args.part as usize);
-    let left = args.fours - first_four as u32;
-    let fours = smaller(left, args.part);
-    let eights = if ONE_EIGHT { 1 } else { args.eights as usize };
-    let room = part.next_multiple_of(FOURS_AT_ONCE);
-    let (coefficients_size, weights_size) = (S * STEP_SIZE, weights_size(eights));
-    let components = eights * COMPONENTS;
+    let (first_bundle, group) = ((block_idx_y() * args.group) as usize, args.group as usize);
+    let left = args.bundles - first_bundle as u32;
+    let bundles = smaller(left, args.group);
+    let octets = if ONE_OCTET { 1 } else { args.octets as usize };
+    let room = group.next_multiple_of(BUNDLES_AT_ONCE);
+    let (coefficients_size, weights_size) = (S * STEP_SIZE, weights_size(octets));
+    let components = octets * COMPONENTS;
     let coefficients = Shared::<Halves>::at(0);
-    let mut bytes = room * eights * coefficients_size * size_of::<Halves>();
+    let mut bytes = room * octets * coefficients_size * size_of::<Halves>();
     let weights = Shared::<f32>::at(bytes);
     bytes += room * weights_size * size_of::<f32>();
     let reference = Shared::<f32>::at(bytes);
     bytes += components * reference_row(FEATURES * S) * size_of::<f32>();
     let exponents = Shared::<f32>::at(bytes);
     bytes += components * threads / 2 * size_of::<f32>();
-    // Those of each four and thread: see `product_at`.
+    // Those of each bundle and thread: see `product_at`.
     let products = Shared::<f32>::at(bytes);
     let far = Shared::<f64>::at(bytes + room * threads * 2 * size_of::<f32>());
     counted!(for c in (thread_idx() as usize..components * reference_row(FEATURES * S)).step_by(threads) {
@@ -301,8 +302,8 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
         unsafe { reference.set(c, load(args.reference.add(c))) };
     });
     // Of each tile of a step, a lane has a row's two numbers of both halves of the step.
-    let mut eight = 0;
-    while eight < eights {
+    let mut octet = 0;
+    while octet < octets {
         // Four of a pair of components' columns at a time, so that one does not wait for another.
         const AT_ONCE: usize = 4;
         let mut tile = warp;
@@ -310,20 +311,20 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
             let mut v = [[0.0; 4]; AT_ONCE];
             counted!(for u in 0..AT_ONCE {
                 let tile = tile + u * warps;
-                let (four, i, s) = (tile / (4 * S), tile / S % 4, tile % S);
-                if four < fours as usize {
-                    let of_four = (first_four + four) * eights + eight;
-                    let from = of_four * coefficients_size + s * STEP_SIZE + 128 * i + 4 * lane;
-                    // SAFETY: the part's sets are within the array.
+                let (bundle, i, s) = (tile / (4 * S), tile / S % 4, tile % S);
+                if bundle < bundles as usize {
+                    let of_bundle = (first_bundle + bundle) * octets + octet;
+                    let from = of_bundle * coefficients_size + s * STEP_SIZE + 128 * i + 4 * lane;
+                    // SAFETY: the group's sets are within the array.
                     v[u] = unsafe { load4(args.coefficients.add(from), policy_keep()) };
                 }
             });
             counted!(for u in 0..AT_ONCE {
                 let ([a, a_low], [b, b_low]) = (split_halves(v[u][0], v[u][1]), split_halves(v[u][2], v[u][3]));
                 let tile = tile + u * warps;
-                let to = coefficients.offset((eight * room * SETS * S + tile) * 4 * WORDS + lane);
+                let to = coefficients.offset((octet * room * SETS * S + tile) * 4 * WORDS + lane);
                 if tile < room * SETS * S {
-                    // SAFETY: the shared memory has room for a part.
+                    // SAFETY: the shared memory has room for a group.
                     unsafe {
                         to.set(0, a);
                         to.set(WORDS, b);
@@ -334,39 +335,39 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
             });
             tile += AT_ONCE * warps;
         }
-        eight += 1;
+        octet += 1;
     }
     counted!(for c in (thread_idx() as usize..room * weights_size).step_by(threads) {
         // SAFETY: as above.
         unsafe {
-            let exists = c < fours as usize * weights_size;
-            weights.set(c, if exists { load(args.weights.add(first_four * weights_size + c)) } else { 0.0 });
+            let exists = c < bundles as usize * weights_size;
+            weights.set(c, if exists { load(args.weights.add(first_bundle * weights_size + c)) } else { 0.0 });
         }
     });
     counted!(for c in (thread_idx() as usize..room * threads).step_by(threads) {
         // SAFETY: a place for each thread and four sets.
         unsafe { keep_product(products, c, LogProduct::new()) };
     });
-    counted!(for c in (thread_idx() as usize..fours as usize * warps * SETS).step_by(threads) {
+    counted!(for c in (thread_idx() as usize..bundles as usize * warps * SETS).step_by(threads) {
         // SAFETY: a place for each warp and set.
         unsafe { far.set(c, 0.0) };
     });
     operands_ready();
     barrier!();
     let exponents = exponents.offset(warp * components * SAMPLES + lane / 4 * 4);
-    let block = Block::<S> {
+    let block = SetsBlock::<S> {
         coefficients,
         room,
-        eights,
+        octets,
         weights: weights.offset(lane % 4 * COMPONENTS),
-        scales: weights.offset(eights * SETS * COMPONENTS + lane % 4),
+        scales: weights.offset(octets * SETS * COMPONENTS + lane % 4),
         exponents,
     };
     let operand = Operand::new(coefficients, 4 * S * MATRIX, MATRIX);
-    let start = |samples: &Samples<S>, eight: u32, four: u32| {
-        let place = (eight * room as u32 + four) as usize * coefficients_size * size_of::<Halves>();
-        // SAFETY: the coefficients of a part are in shared memory since the barrier; all threads of
-        // the warpgroup are here.
+    let start = |samples: &Samples<S>, octet: u32, bundle: u32| {
+        let place = (octet * room as u32 + bundle) as usize * coefficients_size * size_of::<Halves>();
+        // SAFETY: the coefficients of a group are in shared memory since the barrier; all threads
+        // of the warpgroup are here.
         unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
     };
     // Samples of a warpgroup's four warps.
@@ -394,7 +395,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
         next = unsafe { fetch(columns, args.d as usize, first + step + mine) };
         // SAFETY: in shared memory since the meeting of the warp.
         let reference = unsafe { block.reference(0) };
-        // Of each four two bits: which of the thread's samples are far.
+        // Of each bundle two bits: which of the thread's samples are far.
         let mut is_far = 0u32;
         let mut multiply = |[mut a, mut b]: [f32; ROWS], f: u32| {
             let place = f as usize * threads + thread_idx() as usize;
@@ -410,31 +411,31 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
             // SAFETY: a place that only this thread uses.
             unsafe { keep_product(products, place, product) };
         };
-        counted!(for f in (0..fours).step_by(FOURS_AT_ONCE as u32) {
-            let mut e = [[0.0; ROWS]; FOURS_AT_ONCE];
-            counted!(for eight in 0..eights as u32 {
-                // The second four is multiplied while the first one's exponentials are computed.
-                let mut first = start(&samples, eight, f);
-                let mut second = start(&samples, eight, f + 1);
+        counted!(for f in (0..bundles).step_by(BUNDLES_AT_ONCE as u32) {
+            let mut e = [[0.0; ROWS]; BUNDLES_AT_ONCE];
+            counted!(for octet in 0..octets as u32 {
+                // The second bundle is multiplied while the first one's exponentials are computed.
+                let mut first = start(&samples, octet, f);
+                let mut second = start(&samples, octet, f + 1);
                 // SAFETY: in shared memory.
-                let reference = if ONE_EIGHT { reference } else { unsafe { block.reference(eight as usize) } };
+                let reference = if ONE_OCTET { reference } else { unsafe { block.reference(octet as usize) } };
                 // While the units multiply.
                 // SAFETY: in shared memory.
                 let scales = unsafe { [block.scale(f as usize), block.scale(f as usize + 1)] };
                 warpgroup_finish::<1>(&mut first);
                 // SAFETY: in shared memory.
-                unsafe { block.add(&mut e[0], &first, scales[0], &reference, (eight as usize, f as usize)) };
+                unsafe { block.add(&mut e[0], &first, scales[0], &reference, (octet as usize, f as usize)) };
                 warpgroup_finish::<0>(&mut second);
                 // SAFETY: in shared memory.
-                unsafe { block.add(&mut e[1], &second, scales[1], &reference, (eight as usize, f as usize + 1)) };
+                unsafe { block.add(&mut e[1], &second, scales[1], &reference, (octet as usize, f as usize + 1)) };
             });
             multiply(e[0], f);
             multiply(e[1], f + 1);
         });
         // What does not exist is far.
-        is_far &= u32::MAX >> (32 - 2 * fours);
+        is_far &= u32::MAX >> (32 - 2 * bundles);
         let mut f = 0;
-        while warp_any(is_far != 0) && f < fours {
+        while warp_any(is_far != 0) && f < bundles {
             not_unrolled();
             let mine = [is_far & 1 != 0 && exists[0], is_far & 2 != 0 && exists[1]];
             is_far >>= 2;
@@ -466,7 +467,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     }
     barrier!();
     // Each warp takes other sets, and sums them over the block's threads.
-    counted!(for f in (warp..fours as usize).step_by(warps) {
+    counted!(for f in (warp..bundles as usize).step_by(warps) {
         let mut sum = 0.0;
         counted!(for t in (lane..threads).step_by(WARP as usize) {
             // SAFETY: written before the barrier.
@@ -477,7 +478,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
             sum += sum_of_eight((far + exponent as f64, mantissa));
         });
         if lane < SETS {
-            let set = SETS * (first_four + f) + lane;
+            let set = SETS * (first_bundle + f) + lane;
             // SAFETY: a place for each set and block.
             unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
         }

@@ -6,40 +6,41 @@ use crate::simt::*;
 /// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products
 /// are under way at a time.
 const SIDE_BY_SIDE: usize = 2;
-/// 16-byte pieces of a row's chunk, of four elements each.
-const PIECES: u32 = (CHUNK_ELEMENTS / 4) as u32;
-const CHUNK_BYTES: u32 = CHUNK_ELEMENTS as u32 * size_of::<u32>() as u32;
-/// Elements from the numbers h of a chunk to the numbers l.
-const LOW: usize = CHUNK_ELEMENTS / 2;
+/// 16-byte pieces of a row's segment, of four elements each.
+const PIECES: u32 = (SEGMENT_ELEMENTS / 4) as u32;
+const SEGMENT_BYTES: u32 = SEGMENT_ELEMENTS as u32 * size_of::<u32>() as u32;
+/// Elements from the numbers h of a segment to the numbers l.
+const LOW: usize = SEGMENT_ELEMENTS / 2;
 /// Elements of 16 numbers: what one `mma` multiplies.
 const STEP: usize = 8;
-/// Parts of a tile whose sums are read at a time.
+/// Shares of a tile whose sums are read at a time.
 const AT_ONCE: usize = 4;
 
-/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has
+/// Starts to copy segment `segment` of `count` rows, from row `first` on, to a stage; the block has
 /// `threads` threads. Rows past the end are left as they are: what they give is not written.
 ///
 /// # Safety
-/// The stage has room; `rows` are as documented, with `chunks` chunks each.
+/// The stage has room; `rows` are as documented, with `segments` segments each.
 #[inline(always)]
 unsafe fn fetch(
     rows: &SplitRows,
     [first, count, threads]: [u32; 3],
-    chunks: u32,
-    chunk: u32,
+    segments: u32,
+    segment: u32,
     to: Shared<f32>,
     policy: CachePolicy,
 ) {
     let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
     let rows_at_once = threads / PIECES;
-    let row_bytes = chunks * CHUNK_BYTES;
-    let of_chunk = rows.halves.cast::<u8>().wrapping_add((chunk * CHUNK_BYTES + 16 * piece) as usize);
+    let row_bytes = segments * SEGMENT_BYTES;
+    let of_segment = rows.halves.cast::<u8>().wrapping_add((segment * SEGMENT_BYTES + 16 * piece) as usize);
     counted!(for i in 0..count / rows_at_once {
         // Opaque: else the addresses of all rows would be kept in registers.
         let row = first + i * rows_at_once + opaque(row);
         if row < rows.rows {
-            let from = of_chunk.wrapping_add(row as usize * row_bytes as usize);
-            // SAFETY: the row and the chunk exist; each thread has a place of its own in the stage.
+            let from = of_segment.wrapping_add(row as usize * row_bytes as usize);
+            // SAFETY: the row and the segment exist; each thread has a place of its own in the
+            // stage.
             unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
         }
     });
@@ -48,7 +49,7 @@ unsafe fn fetch(
 /// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
 ///
 /// # Safety
-/// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane
+/// All lanes of the warp take share; `vectors` and `matrix` are the places from which this lane
 /// reads for `matrices`.
 #[inline(always)]
 unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
@@ -66,7 +67,7 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     counted!(for pair in 0..ACROSS / SIDE_BY_SIDE {
         // SAFETY: the caller guarantees it.
         let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
-        let mut parts = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
+        let mut shares = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
         // The small products first.
         counted!(for product in 0..3 {
             counted!(for down in 0..DOWN {
@@ -74,14 +75,14 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
                     let of_vectors = if product == 0 { v[down][1] } else { v[down][0] };
                     let of_matrix = if product == 1 { low } else { high };
                     let of_matrix = [of_matrix[2 * side], of_matrix[2 * side + 1]];
-                    parts[down][side] = mma(parts[down][side], of_vectors, of_matrix);
+                    shares[down][side] = mma(shares[down][side], of_vectors, of_matrix);
                 });
             });
         });
         counted!(for down in 0..DOWN {
             counted!(for side in 0..SIDE_BY_SIDE {
                 counted!(for i in 0..4 {
-                    sums[down][SIDE_BY_SIDE * pair + side][i] += parts[down][side][i];
+                    sums[down][SIDE_BY_SIDE * pair + side][i] += shares[down][side][i];
                 });
             });
         });
@@ -171,28 +172,28 @@ impl Scales {
     }
 }
 
-/// The place of four of this thread's sums of a part of a tile, number `four` of them.
+/// The place of four of this thread's sums of a share of a tile, number `four` of them.
 #[inline(always)]
-fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, part: u32, four: usize) -> *mut f32 {
-    let of_part = (tile * args.parts + part) as usize * tiling.products();
+fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, four: usize) -> *mut f32 {
+    let of_part = (tile * args.shares + share) as usize * tiling.products();
     args.sums.wrapping_add(of_part + 4 * (four * tiling.threads as usize + thread_idx() as usize))
 }
 
-/// Leaves the sums of this part of a tile, and in the block that is the last of the tile's puts the
-/// sums of all parts in their place. Whether this block is the last.
+/// Leaves the sums of this share of a tile, and in the block that is the last of the tile's puts
+/// the sums of all shares in their place. Whether this block is the last.
 ///
 /// # Safety
 /// As for [`body`]; no thread of the block uses shared memory any more.
 #[inline(always)]
-unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
+unsafe fn add_shares<const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
     tiling: Tiling,
-    [tile, part]: [u32; 2],
+    [tile, share]: [u32; 2],
     sums: &mut [[[f32; 4]; ACROSS]; DOWN],
 ) -> bool {
     counted!(for i in 0..DOWN * ACROSS {
-        // SAFETY: a place for each four sums of each thread, part and tile.
-        unsafe { store4(place_of_sums(args, tiling, tile, part, i), sums[i / ACROSS][i % ACROSS]) };
+        // SAFETY: a place for each four sums of each thread, share and tile.
+        unsafe { store4(place_of_sums(args, tiling, tile, share, i), sums[i / ACROSS][i % ACROSS]) };
     });
     let before = Shared::<Halves>::at(0);
     barrier!();
@@ -203,31 +204,31 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     }
     barrier!();
     // SAFETY: set before the barrier.
-    if unsafe { before.get(0) } + 1 < args.parts {
+    if unsafe { before.get(0) } + 1 < args.shares {
         return false;
     }
     let mut total = [[[0.0f32; 4]; ACROSS]; DOWN];
-    let mut part = 0;
-    while part < args.parts {
+    let mut share = 0;
+    while share < args.shares {
         // All on their way at a time.
         let mut of_parts = [[[0u128; ACROSS]; DOWN]; AT_ONCE];
         counted!(for p in 0..AT_ONCE {
-            let part = (part + p as u32).min(args.parts - 1);
+            let share = (share + p as u32).min(args.shares - 1);
             counted!(for i in 0..DOWN * ACROSS {
-                // SAFETY: as above; all parts have been written.
+                // SAFETY: as above; all shares have been written.
                 of_parts[p][i / ACROSS][i % ACROSS] =
-                    unsafe { load(place_of_sums(args, tiling, tile, part, i).cast::<u128>()) };
+                    unsafe { load(place_of_sums(args, tiling, tile, share, i).cast::<u128>()) };
             });
         });
         counted!(for p in 0..AT_ONCE {
-            if part + (p as u32) < args.parts {
+            if share + (p as u32) < args.shares {
                 counted!(for i in 0..4 * DOWN * ACROSS {
                     let four = of_parts[p][i / 4 / ACROSS][i / 4 % ACROSS];
                     total[i / 4 / ACROSS][i / 4 % ACROSS][i % 4] += f32::from_bits((four >> (32 * (i % 4))) as u32);
                 });
             }
         });
-        part += AT_ONCE as u32;
+        share += AT_ONCE as u32;
     }
     *sums = total;
     if thread_idx() == 0 {
@@ -237,12 +238,12 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     true
 }
 
-/// A tile of products, or a part of it. It has `ALONG` warps along the vectors and `OVER` along the
-/// matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
+/// A tile of products, or a share of it. It has `ALONG` warps along the vectors and `OVER` along
+/// the matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
 ///
 /// # Safety
 /// The pointers of `args` are valid for the sizes given; all threads of a block of this tiling take
-/// part.
+/// share.
 #[inline(always)]
 unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
@@ -251,18 +252,18 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     let policy = policy_keep();
     // Tiles that lie side by side along the matrix's rows have the same vectors.
     let tiles_of_rows = args.matrix.rows.div_ceil(tiling.rows as u32);
-    // Blocks that run at a time have the same part of their tiles, and so the same chunks.
-    let (tile, part) = if tiling.most_parts == 1 {
+    // Blocks that run at a time have the same share of their tiles, and so the same segments.
+    let (tile, share) = if tiling.most_shares == 1 {
         (block_idx(), 0)
     } else {
         let tiles = tiles_of_rows * args.vectors.rows.div_ceil(tiling.vectors as u32);
         (block_idx() % tiles, block_idx() / tiles)
     };
-    let chunks_of_part = args.chunks.div_ceil(args.parts);
-    let (mut chunk, end) = if tiling.most_parts == 1 {
-        (0, args.chunks)
+    let segments_of_share = args.segments.div_ceil(args.shares);
+    let (mut segment, end) = if tiling.most_shares == 1 {
+        (0, args.segments)
     } else {
-        (part * chunks_of_part, args.chunks.min((part + 1) * chunks_of_part))
+        (share * segments_of_share, args.segments.min((share + 1) * segments_of_share))
     };
     let first_vector = tile / tiles_of_rows * tiling.vectors as u32;
     let first_row = tile % tiles_of_rows * tiling.rows as u32;
@@ -280,37 +281,45 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     let matrix = Shared::<Halves>::at(0).offset(of_matrix * PITCH + 4 * (lane / 8 % 2));
     let elements = (tiling.vectors + tiling.rows) * PITCH;
     let ahead = tiling.stages as u32 - 1;
-    let fetch_chunk = |chunk: u32, stage: u32| {
-        if chunk < end {
+    let fetch_segment = |segment: u32, stage: u32| {
+        if segment < end {
             // In a thread's register with the stage, which all threads share: see there.
             let to = to.offset(stage as usize * elements).in_thread_register();
             // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
             unsafe {
                 let vectors = [first_vector, tiling.vectors as u32, tiling.threads];
-                fetch(&args.vectors, vectors, args.chunks, chunk, to, policy);
+                fetch(&args.vectors, vectors, args.segments, segment, to, policy);
                 let to = to.offset(tiling.vectors * PITCH);
-                fetch(&args.matrix, [first_row, tiling.rows as u32, tiling.threads], args.chunks, chunk, to, policy);
+                fetch(
+                    &args.matrix,
+                    [first_row, tiling.rows as u32, tiling.threads],
+                    args.segments,
+                    segment,
+                    to,
+                    policy,
+                );
             }
         }
         copies_commit();
     };
     let mut stage = 0;
     while stage < ahead {
-        fetch_chunk(chunk + stage, stage);
+        fetch_segment(segment + stage, stage);
         stage += 1;
     }
     // SAFETY: the caller guarantees it.
     let scales = unsafe { Scales::read(args, tiling, [first_vector, first_row]) };
     let mut sums = [[[0.0f32; 4]; ACROSS]; DOWN];
     stage = 0;
-    while chunk < end {
+    while segment < end {
         match tiling.stages {
             3 => copies_wait_but_one(),
             _ => copies_wait_but_two(),
         }
-        // All copies of this chunk have arrived, and all threads are done with the chunk before it.
+        // All copies of this segment have arrived, and all threads are done with the segment before
+        // it.
         barrier!();
-        fetch_chunk(chunk + ahead, if stage == 0 { ahead } else { stage - 1 });
+        fetch_segment(segment + ahead, if stage == 0 { ahead } else { stage - 1 });
         let mut step = 0;
         // Opaque in large tiles: the second step's reads, made ahead of the first step's products,
         // would take more registers than there are.
@@ -320,13 +329,13 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
             unsafe { add_step(&mut sums, vectors.offset(at), matrix.offset(at)) };
             step += 1;
         }
-        chunk += 1;
+        segment += 1;
         stage = if stage == ahead { 0 } else { stage + 1 };
     }
-    if tiling.most_parts > 1 && args.parts > 1 {
+    if tiling.most_shares > 1 && args.shares > 1 {
         // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was read for
         // the last time before the barrier.
-        let last = unsafe { add_parts(args, tiling, [tile, part], &mut sums) };
+        let last = unsafe { add_shares(args, tiling, [tile, share], &mut sums) };
         if !last {
             return;
         }

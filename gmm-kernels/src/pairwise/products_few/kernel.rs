@@ -1,25 +1,27 @@
 //! The code of `products_few`.
 use super::*;
-use crate::pairwise::split::{CHUNK, CHUNK_ELEMENTS, LARGEST, max_magnitude, power_of_two, split_pair, square_roots};
+use crate::pairwise::split::{
+    LARGEST, SEGMENT, SEGMENT_ELEMENTS, max_magnitude, power_of_two, split_pair, square_roots,
+};
 use crate::simt::*;
 
-/// Numbers of a chunk that a lane reads of a row or of a vector.
+/// Numbers of a segment that a lane reads of a row or of a vector.
 const NUMBERS: u32 = 8;
 /// Vectors of a tile of `mma`, and half of its rows.
 const OCTET: u32 = 8;
 
-/// The numbers h and l that a lane has of a chunk of a row or a vector, in pairs.
+/// The numbers h and l that a lane has of a segment of a row or a vector, in pairs.
 type Pieces = [[Halves; 4]; 2];
 
-/// A lane's numbers of chunk `chunk` of a split row.
+/// A lane's numbers of segment `segment` of a split row.
 ///
 /// # Safety
-/// `row` is a split row, aligned to 16 bytes, that has this chunk.
+/// `row` is a split row, aligned to 16 bytes, that has this segment.
 #[inline(always)]
-unsafe fn read_row(row: *const Halves, chunk: u32) -> Pieces {
-    let from = row.wrapping_add(chunk as usize * CHUNK_ELEMENTS).cast::<f32>();
-    // SAFETY: the chunk's numbers h, then the numbers l; a lane's piece of either has 16 bytes.
-    unsafe { [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(CHUNK_ELEMENTS / 2)).map(f32::to_bits)] }
+unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
+    let from = row.wrapping_add(segment as usize * SEGMENT_ELEMENTS).cast::<f32>();
+    // SAFETY: the segment's numbers h, then the numbers l; a lane's piece of either has 16 bytes.
+    unsafe { [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(SEGMENT_ELEMENTS / 2)).map(f32::to_bits)] }
 }
 
 /// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition,
@@ -49,8 +51,8 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
     numbers
 }
 
-/// Splits a vector's numbers of a chunk, which four neighbouring lanes have, and gives the power of
-/// two that scales them.
+/// Splits a vector's numbers of a segment, which four neighbouring lanes have, and gives the power
+/// of two that scales them.
 #[inline(always)]
 fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
@@ -67,8 +69,8 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     (pieces, scale)
 }
 
-/// The products of a chunk of 16 rows with a chunk of eight vectors: of each half of the chunk from
-/// zero, the small products first.
+/// The products of a segment of 16 rows with a segment of eight vectors: of each half of the
+/// segment from zero, the small products first.
 #[inline(always)]
 fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
     let mut halves = [[0.0f32; 4]; 2];
@@ -98,7 +100,7 @@ kernel! {
         /// two.
         const UNSCALE: f32 = 1.0 / LARGEST;
         let (warps, warp, lane) = (block_dim() / WARP, thread_idx() / WARP, thread_idx() % WARP);
-        let chunks = args.d.div_ceil(CHUNK as u32);
+        let segments = args.d.div_ceil(SEGMENT as u32);
         // Tiles that lie side by side along the matrix's rows have the same vectors.
         let tiles_of_rows = args.matrix.rows.div_ceil(ROWS as u32);
         let first_vector = block_idx() / tiles_of_rows * VECTORS as u32;
@@ -108,27 +110,27 @@ kernel! {
         let vector = args.vectors.wrapping_add(vector * args.d as usize);
         let of_row = |half: u32| (first_row + OCTET * half + lane / 4).min(args.matrix.rows - 1) as usize;
         let row_at = |half: u32| {
-            let elements = of_row(half) * chunks as usize * CHUNK_ELEMENTS;
+            let elements = of_row(half) * segments as usize * SEGMENT_ELEMENTS;
             args.matrix.halves.wrapping_add(elements + (lane % 4 * NUMBERS / 2) as usize)
         };
         let rows = [row_at(0), row_at(1)];
-        // SAFETY: the rows and the chunk exist.
-        let read_rows = |chunk: u32| unsafe { [read_row(rows[0], chunk), read_row(rows[1], chunk)] };
+        // SAFETY: the rows and the segment exist.
+        let read_rows = |segment: u32| unsafe { [read_row(rows[0], segment), read_row(rows[1], segment)] };
         // SAFETY: the vector exists.
         let read_vector =
-            |chunk: u32| unsafe { read_vector(vector, args.d, chunk * CHUNK as u32 + lane % 4 * NUMBERS) };
-        let mut chunk = warp;
-        let first = chunk.min(chunks - 1);
+            |segment: u32| unsafe { read_vector(vector, args.d, segment * SEGMENT as u32 + lane % 4 * NUMBERS) };
+        let mut segment = warp;
+        let first = segment.min(segments - 1);
         let (mut next_rows, mut next_vector) = (read_rows(first), read_vector(first));
         // SAFETY: the rows exist.
         let row_scales = unsafe { [load(args.matrix.scales.add(of_row(0))), load(args.matrix.scales.add(of_row(1)))] };
         let row_scales = row_scales.map(|scale| square_roots(scale).map(|root| root * UNSCALE));
         let mut sums = [0.0f32; 4];
-        while chunk < chunks {
+        while segment < segments {
             let (of_rows, of_vector) = (next_rows, next_vector);
-            // On their way while those before them are multiplied; after the last chunk, that one
+            // On their way while those before them are multiplied; after the last segment, that one
             // again, from the nearest cache.
-            let next = if chunk + warps < chunks { chunk + warps } else { chunk };
+            let next = if segment + warps < segments { segment + warps } else { segment };
             (next_rows, next_vector) = (read_rows(next), read_vector(next));
             let (pieces, scale) = split_vector(&of_vector);
             let products = multiply(&of_rows, &pieces);
@@ -140,7 +142,7 @@ kernel! {
                 let (row, vector) = (row_scales[i / 2], scales[i % 2]);
                 sums[i] = fma(products[i] * (row[0] * vector[0]), row[1] * vector[1], sums[i]);
             });
-            chunk += warps;
+            segment += warps;
         }
         let of_warps = Shared::<f32>::at(0);
         counted!(for i in 0..4 {

@@ -20,8 +20,8 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     [f32::from_bits(half << 23), f32::from_bits((exponent + 127 - half) << 23)]
 }
 
-/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] chunks, from chunk `first` on, `step` chunks
-/// apart; zeros past the end of the row.
+/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, from segment `first` on, `step`
+/// segments apart; zeros past the end of the row.
 ///
 /// # Safety
 /// `x` has `d` numbers, at least one.
@@ -29,7 +29,7 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
 unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) -> [[f32; 2]; TOGETHER] {
     let mut pairs = [[0.0f32; 2]; TOGETHER];
     counted!(for t in 0..2 * TOGETHER {
-        let j = (first + (t / 2) as u32 * step) * CHUNK as u32 + 2 * element + (t % 2) as u32;
+        let j = (first + (t / 2) as u32 * step) * SEGMENT as u32 + 2 * element + (t % 2) as u32;
         // Read without condition, so that no read waits for another.
         // SAFETY: below D.
         let number = unsafe { load(x.add(j.min(d - 1) as usize)) };
@@ -92,25 +92,25 @@ fn block_max(v: u32) -> u32 {
 /// Splits the numbers that [`pairs`] has read.
 ///
 /// # Safety
-/// `to` is a row of `chunks` chunks.
+/// `to` is a row of `segments` segments.
 #[inline(always)]
 unsafe fn write(
     pairs: &[[f32; 2]; TOGETHER],
     inverse: f32,
     to: *mut u32,
-    chunks: u32,
+    segments: u32,
     [first, step]: [u32; 2],
     element: u32,
 ) {
     counted!(for t in 0..TOGETHER {
-        let chunk = first + t as u32 * step;
-        if chunk < chunks {
+        let segment = first + t as u32 * step;
+        if segment < segments {
             let [high, low] = split_pair(pairs[t], inverse);
-            let to = to.wrapping_add((chunk * CHUNK_ELEMENTS as u32 + element) as usize);
-            // SAFETY: the row's chunk has 16 elements of either kind.
+            let to = to.wrapping_add((segment * SEGMENT_ELEMENTS as u32 + element) as usize);
+            // SAFETY: the row's segment has 16 elements of either kind.
             unsafe {
                 store(to, high);
-                store(to.add(CHUNK_ELEMENTS / 2), low);
+                store(to.add(SEGMENT_ELEMENTS / 2), low);
             }
         }
     });
@@ -122,29 +122,29 @@ kernel! {
     /// # Safety
     /// The arrays have the documented lengths.
     pub unsafe fn split_rows(args: SplitArgs) {
-        let chunks = args.d.div_ceil(CHUNK as u32);
-        // Half a warp takes a chunk, a thread two neighbours of it.
+        let segments = args.d.div_ceil(SEGMENT as u32);
+        // Half a warp takes a segment, a thread two neighbours of it.
         let (first, element) = (thread_idx() / (WARP / 2), thread_idx() % (WARP / 2));
         let step = block_dim() / (WARP / 2);
         let next = first + step * TOGETHER as u32;
         counted!(for row in (block_idx() as u64..args.rows).step_by(grid_dim() as u64) {
             let x = args.x.wrapping_add(row as usize * args.d as usize);
-            let to = args.halves.wrapping_add(row as usize * chunks as usize * CHUNK_ELEMENTS);
+            let to = args.halves.wrapping_add(row as usize * segments as usize * SEGMENT_ELEMENTS);
             // SAFETY: the row exists, here and below.
             let kept = unsafe { pairs(x, args.d, [first, step], element) };
             let mut largest = max_of_pairs(0, &kept);
-            counted!(for chunk in (next..chunks).step_by(step * TOGETHER as u32) {
+            counted!(for segment in (next..segments).step_by(step * TOGETHER as u32) {
                 // SAFETY: see above.
-                largest = max_of_pairs(largest, &unsafe { pairs(x, args.d, [chunk, step], element) });
+                largest = max_of_pairs(largest, &unsafe { pairs(x, args.d, [segment, step], element) });
             });
             let [scale, inverse] = power_of_two(block_max(largest));
             // SAFETY: see above.
-            unsafe { write(&kept, inverse, to, chunks, [first, step], element) };
-            counted!(for chunk in (next..chunks).step_by(step * TOGETHER as u32) {
+            unsafe { write(&kept, inverse, to, segments, [first, step], element) };
+            counted!(for segment in (next..segments).step_by(step * TOGETHER as u32) {
                 // SAFETY: see above.
                 unsafe {
-                    let pairs = pairs(x, args.d, [chunk, step], element);
-                    write(&pairs, inverse, to, chunks, [chunk, step], element);
+                    let pairs = pairs(x, args.d, [segment, step], element);
+                    write(&pairs, inverse, to, segments, [segment, step], element);
                 }
             });
             if thread_idx() == 0 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// The shape of a launch.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct LaunchShape {
     /// Blocks along x and y.
     pub grid: (u32, u32),
     /// Threads of a block.
@@ -20,7 +20,7 @@ pub struct Shape {
 pub struct Registered {
     /// The name of its entry.
     pub name: &'static str,
-    run: unsafe fn(Shape, &Memory<'_>, *const u8),
+    run: unsafe fn(LaunchShape, &Memory<'_>, *const u8),
 }
 
 /// All kernels; `kernel!` adds each.
@@ -29,7 +29,7 @@ pub static KERNELS: [Registered];
 
 impl Registered {
     /// A kernel and how it is launched: by a function that calls [`run`].
-    pub const fn new(name: &'static str, run: unsafe fn(Shape, &Memory<'_>, *const u8)) -> Self {
+    pub const fn new(name: &'static str, run: unsafe fn(LaunchShape, &Memory<'_>, *const u8)) -> Self {
         Self { name, run }
     }
 
@@ -40,7 +40,7 @@ impl Registered {
     ///
     /// # Safety
     /// As [`launch`](super::launch()); `argument` points to the kernel's argument.
-    pub unsafe fn launch(&self, shape: Shape, memory: &Memory<'_>, argument: *const u8) {
+    pub unsafe fn launch(&self, shape: LaunchShape, memory: &Memory<'_>, argument: *const u8) {
         std::thread_local! {
             static NEXT: RefCell<BTreeMap<&'static str, bool>> = const { RefCell::new(BTreeMap::new()) };
         }
@@ -61,8 +61,8 @@ impl Registered {
 ///
 /// # Safety
 /// As [`launch`](super::launch()); `argument` points to an `A`.
-pub unsafe fn run<A: Copy>(shape: Shape, memory: &Memory<'_>, argument: *const u8, kernel: unsafe fn(A)) {
-    let Shape { grid, threads, shared_bytes, together } = shape;
+pub unsafe fn run<A: Copy>(shape: LaunchShape, memory: &Memory<'_>, argument: *const u8, kernel: unsafe fn(A)) {
+    let LaunchShape { grid, threads, shared_bytes, together } = shape;
     // SAFETY: the caller guarantees it.
     unsafe {
         let argument = argument.cast::<A>().read_unaligned();

@@ -12,7 +12,7 @@
 //!
 //! The functions have the names and the signatures of CUDA's driver API.
 use cust::sys::{CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute};
-use gmm_kernels::simt::emulator::{KERNELS, Memory, Registered, Shape};
+use gmm_kernels::simt::emulator::{KERNELS, LaunchShape, Memory, Registered};
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usi
 
 /// # Safety
 /// `argument` is that of the kernel.
-unsafe fn launch(kernel: *const c_void, shape: Shape, arguments: *mut *mut c_void) -> c_int {
+unsafe fn launch(kernel: *const c_void, shape: LaunchShape, arguments: *mut *mut c_void) -> c_int {
     // SAFETY: a handle of a function is a kernel of the list.
     let kernel = unsafe { &*kernel.cast::<Registered>() };
     if shape.shared_bytes > SHARED_PER_BLOCK as usize {
@@ -295,14 +295,14 @@ driver! {
         _threads_z: c_uint, shared: c_uint, _stream: *mut c_void, arguments: *mut *mut c_void,
         _extra: *mut *mut c_void
     ) {
-        let shape = Shape { grid: (x, y), threads, shared_bytes: shared as usize, together: false };
+        let shape = LaunchShape { grid: (x, y), threads, shared_bytes: shared as usize, together: false };
         launch(kernel, shape, arguments)
     }
     fn cuLaunchCooperativeKernel(
         kernel: *const c_void, x: c_uint, y: c_uint, _z: c_uint, threads: c_uint, _threads_y: c_uint,
         _threads_z: c_uint, shared: c_uint, _stream: *mut c_void, arguments: *mut *mut c_void
     ) {
-        let shape = Shape { grid: (x, y), threads, shared_bytes: shared as usize, together: true };
+        let shape = LaunchShape { grid: (x, y), threads, shared_bytes: shared as usize, together: true };
         launch(kernel, shape, arguments)
     }
 }

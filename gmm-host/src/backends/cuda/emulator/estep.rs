@@ -230,7 +230,7 @@ fn fused_tensor_cores_give_the_statistics() {
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
             // Not all shapes are for matrices.
-            if fused_tensor_cores::Shape::new(k, d, mixture.covariance_type().has_matrices(), false).is_some() {
+            if fused_tensor_cores::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false).is_some() {
                 check_with_and_without_weights(&x, &mixture, "fused_tensor_cores:64x1:0", BY_FLOAT16);
             }
         }

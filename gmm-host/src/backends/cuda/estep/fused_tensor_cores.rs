@@ -11,7 +11,7 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, holds_no_samples};
-use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
+use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
 use crate::error::Result;
@@ -20,8 +20,8 @@ use crate::statistics::Statistics;
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused_tensor_cores::{
-    BY_VALUE, FusedTensorCoresArgs, MAX_COMPONENTS, MAX_COMPONENTS_GAPS, MAX_FEATURES, MAX_FEATURES_FULL, Shape, TILE,
-    unit,
+    BY_VALUE, FusedShape, FusedTensorCoresArgs, MAX_COMPONENTS, MAX_COMPONENTS_GAPS, MAX_FEATURES, MAX_FEATURES_FULL,
+    TILE, unit,
 };
 use gmm_kernels::simt::WARP;
 use std::cell::RefCell;
@@ -32,8 +32,8 @@ pub static FUSED_TENSOR_CORES: FusedTensorCoresFamily = FusedTensorCoresFamily;
 pub struct FusedTensorCoresFamily;
 
 /// The kernel's instance for a task, if there is one.
-fn instance(task: &Task) -> Option<Shape> {
-    Shape::new(task.k, task.d, task.full, task.gaps)
+fn instance(task: &Task) -> Option<FusedShape> {
+    FusedShape::new(task.k, task.d, task.full, task.gaps)
 }
 
 impl Family for FusedTensorCoresFamily {
@@ -74,7 +74,7 @@ impl Family for FusedTensorCoresFamily {
         loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
     }
 
-    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<LaunchShape> {
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
         let Some(shape) = instance(task) else { return Vec::new() };
         // As many warps as have room for their sums in registers, and in shared memory.
         let most = match shape.components {
@@ -85,7 +85,7 @@ impl Family for FusedTensorCoresFamily {
         };
         let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
         let block = (1..=most / WARP).rev().map(|warps| warps * WARP).find(fits);
-        block.map(|block| LaunchShape::new(1, block, 1)).into_iter().collect()
+        block.map(|block| Shape::new(1, block, 1)).into_iter().collect()
     }
 
     fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
@@ -93,11 +93,11 @@ impl Family for FusedTensorCoresFamily {
         vec![Some(0)]
     }
 
-    fn shared_bytes(&self, task: &Task, shape: LaunchShape) -> usize {
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
         instance(task).map_or(usize::MAX, |instance| instance.shared_bytes(shape.block))
     }
 
-    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
         instance(task).map(|shape| entries::fused_tensor_cores(shape).name().into()).into_iter().collect()
     }
 
@@ -128,7 +128,7 @@ impl Family for FusedTensorCoresFamily {
 #[derive(Debug)]
 pub struct FusedTensorCores {
     kernel: Kernel<FusedTensorCoresArgs>,
-    shape: Shape,
+    shape: FusedShape,
     variant: Variant,
     weighted: bool,
     multiprocessors: u32,
@@ -179,7 +179,7 @@ impl Results {
 
 impl FusedTensorCores {
     /// The kernel for mixtures of a shape. The device's context is current.
-    fn new(gpu: &Gpu, shape: Shape, variant: Variant, weighted: bool) -> Result<Self> {
+    fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, weighted: bool) -> Result<Self> {
         // As many as let the variant's blocks share a multiprocessor.
         let registers = REGISTERS / (variant.shape.block * variant.shape.per_multiprocessor) / 8 * 8;
         let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
@@ -278,7 +278,7 @@ impl EStepKernels for FusedTensorCores {
 struct FusedLaunch<'a> {
     columns: Columns<'a>,
     cached_quads: u32,
-    shape: Shape,
+    shape: FusedShape,
     weighted: bool,
     /// The parameters, or none where they are in memory.
     by_value: Option<[f32; BY_VALUE]>,

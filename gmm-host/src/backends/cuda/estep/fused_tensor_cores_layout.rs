@@ -8,7 +8,7 @@ use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::error::Result;
 use crate::statistics::Statistics;
-use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
+use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, FusedShape, STEP};
 use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 
 /// What a sum of a feature is multiplied by, to be one of products of the feature and the number
@@ -17,7 +17,7 @@ const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
 
 /// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature
 /// `i` alone, and where it is D + 1, of whether that is observed.
-fn row(shape: Shape, d: usize, i: usize, j: usize) -> usize {
+fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     if shape.rotations == 0 {
         let kind = match j {
             _ if j == i => 1,
@@ -36,14 +36,14 @@ fn row(shape: Shape, d: usize, i: usize, j: usize) -> usize {
 
 impl TensorCoresLayout {
     /// The kernel's instance for this mixture, if there is one.
-    pub fn fused_shape(&self) -> Option<Shape> {
+    pub fn fused_shape(&self) -> Option<FusedShape> {
         let (k, d) = self.dim();
-        Shape::new(k, d, self.full(), self.parameters().gaps.is_some())
+        FusedShape::new(k, d, self.full(), self.parameters().gaps.is_some())
     }
 
     /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each
     /// component.
-    pub fn write_fused(&self, shape: Shape, out: &mut [f32]) {
+    pub fn write_fused(&self, shape: FusedShape, out: &mut [f32]) {
         let (k, d) = self.dim();
         let capacity = shape.capacity();
         debug_assert!(k <= capacity && d <= shape.features() && out.len() == shape.numbers());
@@ -68,7 +68,7 @@ impl TensorCoresLayout {
 
     /// Writes the coefficients of a component's products, and returns what a sum is to be
     /// multiplied by.
-    fn write_diagonal(&self, shape: Shape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
+    fn write_diagonal(&self, shape: FusedShape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let d = self.dim().1;
         let of_products = |(i, v): (usize, f32)| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
         // Even and odd ones apart.
@@ -104,7 +104,7 @@ impl TensorCoresLayout {
     }
 
     /// The parameters by value, where the kernel takes them so.
-    pub fn fused_by_value(&self, shape: Shape) -> Option<[f32; BY_VALUE]> {
+    pub fn fused_by_value(&self, shape: FusedShape) -> Option<[f32; BY_VALUE]> {
         shape.by_value().then(|| {
             let mut values = [0.0; BY_VALUE];
             self.write_fused(shape, &mut values[..shape.numbers()]);
@@ -113,7 +113,7 @@ impl TensorCoresLayout {
     }
 
     /// The statistics, from the log₂-likelihood and behind it the sums that the kernel gives.
-    pub fn fused_statistics(&self, shape: Shape, sums_of: &Sums<'_>) -> Result<Statistics> {
+    pub fn fused_statistics(&self, shape: FusedShape, sums_of: &Sums<'_>) -> Result<Statistics> {
         let Sums { values, weight_scale, total_weight, exp2_bias, .. } = *sums_of;
         let (products, capacity, d) = (shape.products(), shape.capacity(), self.dim().1);
         let (log2, values) = (values[0], &values[1..]);

@@ -347,7 +347,7 @@ launch!(ExponentsLaunch<'_>, ExponentsArgs, "exponents", |launch, grid, what| {
     Ok(ExponentsArgs {
         shape,
         columns: columns.argument(u32::MAX),
-        pairs: launch.pairs.read(products, what)?,
+        factors: launch.pairs.read(products, what)?,
         coefficients: launch.coefficients.read(rows * products, what)?,
         constants: launch.constants.read(3 * rows, what)?,
         sample_weights: columns.weights_if(launch.weighted),
@@ -389,7 +389,7 @@ launch!(WeighLaunch<'_>, WeighArgs, "weigh", |launch, grid, what| {
         columns: columns.argument(u32::MAX),
         exponents: launch.exponents.argument(shape.rows(), samples)?,
         weights: launch.weights.read(shape.rows(), what)?,
-        pairs: launch.pairs.read(shape.products(), what)?,
+        factors: launch.pairs.read(shape.products(), what)?,
         slices: launch.slices as u32,
         add: launch.add.into(),
         sums: launch.sums.write(launch.slices * shape.sums(), what)?,

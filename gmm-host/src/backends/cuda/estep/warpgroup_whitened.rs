@@ -152,7 +152,8 @@ impl WarpgroupWhitened {
         let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
         let others = Others {
-            slices: ((multiprocessors * respond_blocks / shape.chunks()) as usize).clamp(1, piece.div_ceil(TILE)),
+            slices: ((multiprocessors * respond_blocks / shape.respond_groups()) as usize)
+                .clamp(1, piece.div_ceil(TILE)),
             sums: shape.respond_sums(),
         };
         let division = Division {
@@ -227,7 +228,7 @@ impl EStepKernels for WarpgroupWhitened {
                 return Ok(running);
             }
             let responding = Responding { shape, features, weights, responsibilities, piece };
-            let grid = Grid::new(shape.chunks(), RESPOND_BLOCK, shape.respond_bytes()).slices(piece.others.0);
+            let grid = Grid::new(shape.respond_groups(), RESPOND_BLOCK, shape.respond_bytes()).slices(piece.others.0);
             let running = running.followed_by(stream.launch(self.respond, grid, responding)?.borrowed());
             let summing = Summing { shape, features, responsibilities, piece };
             let grid = Grid::new(shape.outer_blocks(), OUTER_BLOCK, shape.outer_bytes()).slices(piece.slices);
@@ -342,7 +343,7 @@ launch!(Responding<'_>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
     let (shape, piece) = (launch.shape, launch.piece);
     let (n, (slices, sums)) = (piece.columns.n(), piece.others);
     require(what, piece.exponents.stride.is_multiple_of(TILE))?;
-    require(what, grid.threads == RESPOND_BLOCK && grid.blocks == (shape.chunks(), slices as u32))?;
+    require(what, grid.threads == RESPOND_BLOCK && grid.blocks == (shape.respond_groups(), slices as u32))?;
     grid.require_shared(what, shape.respond_bytes())?;
     Ok(RespondArgs {
         shape,

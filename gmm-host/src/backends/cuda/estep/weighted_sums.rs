@@ -13,7 +13,7 @@ use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::likelihood::{Exponents, Tiled};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant};
-use crate::backends::cuda::plan::task::{Operation, Shape as LaunchShape, Task};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
-use gmm_kernels::estep::weighted_sums::{self, Shape, WeightedSumsArgs};
+use gmm_kernels::estep::weighted_sums::{self, PatchShape, WeightedSumsArgs};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs};
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use gmm_kernels::simt::WARP;
@@ -65,29 +65,29 @@ impl Family for WeightedSumsFamily {
         too_wide.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
     }
 
-    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<LaunchShape> {
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
         // Rows of a tile of `tiled`, which is launched before `weighted_sums`.
         let rows = if task.full && task.d <= 32 || !task.full && task.k <= 8 { 8 } else { 16 };
         // The fastest of 64, 128, 192 and 256 threads on an H200 comes first.
         let threads = if task.full { [128, 192, 256] } else { [192, 128, 256] };
         let of = |threads: u32| {
             let block = shape(task, threads as usize, limits.shared_per_block).block();
-            LaunchShape::new(rows, threads, (REGISTERS / (WEIGHTED_SUMS_REGISTERS * block)).clamp(1, 64))
+            Shape::new(rows, threads, (REGISTERS / (WEIGHTED_SUMS_REGISTERS * block)).clamp(1, 64))
         };
         let few = if task.is_long() { 3 } else { 1 };
         threads[..few].iter().map(|threads| of(*threads)).collect()
     }
 
-    fn is_launchable(&self, shape: LaunchShape) -> bool {
+    fn is_launchable(&self, shape: Shape) -> bool {
         matches!(shape.split, 8 | 16)
     }
 
-    fn shared_bytes(&self, task: &Task, launch: LaunchShape) -> usize {
+    fn shared_bytes(&self, task: &Task, launch: Shape) -> usize {
         // With two stages, the fewest that the kernel can use.
         shape(task, launch.block as usize, 0).shared_bytes()
     }
 
-    fn entries(&self, task: &Task, launch: LaunchShape) -> Vec<String> {
+    fn entries(&self, task: &Task, launch: Shape) -> Vec<String> {
         let Task { full, central, .. } = *task;
         vec![
             entries::tiled(launch.split as usize, full, false).name().into(),
@@ -123,7 +123,7 @@ pub struct WeightedSums {
     reduce: Kernel<ReduceSlicesArgs>,
     task: Task,
     variant: Variant,
-    shape: Shape,
+    shape: PatchShape,
     /// Warps of a block of `tiled` along the components.
     across: u32,
     /// Blocks of `tiled`, at most.
@@ -301,7 +301,7 @@ impl EStepKernels for WeightedSums {
 /// A launch that adds up the sums of each slice of the samples.
 #[derive(Clone, Copy)]
 struct WeightedSumsLaunch<'a> {
-    shape: Shape,
+    shape: PatchShape,
     columns: Columns<'a>,
     exponents: Exponents<'a>,
     weights: Numbers<'a, f32>,
@@ -322,7 +322,7 @@ impl WeightedSumsLaunch<'_> {
 // Columns and exponents go on to whole stages of samples, as their strides are multiples of those.
 launch!(WeightedSumsLaunch<'_>, WeightedSumsArgs, "weighted_sums", |launch, grid, what| {
     let (shape, columns) = (launch.shape, launch.columns);
-    let Shape { d, tiles, patches, full, central, .. } = shape;
+    let PatchShape { d, tiles, patches, full, central, .. } = shape;
     let components = tiles as usize * weighted_sums::COMPONENTS;
     let samples = columns.n().next_multiple_of(weighted_sums::STAGE);
     require(what, columns.d() == d as usize && columns.stride() >= samples)?;

@@ -167,13 +167,13 @@ pub fn patches(d: usize, full: bool) -> usize {
 
 /// How `weighted_sums` divides its work among blocks of at most so many threads, with as many
 /// stages of samples as fit into so many bytes of shared memory, and at least two.
-pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Shape {
+pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::PatchShape {
     /// Patches of a block, at most: the lanes of a warp.
     const MOST_PATCHES: usize = 32;
     let tiles = task.k.div_ceil(weighted_sums::COMPONENTS);
     let patches = patches(task.d, task.full);
     let block_patches = patches.div_ceil(patches.div_ceil(MOST_PATCHES));
-    let mut shape = weighted_sums::Shape {
+    let mut shape = weighted_sums::PatchShape {
         d: task.d as u32,
         tiles: tiles as u32,
         patches: patches as u32,

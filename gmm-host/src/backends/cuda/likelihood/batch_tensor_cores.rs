@@ -18,7 +18,7 @@ use gmm_kernels::likelihood::batch_parameters::BatchParametersArgs;
 use gmm_kernels::likelihood::batch_tensor_cores::{
     self, BatchTensorCoresArgs, MAX_FEATURES, SETS, shared_bytes, steps,
 };
-use gmm_kernels::likelihood::batch_warpgroup::{self, MOST_FOURS};
+use gmm_kernels::likelihood::batch_warpgroup::{self, MOST_BUNDLES};
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Family for NearSetsFamily {
     }
 
     fn is_launchable(&self, shape: Shape) -> bool {
-        !self.warpgroups || shape.block.is_multiple_of(WARPGROUP) && fours(shape.split as usize) <= MOST_FOURS
+        !self.warpgroups || shape.block.is_multiple_of(WARPGROUP) && fours(shape.split as usize) <= MOST_BUNDLES
     }
 
     fn samples_of_block(&self, shape: Shape) -> usize {
@@ -237,16 +237,16 @@ launch!(BatchTensorCores<'_>, BatchTensorCoresArgs, "batch_tensor_cores", |launc
     let (k, d, fours) = (launch.k, launch.columns.d(), fours(launch.sets));
     let [coefficients, weights, reference] = sections(k, d, launch.sets);
     let shape = launch.grid(grid.blocks.0, grid.threads);
-    let too_many = launch.warpgroups && launch.part() > MOST_FOURS;
+    let too_many = launch.warpgroups && launch.part() > MOST_BUNDLES;
     require(what, d <= MAX_FEATURES && launch.sets > 0 && !too_many)?;
     require(what, grid.blocks.1 == shape.blocks.1)?;
     grid.require_shared(what, shape.shared)?;
     Ok(BatchTensorCoresArgs {
         columns: launch.columns.argument(launch.cached_quads),
         d: d as u32,
-        fours: fours as u32,
-        part: launch.part() as u32,
-        eights: eights(k) as u32,
+        bundles: fours as u32,
+        group: launch.part() as u32,
+        octets: eights(k) as u32,
         coefficients: launch.parameters.read_part(coefficients)?,
         weights: launch.parameters.read_part(weights)?,
         reference: launch.parameters.read_part(reference)?,

@@ -1,4 +1,5 @@
-//! `pair`: one thread for each (sample, component), the readable baseline.
+//! `pair`: one thread for each (sample, component); the kernel to read first, never chosen by
+//! itself.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
@@ -10,7 +11,7 @@ use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use gmm_kernels::entries;
-use gmm_kernels::likelihood::pair::{PairArgs, TILE, shared_bytes};
+use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl Family for PairFamily {
     }
 
     fn samples_of_block(&self, _: Shape) -> usize {
-        TILE
+        WARP as usize
     }
 
     fn shared_bytes(&self, _: &Task, shape: Shape) -> usize {
@@ -66,12 +67,8 @@ impl Family for PairFamily {
         vec![entries::pair().name().into()]
     }
 
-    fn max_registers(&self, _: &Task) -> Option<u32> {
-        Some(40)
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        let kernel = gpu.kernel(&entries::pair(), self.max_registers(task))?;
+        let kernel = gpu.kernel(&entries::pair(), None)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);
         Ok(Arc::new(Ready { kernel, task: *task, grid }))
     }

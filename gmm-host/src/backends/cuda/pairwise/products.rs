@@ -12,7 +12,7 @@ use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};
 use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs};
-use gmm_kernels::pairwise::split::{self, CHUNK, SplitArgs, row_elements};
+use gmm_kernels::pairwise::split::{self, SEGMENT, SplitArgs, row_elements};
 use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
 
@@ -163,7 +163,7 @@ impl Products {
     /// All ways to multiply n vectors, with the time that each is expected to take.
     pub fn ways(&self, n: usize) -> impl Iterator<Item = (Way, f64)> {
         let multiprocessors = self.gpu.limits.multiprocessors as usize;
-        let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(CHUNK), multiprocessors };
+        let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(SEGMENT), multiprocessors };
         self.multiply.iter().flat_map(move |multiply| multiply.ways(task))
     }
 
@@ -269,7 +269,7 @@ impl Multiply {
     fn ways(&self, task: Task) -> impl Iterator<Item = (Way, f64)> {
         let most_shares = match self.kernels {
             Kernels::Few(_) => 1,
-            Kernels::Split(_, tiling) => tiling.most_parts.min(task.chunks),
+            Kernels::Split(_, tiling) => tiling.most_shares.min(task.chunks),
         };
         (1..=most_shares).map(move |shares| (Way { kernels: self.kernels, shares }, self.time(task, shares)))
     }
@@ -397,15 +397,15 @@ unsafe impl Launch for ProductsLaunch<'_> {
         let got = vec![n, m, self.products.len(), grid.shared, self.parts, self.sums.len(), self.ready.len()];
         let too_many = n.max(m) > i32::MAX as usize;
         let blocks = ((tiles * self.parts) as u32, 1);
-        let divided = self.parts <= tiling.most_parts && (grid.threads, grid.blocks) == (tiling.threads, blocks);
+        let divided = self.parts <= tiling.most_shares && (grid.threads, grid.blocks) == (tiling.threads, blocks);
         if self.matrix.d != d || !divided || too_many || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `products`", needed, got));
         }
         Ok(ProductsArgs {
             vectors: self.vectors.argument()?,
             matrix: self.matrix.argument()?,
-            chunks: d.div_ceil(CHUNK) as u32,
-            parts: self.parts as u32,
+            segments: d.div_ceil(SEGMENT) as u32,
+            shares: self.parts as u32,
             sums: self.sums.write(sums, "a launch of `products`")?,
             ready: self.ready.write(ready, "a launch of `products`")?,
             products: self.products.write(n * m, "a launch of `products`")?,

@@ -100,11 +100,8 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::EStep if task.precision == Precision::Float64 && usable(&FUSED) => &[&FUSED],
         _ if task.precision == Precision::Float64 => &[&GENERAL],
         Operation::Total if usable(&SMALL_K) => &[&SMALL_K],
-        // With few samples, `pair` has the most threads at work.
-        Operation::Total if task.n <= 20_000 => &[&BATCH, &TILED16, &TILED8, &PAIR],
         Operation::Total => &[&BATCH, &TILED16, &TILED8],
         Operation::Totals => &[&BATCH_WARPGROUP, &BATCH_TENSOR_CORES, &BATCH],
-        Operation::Scores if task.n <= 20_000 => &[&TILED16, &TILED8, &PAIR],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_TENSOR_CORES],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_TENSOR_CORES) => {
@@ -147,9 +144,7 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
 }
 
 /// The E-step's task and variant whose first kernels give a total sooner than the kernels for
-/// totals do, if there is one. On an H200, N = 10⁶, from parameters to total, by these kernels and
-/// by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
-/// D = 128, K = 16 1.7 and 8.1.
+/// totals do, if there is one.
 ///
 /// The tensor cores cut off the last digits of sums of products, which makes a total too high by
 /// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many
@@ -300,7 +295,7 @@ mod tests {
         let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
         let variant: Variant = "pair/8:256x3:all".parse().unwrap();
-        assert_eq!([64, 65].map(|n| variant.blocks(n, 132)), [1, 2]);
+        assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
         // The groups of a batch do not change its grid along x: a set's result does not depend on
         // its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();

@@ -2,13 +2,13 @@
 use super::*;
 
 /// The sums of a lane's components: Σ r, and the first and second moments.
-pub(crate) struct Sums<const COMPONENTS: usize, const D: usize, const MATRIX: usize> {
+pub(crate) struct ComponentSums<const COMPONENTS: usize, const D: usize, const MATRIX: usize> {
     pub(crate) count: [f32; COMPONENTS],
     pub(crate) first: [[f32; D]; COMPONENTS],
     pub(crate) second: [[f32; MATRIX]; COMPONENTS],
 }
 
-impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONENTS, D, MATRIX> {
+impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums<COMPONENTS, D, MATRIX> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self { count: [0.0; COMPONENTS], first: [[0.0; D]; COMPONENTS], second: [[0.0; MATRIX]; COMPONENTS] }

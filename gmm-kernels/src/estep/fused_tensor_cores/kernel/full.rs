@@ -12,8 +12,8 @@ use super::*;
 use crate::estep::tensor_cores::ONE;
 
 /// The shape of an instance.
-const fn shape(rotations: usize) -> Shape {
-    Shape { pairs: 1, components: 1, rotations, gaps: false }
+const fn shape(rotations: usize) -> FusedShape {
+    FusedShape { pairs: 1, components: 1, rotations, gaps: false }
 }
 
 /// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
@@ -91,12 +91,12 @@ impl Rows {
 unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTensorCoresArgs) {
     let shape = shape(S - 1);
     let mut rounds = Rounds::new(args, H);
-    let mut samples = Samples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
+    let mut samples = RoundSamples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
     counted!(for h in 0..H {
         // SAFETY: the caller guarantees it.
         unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
     });
-    let block = Block::<false, 1, 1>::new(shape);
+    let block = FusedBlock::<false, 1, 1>::new(shape);
     let warp = (thread_idx() / WARP) as usize;
     let rows = block.sums.offset((block_dim() / WARP) as usize * shape.sums() + warp * 2 * ROTATED);
     let rows = Rows { rows: rows.cast() };
@@ -119,7 +119,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
     barrier!();
     // SAFETY: the barrier made them visible.
     let (scale, constant, weight) = unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
-    let mut sums = Sums::<S, 1>::new();
+    let mut sums = RoundSums::<S, 1>::new();
     let mut since = 0;
     // As in `diagonal`.
     loop {

@@ -4,7 +4,7 @@ use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 /// The state that the threads of a block share.
-struct Block<'a, const T: usize, const FULL: bool> {
+struct ExponentsBlock<'a, const T: usize, const FULL: bool> {
     args: &'a ExponentsArgs,
     shape: ExponentsShape,
     /// The maxima of the samples over the components of each row of warps, and behind them their
@@ -17,18 +17,18 @@ struct Block<'a, const T: usize, const FULL: bool> {
     /// The two stages of coefficients.
     coefficients: Shared<Halves>,
     /// The features of the products of two steps.
-    pairs: Shared<Halves>,
+    factors: Shared<Halves>,
 }
 
-impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
+impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     #[inline(always)]
     fn new(args: &'a ExponentsArgs, shape: ExponentsShape) -> Self {
         let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
         let x = maxima.offset(2 * shape.component_warps as usize * shape.samples()).cast();
         let products = Shared::<Halves>::at(FINISH_SHARED_BYTES + shape.numbers() * size_of::<f32>());
         let coefficients = products.offset(2 * shape.products_stage());
-        let pairs = coefficients.offset(2 * shape.coefficients_stage());
-        Self { args, shape, maxima, x, products, coefficients, pairs }
+        let factors = coefficients.offset(2 * shape.coefficients_stage());
+        Self { args, shape, maxima, x, products, coefficients, factors }
     }
 
     /// Reads the features of the samples from quad `first` on, and empties their sums.
@@ -98,10 +98,10 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     #[inline(always)]
     unsafe fn fetch_pairs(&self, stage: usize, step: u32) {
         let c = 4 * thread() as usize;
-        let to = self.pairs.offset(stage * STEP + c).in_thread_register();
+        let to = self.factors.offset(stage * STEP + c).in_thread_register();
         if c < STEP {
             // SAFETY: a pair for each product of the step.
-            unsafe { to.copy4(0, self.args.pairs.add(step as usize * STEP + c), policy_keep()) };
+            unsafe { to.copy4(0, self.args.factors.add(step as usize * STEP + c), policy_keep()) };
         }
     }
 
@@ -147,8 +147,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
             unsafe {
                 let to = to.offset(2 * row * shape.pitch());
                 let (first, second) = if FULL {
-                    let pairs = self.pairs.offset(stage * STEP + 2 * row);
-                    let (a, b) = (pairs.get(0), pairs.get(1));
+                    let factors = self.factors.offset(stage * STEP + 2 * row);
+                    let (a, b) = (factors.get(0), factors.get(1));
                     let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
                     (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
                 } else {
@@ -167,7 +167,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// # Safety
     /// Both are in that stage, for all threads; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn multiply(&self, sums: &mut Sums<T>, stage: usize) {
+    unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
@@ -218,7 +218,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// All lanes of the warp call it; the constants of all rows are there, and places for the
     /// exponents.
     #[inline(always)]
-    unsafe fn finish_group(&self, sums: &Sums<T>, group: u32, first: u32) {
+    unsafe fn finish_group(&self, sums: &TileSums<T>, group: u32, first: u32) {
         let (args, shape) = (self.args, self.shape);
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
@@ -293,7 +293,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
 #[inline(always)]
 unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     let shape = ExponentsShape { full: FULL, tiles: T as u32, ..args.shape };
-    let block = Block::<T, FULL>::new(args, shape);
+    let block = ExponentsBlock::<T, FULL>::new(args, shape);
     // Of two warps that share a scheduler, one forms products while the other multiplies.
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let quads = block.quads();
@@ -310,7 +310,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
         }
         copies_wait();
         barrier!();
-        // SAFETY: the barrier made features and pairs visible.
+        // SAFETY: the barrier made features and factors visible.
         unsafe { block.form(0, 0) };
         let mut stage = 0;
         counted!(for group in 0..shape.groups {

@@ -2,7 +2,7 @@
 use super::*;
 
 /// The state that the threads of a block share.
-struct Block<'a, const T: usize, const FULL: bool> {
+struct WeighBlock<'a, const T: usize, const FULL: bool> {
     args: &'a WeighArgs,
     shape: WeighShape,
     /// The block's first component and first product.
@@ -20,10 +20,10 @@ struct Block<'a, const T: usize, const FULL: bool> {
     counts: Shared<f32>,
     weights: Shared<f32>,
     /// The pairs of features of the block's products.
-    pairs: Shared<Halves>,
+    factors: Shared<Halves>,
 }
 
-impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
+impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     #[inline(always)]
     fn new(args: &'a WeighArgs, shape: WeighShape) -> Self {
         let (group, part) = (block_idx() / shape.parts, block_idx() % shape.parts);
@@ -37,9 +37,9 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let counts = Shared::<f32>::at(bytes);
         let weights = counts.offset(2 * components * QUADS);
         bytes += (2 * components * QUADS + components) * size_of::<f32>();
-        let pairs = Shared::<Halves>::at(bytes);
+        let factors = Shared::<Halves>::at(bytes);
         let (component, product) = (group as usize * components, part as usize * shape.part());
-        Self { args, shape, component, product, raw, responsibilities, products, counts, weights, pairs }
+        Self { args, shape, component, product, raw, responsibilities, products, counts, weights, factors }
     }
 
     /// The warp's row (along the components) and column (along the products).
@@ -69,7 +69,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let mut c = thread() as usize;
         while FULL && c < shape.part() {
             // SAFETY: pairs of whole parts; inside.
-            unsafe { self.pairs.set(c, load_u32(self.args.pairs.add(self.product + c))) };
+            unsafe { self.factors.set(c, load_u32(self.args.factors.add(self.product + c))) };
             c += block_dim() as usize;
         }
         // The number one of both stages, or the features behind D.
@@ -224,7 +224,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
             // SAFETY: two features of each sample; the stage has room for the products.
             unsafe {
                 let (first, second) = if FULL {
-                    let (a, b) = (self.pairs.get(2 * row), self.pairs.get(2 * row + 1));
+                    let (a, b) = (self.factors.get(2 * row), self.factors.get(2 * row + 1));
                     let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
                     (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
                 } else {
@@ -244,7 +244,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// # Safety
     /// Both are in that stage, for all threads; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn multiply(&self, sums: &mut Sums<T>, stage: usize) {
+    unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
@@ -293,7 +293,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
     /// `to` has the sums of a slice, and no other block uses those of this block's components and
     /// products.
     #[inline(always)]
-    unsafe fn move_sums(&self, sums: &mut Sums<T>, to: *mut f64, add: bool) {
+    unsafe fn move_sums(&self, sums: &mut TileSums<T>, to: *mut f64, add: bool) {
         let (row_of_warps, column_of_warps) = self.warp();
         let lane = (thread() % WARP) as usize;
         let row = self.component + row_of_warps * T * TILE + lane / 4;
@@ -350,7 +350,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
 #[inline(always)]
 unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
     let shape = WeighShape { full: FULL, tiles: T as u32, ..args.shape };
-    let block = Block::<T, FULL>::new(args, shape);
+    let block = WeighBlock::<T, FULL>::new(args, shape);
     // Of two warps that share a scheduler, one prepares the next stage while the other multiplies.
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let n = args.columns.n;

@@ -4,12 +4,12 @@ use crate::likelihood::tiled::finish_sample;
 use crate::math::{Float, LogProduct, LogSumExp};
 
 /// Numbers of a thread: of two samples and a quarter of the components.
-type Sums = [f32; GROUP / 2];
+type GroupExponents = [f32; GROUP / 2];
 
-/// The barriers of the chunks of a tile's products.
-const PRODUCTS: Places<MOST_CHUNKS> = Places { bytes: FINISH_SHARED_BYTES, of_warp: 1 };
-/// The barriers of the chunks of coefficients.
-const CHUNKS: Places<CHUNKS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_CHUNKS, of_warp: 1 };
+/// The barriers of the steps of a tile's products.
+const PRODUCTS: Places<MOST_STEPS> = Places { bytes: FINISH_SHARED_BYTES, of_warp: 1 };
+/// The barriers of the steps of coefficients.
+const STEPS: Places<STEPS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_STEPS, of_warp: 1 };
 
 /// The products of a tile.
 #[inline(always)]
@@ -17,7 +17,7 @@ fn products() -> Shared<Halves> {
     Shared::at(HEAD)
 }
 
-/// A chunk of coefficients.
+/// A step of coefficients.
 #[inline(always)]
 fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
     Shared::at(HEAD + 2 * shape.part() + place as usize * COEFFICIENTS)
@@ -30,32 +30,32 @@ fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
 /// sizes.
 #[inline(always)]
 unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
-    /// Bytes of eight samples' products of a chunk, in one part.
-    const EIGHT: usize = CHUNK / 8 * MATRIX;
+    /// Bytes of eight samples' products of a step, in one part.
+    const OCTET_BYTES: usize = STEP / 8 * MATRIX;
     /// Such eights, one a lane.
-    const EIGHTS: usize = 2 * SAMPLES / 8;
-    const _: () = assert!(EIGHTS == WARP as usize);
+    const OCTETS: usize = 2 * SAMPLES / 8;
+    const _: () = assert!(OCTETS == WARP as usize);
     let shape = args.shape;
     let lane = (thread() % WARP) as usize;
-    let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
+    let (groups, steps) = (shape.groups() as u32, shape.steps() as u32);
     let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
     while tile < tiles {
         counted!(for group in 0..groups {
-            counted!(for chunk in 0..chunks {
+            counted!(for step in 0..steps {
                 // SAFETY: the places were read, or are empty; the arrays have the tile's products
                 // and the group's coefficients.
                 unsafe {
                     if group == 0 {
-                        let place = PRODUCTS.claim(MOST_CHUNKS as u32 * round + chunk, EIGHTS * EIGHT);
-                        let at = (lane * shape.pitch() + chunk as usize * EIGHT) / size_of::<u32>();
+                        let place = PRODUCTS.claim(MOST_STEPS as u32 * round + step, OCTETS * OCTET_BYTES);
+                        let at = (lane * shape.pitch() + step as usize * OCTET_BYTES) / size_of::<u32>();
                         let from = args.products.wrapping_add(tile as usize * 2 * shape.part() / size_of::<u32>() + at);
-                        products().offset(at).copy_bulk(from, EIGHT as u32, PRODUCTS.full(place));
+                        products().offset(at).copy_bulk(from, OCTET_BYTES as u32, PRODUCTS.full(place));
                     }
-                    let place = CHUNKS.claim(number, COEFFICIENTS);
+                    let place = STEPS.claim(number, COEFFICIENTS);
                     if lane == 0 {
-                        let at = (group * chunks + chunk) as usize * COEFFICIENTS / size_of::<u32>();
+                        let at = (group * steps + step) as usize * COEFFICIENTS / size_of::<u32>();
                         let from = args.coefficients.wrapping_add(at);
-                        coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
+                        coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, STEPS.full(place));
                     }
                 }
                 number += 1;
@@ -66,16 +66,16 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     }
 }
 
-/// Multiplies a chunk's products of 64 samples with the coefficients of a group.
+/// Multiplies a step's products of 64 samples with the coefficients of a group.
 ///
 /// # Safety
 /// Both have arrived for this thread; the whole warpgroup calls it.
 #[inline(always)]
-unsafe fn multiply(shape: Shape, half: usize, chunk: u32, place: u32) -> Sums {
-    let of_half = half * (SAMPLES / 16) * shape.pitch() + chunk as usize * (CHUNK / 8) * MATRIX;
+unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExponents {
+    let of_half = half * (SAMPLES / 16) * shape.pitch() + step as usize * (STEP / 8) * MATRIX;
     let high = Operand::new(products().offset(of_half / size_of::<u32>()), shape.pitch(), MATRIX);
     let low = high.offset(shape.part());
-    let of_high = Operand::new(coefficients(shape, place), CHUNK / 8 * MATRIX, MATRIX);
+    let of_high = Operand::new(coefficients(shape, place), STEP / 8 * MATRIX, MATRIX);
     let of_low = of_high.offset(COEFFICIENTS / 2);
     // SAFETY: the caller guarantees it.
     unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
@@ -87,7 +87,13 @@ unsafe fn multiply(shape: Shape, half: usize, chunk: u32, place: u32) -> Sums {
 /// # Safety
 /// The constants of all rows are there, and places for the exponents.
 #[inline(always)]
-unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: usize, sums: &mut [LogSumExp; 2]) {
+unsafe fn finish_group(
+    args: &ExponentsArgs,
+    mut q: GroupExponents,
+    group: u32,
+    sample: usize,
+    sums: &mut [LogSumExp; 2],
+) {
     let rows = args.shape.rows();
     let first = group as usize * GROUP + 2 * (thread() % 4) as usize;
     let constants = args.constants.wrapping_add(first);
@@ -126,7 +132,7 @@ unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: us
 unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
     let shape = args.shape;
     let warp = thread() / WARP;
-    let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
+    let (groups, steps) = (shape.groups() as u32, shape.steps() as u32);
     let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
     while tile < tiles {
         let lane = thread() % WARP;
@@ -134,19 +140,19 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
         let mut of_samples = [LogSumExp::new(); 2];
         counted!(for group in 0..groups {
             let mut sums = [0.0; GROUP / 2];
-            counted!(for chunk in 0..chunks {
+            counted!(for step in 0..steps {
                 not_unrolled();
                 // SAFETY: the barriers say that both operands are there; the arrays are valid for
                 // their sizes.
                 unsafe {
                     if group == 0 {
-                        PRODUCTS.arrived(MOST_CHUNKS as u32 * round + chunk);
+                        PRODUCTS.arrived(MOST_STEPS as u32 * round + step);
                     }
-                    let place = CHUNKS.arrived(number);
-                    let added = multiply(shape, warp as usize / 4, chunk, place);
-                    CHUNKS.release(place);
+                    let place = STEPS.arrived(number);
+                    let added = multiply(shape, warp as usize / 4, step, place);
+                    STEPS.release(place);
                     if group + 1 == groups {
-                        PRODUCTS.release(chunk);
+                        PRODUCTS.release(step);
                     }
                     counted!(for i in 0..GROUP / 2 {
                         sums[i] += added[i];
@@ -186,7 +192,7 @@ kernel! {
             // SAFETY: nobody uses them yet.
             unsafe {
                 PRODUCTS.init();
-                CHUNKS.init();
+                STEPS.init();
             }
             mbarriers_ready();
         }

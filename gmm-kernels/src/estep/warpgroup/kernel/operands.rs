@@ -34,7 +34,7 @@ kernel! {
         while i < shape.rows() * octets {
             let (row, octet) = (i / octets, i % octets);
             i += (grid_dim() * block_dim()) as usize;
-            if octet >= shape.chunks() * (CHUNK / 8) {
+            if octet >= shape.steps() * (STEP / 8) {
                 continue;
             }
             let from = args.coefficients.wrapping_add(row * shape.products() + 8 * octet);
@@ -44,9 +44,9 @@ kernel! {
                 let [h, l] = unsafe { split_halves(load(from.add(2 * p)), load(from.add(2 * p + 1))) };
                 (high[p], low[p]) = (h, l);
             });
-            let chunk = row / GROUP * shape.chunks() + octet / (CHUNK / 8);
-            let matrix = row % GROUP / 8 * (CHUNK / 8) + octet % (CHUNK / 8);
-            let to = args.halves.wrapping_add((chunk * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
+            let step = row / GROUP * shape.steps() + octet / (STEP / 8);
+            let matrix = row % GROUP / 8 * (STEP / 8) + octet % (STEP / 8);
+            let to = args.halves.wrapping_add((step * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
             // SAFETY: the caller guarantees it; only this thread writes these places.
             unsafe {
                 store_row(to, high);

@@ -4,7 +4,7 @@ use crate::estep::tensor_cores::RESPONSIBILITY_SCALE;
 use crate::math::Float;
 
 /// Numbers of a thread: of two components and a quarter of the products.
-type Sums = [f32; THREAD_SUMS];
+type ThreadSums = [f32; THREAD_SUMS];
 
 /// Pairs of neighbouring samples that a thread has of a stage.
 const PAIRS: usize = STAGE / 8;
@@ -27,12 +27,12 @@ fn normalisers(shape: Shape, place: u32) -> Shared<f32> {
 
 /// The stages of a slice: all of each of its tiles.
 #[derive(Clone, Copy)]
-struct Stages {
+struct SliceStages {
     tiles: u32,
     slices: u32,
 }
 
-impl Stages {
+impl SliceStages {
     const OF_TILE: u32 = (SAMPLES / STAGE) as u32;
 
     #[inline(always)]
@@ -60,13 +60,13 @@ impl Stages {
 /// # Safety
 /// One whole warp of the block calls it; the barriers are ready; the stage exists.
 #[inline(always)]
-unsafe fn copy(args: &WeighArgs, stages: Stages, number: u32) {
+unsafe fn copy(args: &WeighArgs, stages: SliceStages, number: u32) {
     let shape = args.shape;
     let lane = (thread() % WARP) as usize;
     // SAFETY: the place was read, or is empty; the array has the products of the tile.
     unsafe {
         let place = STAGES.claim(number, shape.stage());
-        let of_tile = (number % Stages::OF_TILE) as usize;
+        let of_tile = (number % SliceStages::OF_TILE) as usize;
         if lane < 2 {
             let bytes = (2 * stages.tile(number) + lane) * shape.part() + of_tile * shape.stage_part();
             let from = args.products.wrapping_add(bytes / size_of::<u32>());
@@ -87,8 +87,8 @@ type Pairs = [[f32; 2]; PAIRS];
 
 /// This thread's first sample of a stage, from the first of all.
 #[inline(always)]
-fn first_sample(stages: Stages, number: u32) -> usize {
-    stages.tile(number) * SAMPLES + (number % Stages::OF_TILE) as usize * STAGE + 2 * (thread() % 4) as usize
+fn first_sample(stages: SliceStages, number: u32) -> usize {
+    stages.tile(number) * SAMPLES + (number % SliceStages::OF_TILE) as usize * STAGE + 2 * (thread() % 4) as usize
 }
 
 /// Reads the exponents of both components, from `component` on.
@@ -96,7 +96,7 @@ fn first_sample(stages: Stages, number: u32) -> usize {
 /// # Safety
 /// The exponents have places for the components and the samples.
 #[inline(always)]
-unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: Stages, number: u32) -> [Pairs; 2] {
+unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages, number: u32) -> [Pairs; 2] {
     let from = args.exponents.q.wrapping_add(args.shape.exponent(component, first_sample(stages, number)));
     let mut q = [[[0.0; 2]; PAIRS]; 2];
     counted!(for i in 0..PAIRS {
@@ -151,7 +151,7 @@ unsafe fn respond(
 /// # Safety
 /// Two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
-unsafe fn work(args: &WeighArgs, stages: Stages) {
+unsafe fn work(args: &WeighArgs, stages: SliceStages) {
     let shape = args.shape;
     let (warp, lane) = (thread() / WARP, thread() % WARP);
     // Rows r and r + 8 of the warp's operand are neighbouring components.
@@ -162,7 +162,7 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
     let kept = Shared::<f32>::at(HEAD).offset(thread() as usize);
     const NEXT: usize = MULTIPLYING as usize;
     let count = stages.count();
-    let mut sums: Sums = [0.0; THREAD_SUMS];
+    let mut sums: ThreadSums = [0.0; THREAD_SUMS];
     let (mut totals, mut counts) = ([[0.0f64; 2]; 2], [[0.0f32; 2]; 2]);
     let (mut number, mut flushed) = (0, false);
     // The exponents of the next two stages are on their way, which come from far.
@@ -258,7 +258,7 @@ kernel! {
             mbarriers_ready();
         }
         barrier!();
-        let stages = Stages::new(&args);
+        let stages = SliceStages::new(&args);
         // SAFETY: the barriers are ready.
         unsafe {
             if thread_idx() < MULTIPLYING {

@@ -7,26 +7,26 @@ const PAIRS: usize = TILE / 2;
 /// Threads that have the same pair; each has every such component.
 const APART: usize = RESPOND_BLOCK as usize / PAIRS;
 /// Components of a thread.
-const OWN: usize = CHUNK / APART;
+const OWN: usize = RESPOND_GROUP / APART;
 /// Components of a tile of the units.
 const ROWS: usize = RESPOND_ROWS;
 /// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;
 
 /// What a thread sums up, of up to so many tiles of sums: each has 16 components by eight features.
-struct Sums<const TASKS: usize> {
+struct RespondSums<const TASKS: usize> {
     /// Of each task the numbers of [`mma`].
     features: [[f32; 4]; TASKS],
     /// Of each component of the thread, responsibilities and rounded ones.
     counts: [[f32; 2]; OWN],
 }
 
-impl<const TASKS: usize> Sums<TASKS> {
+impl<const TASKS: usize> RespondSums<TASKS> {
     const ZERO: Self = Self { features: [[0.0; 4]; TASKS], counts: [[0.0; 2]; OWN] };
 }
 
 /// The state that the threads of a block share, for samples of so many eights of features.
-struct Block<'a, const OCTETS: usize> {
+struct RespondBlock<'a, const OCTETS: usize> {
     args: &'a RespondArgs,
     shape: Shape,
     /// First component of the block.
@@ -43,17 +43,25 @@ struct Block<'a, const OCTETS: usize> {
     features: Shared<Halves>,
 }
 
-impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
+impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     #[inline(always)]
     fn new(args: &'a RespondArgs) -> Self {
         let shape = args.shape;
-        let first = block_idx() as usize * CHUNK;
+        let first = block_idx() as usize * RESPOND_GROUP;
         let exponents: Shared<f32> = Shared::at(HEAD);
         // The same places in all blocks, of which the last may have fewer components.
-        let responsibilities = exponents.offset(TILE * (shape.chunk_rows() + 2));
-        let features = responsibilities.offset(shape.chunk_rows() * RESPOND_PITCH).cast();
+        let responsibilities = exponents.offset(TILE * (shape.respond_group_rows() + 2));
+        let features = responsibilities.offset(shape.respond_group_rows() * RESPOND_PITCH).cast();
         let responsibilities = responsibilities.cast();
-        Self { args, shape, first, rows: smaller(CHUNK, shape.rows() - first), exponents, responsibilities, features }
+        Self {
+            args,
+            shape,
+            first,
+            rows: smaller(RESPOND_GROUP, shape.rows() - first),
+            exponents,
+            responsibilities,
+            features,
+        }
     }
 
     /// The barrier at which the exponents of each tile arrive.
@@ -162,7 +170,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                     store(args.responsibilities.wrapping_add(at * (STAGE / 2) + place), halves);
                 }
             }
-            if local < shape.chunk_rows() {
+            if local < shape.respond_group_rows() {
                 // SAFETY: a place that only this thread accesses.
                 unsafe { self.responsibilities.set(local * RESPOND_PITCH + pair, halves) };
             }
@@ -219,7 +227,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
     /// `to` has the sums of a slice, and no other block has these components; all threads of the
     /// block take part.
     #[inline(always)]
-    unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut Sums<TASKS>, to: *mut f64, add: bool) {
+    unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut RespondSums<TASKS>, to: *mut f64, add: bool) {
         let shape = self.shape;
         let lane = (thread() % WARP) as usize;
         counted!(for i in 0..TASKS {
@@ -253,7 +261,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                 }
             });
         });
-        *sums = Sums::ZERO;
+        *sums = RespondSums::ZERO;
     }
 }
 
@@ -267,7 +275,7 @@ fn starts_copies() -> bool {
 
 #[inline(always)]
 unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
-    let block = Block::<OCTETS>::new(args);
+    let block = RespondBlock::<OCTETS>::new(args);
     let tiles = args.n.div_ceil(TILE as u64) as usize;
     let mut tile = block_idx_y() as usize;
     if thread_idx() == 0 {
@@ -285,7 +293,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     barrier!();
     let to = args.sums.wrapping_add(block_idx_y() as usize * args.shape.respond_sums());
     let mut add = args.add != 0;
-    let mut sums = Sums::<TASKS>::ZERO;
+    let mut sums = RespondSums::<TASKS>::ZERO;
     let (mut phase, mut since_move) = (0, 0);
     while tile < tiles {
         let next = tile + args.slices as usize;
@@ -333,7 +341,7 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: RespondArgs) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<{ $width / 8 }, { CHUNK / ROWS * ($width / 8) / WARPS }>(&args) };
+                unsafe { body::<{ $width / 8 }, { RESPOND_GROUP / ROWS * ($width / 8) / WARPS }>(&args) };
             }
         }
     )* };

@@ -47,12 +47,12 @@ unsafe fn copy(args: &OuterArgs, number: u32) {
 /// # Safety
 /// The stage is there; the whole warpgroup calls it.
 #[inline(always)]
-unsafe fn add_stage<const BANDS: usize, const EIGHTS: usize, const A: usize, const CALLS: usize>(
+unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
     shape: Shape,
     stage: Shared<Halves>,
     sums: &mut [[f32; A]; CALLS],
     mut add: u32,
-    multiply: &impl Fn(&mut [f32; A], &[[Halves; 8]; EIGHTS], [Operand; 2], u32),
+    multiply: &impl Fn(&mut [f32; A], &[[Halves; 8]; OCTETS_OF_FEATURES], [Operand; 2], u32),
 ) {
     let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
     // Of sixteen samples the first eight and the others, of sixteen features the first eight and
@@ -66,9 +66,9 @@ unsafe fn add_stage<const BANDS: usize, const EIGHTS: usize, const A: usize, con
         let of_sixteen = stage.offset(sixteen * 2 * shape.pitch() / size_of::<u32>());
         let mut x = [[[0; 4]; 2]; BANDS];
         counted!(for call in 0..CALLS {
-            let mut a = [[0; 8]; EIGHTS];
-            counted!(for eight in 0..EIGHTS {
-                let (pair, band) = (call * (EIGHTS / BANDS) + eight / BANDS, eight % BANDS);
+            let mut a = [[0; 8]; OCTETS_OF_FEATURES];
+            counted!(for eight in 0..OCTETS_OF_FEATURES {
+                let (pair, band) = (call * (OCTETS_OF_FEATURES / BANDS) + eight / BANDS, eight % BANDS);
                 if pair == 0 {
                     let from = of_sixteen.offset((of_lane + band * (BAND / 8) * MATRIX) / size_of::<u32>());
                     // SAFETY: the caller guarantees it.
@@ -105,9 +105,9 @@ fn kept() -> Shared<f32> {
 /// # Safety
 /// Two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
-unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CALLS: usize>(
+unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
     args: &OuterArgs,
-    multiply: impl Fn(&mut [f32; A], &[[Halves; 8]; EIGHTS], [Operand; 2], u32),
+    multiply: impl Fn(&mut [f32; A], &[[Halves; 8]; OCTETS_OF_FEATURES], [Operand; 2], u32),
 ) {
     let shape = args.shape;
     const NEXT: usize = MULTIPLYING as usize;
@@ -123,7 +123,13 @@ unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
             // SAFETY: the barrier says that the stage is there.
             unsafe {
                 let place = STAGES.arrived(number);
-                add_stage::<BANDS, EIGHTS, A, CALLS>(shape, stage(shape, place), &mut sums, since, &multiply);
+                add_stage::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(
+                    shape,
+                    stage(shape, place),
+                    &mut sums,
+                    since,
+                    &multiply,
+                );
                 STAGES.release(place);
             }
             number += 1;
@@ -162,9 +168,9 @@ unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
 }
 
 #[inline(always)]
-unsafe fn body<const BANDS: usize, const EIGHTS: usize, const A: usize, const CALLS: usize>(
+unsafe fn body<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
     args: &OuterArgs,
-    multiply: impl Fn(&mut [f32; A], &[[Halves; 8]; EIGHTS], [Operand; 2], u32),
+    multiply: impl Fn(&mut [f32; A], &[[Halves; 8]; OCTETS_OF_FEATURES], [Operand; 2], u32),
 ) {
     if thread_idx() == 0 {
         // SAFETY: nobody uses them yet.
@@ -176,7 +182,7 @@ unsafe fn body<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
     unsafe {
         if thread_idx() < MULTIPLYING {
             more_registers::<{ REGISTERS_OF_KINDS.0 }>();
-            work::<BANDS, EIGHTS, A, CALLS>(args, multiply);
+            work::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(args, multiply);
         } else {
             fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
             let count = count(args);

@@ -2,7 +2,7 @@
 use super::*;
 
 /// The sums of one thread: the components of a tile times the values of a patch.
-pub(super) struct Task {
+pub(super) struct PatchTask {
     /// Whether there is work for this thread; a thread without work repeats the block's first task,
     /// without effect.
     pub(super) works: bool,
@@ -14,17 +14,17 @@ pub(super) struct Task {
     /// Row of the first of the two features that are multiplied with the y of a full matrix; the
     /// second is `quads` rows on.
     pub(super) pair_row: usize,
-    /// [`Shape::quads`].
+    /// [`PatchShape::quads`].
     pub(super) quads: usize,
 }
 
-impl Task {
+impl PatchTask {
     /// The task of this thread.
     ///
     /// # Safety
     /// The launch has a pair for each patch.
     #[inline(always)]
-    pub(super) unsafe fn of_thread<const FULL: bool>(block: &Block) -> Self {
+    pub(super) unsafe fn of_thread<const FULL: bool>(block: &PatchBlock) -> Self {
         let shape = block.shape;
         let (tile, patch) = (thread_idx() / shape.block_patches, thread_idx() % shape.block_patches);
         let works = tile < block.tiles() && block.patch + patch < shape.patches;
@@ -120,10 +120,10 @@ impl Task {
     }
 }
 
-/// [`Task::add_quad`] for moments around the data's centre.
+/// [`PatchTask::add_quad`] for moments around the data's centre.
 ///
 /// # Safety
-/// As for [`Task::add_quad`].
+/// As for [`PatchTask::add_quad`].
 #[inline(always)]
 pub(super) unsafe fn add_raw<const FULL: bool>(
     sums: &mut [[f32; VALUES]; COMPONENTS],

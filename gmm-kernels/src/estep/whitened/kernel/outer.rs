@@ -5,20 +5,20 @@ use super::*;
 const ONES: Halves = 0x3c00_3c00;
 
 /// What a lane sums up for a pair of components.
-struct Sums {
+struct OuterSums {
     /// Products of features: of each component and tile of eight columns, the numbers of [`mma`].
     products: [[[f32; 4]; 2 * PAIRS]; 2],
     /// Features: of each component, rows `lane / 4` and those 8 further on.
     features: [[f32; 2]; 2],
 }
 
-impl Sums {
+impl OuterSums {
     const ZERO: Self = Self { products: [[[0.0; 4]; 2 * PAIRS]; 2], features: [[0.0; 2]; 2] };
 }
 
 /// A warp's task.
 #[derive(Clone, Copy)]
-struct Task {
+struct OuterTask {
     /// Its number in the slice.
     number: usize,
     /// The pair of components, among those of the block.
@@ -31,7 +31,7 @@ struct Task {
 }
 
 /// The state that the threads of a block share.
-struct Block<'a> {
+struct OuterBlock<'a> {
     args: &'a OuterArgs,
     shape: OuterShape,
     /// Exponents, maxima and factors of the quad of each thread that has one.
@@ -40,7 +40,7 @@ struct Block<'a> {
     stages: Shared<Halves>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> OuterBlock<'a> {
     #[inline(always)]
     fn new(args: &'a OuterArgs) -> Self {
         let raw = Shared::<f32>::at(0);
@@ -54,7 +54,7 @@ impl<'a> Block<'a> {
     }
 
     #[inline(always)]
-    fn task(&self) -> Task {
+    fn task(&self) -> OuterTask {
         let shape = self.shape;
         let warp = thread() / WARP;
         // Four neighbouring warps have different schedulers, and tasks of a row of tiles differ in
@@ -63,7 +63,7 @@ impl<'a> Block<'a> {
         let own = if shape.warps.is_multiple_of(4) { turned } else { warp };
         let number = (block_idx() * shape.warps + own) as usize;
         if number >= shape.tasks() {
-            return Task { number, pair: 0, row: 0, part: 0, count: 0 };
+            return OuterTask { number, pair: 0, row: 0, part: 0, count: 0 };
         }
         let (pair, mut part, mut row) = (number / shape.groups(), number % shape.groups(), 0);
         while part > row / PAIRS {
@@ -72,7 +72,7 @@ impl<'a> Block<'a> {
         }
         let left = row + 1 - PAIRS * part;
         let count = if left < PAIRS { left } else { PAIRS };
-        Task { number, pair: pair - self.first_pair(), row, part, count }
+        OuterTask { number, pair: pair - self.first_pair(), row, part, count }
     }
 
     /// The component and the quad whose responsibilities this thread makes, if it has one.
@@ -177,7 +177,7 @@ impl<'a> Block<'a> {
     /// # Safety
     /// The stage is there for all threads; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn multiply(&self, sums: &mut Sums, task: Task, stage: usize) {
+    unsafe fn multiply(&self, sums: &mut OuterSums, task: OuterTask, stage: usize) {
         let shape = self.shape;
         let lane = (thread() % WARP) as usize;
         let x = self.stages.offset(stage * shape.stage());
@@ -234,7 +234,7 @@ impl<'a> Block<'a> {
     /// # Safety
     /// `to` has the sums of a slice, and no other block has these tasks.
     #[inline(always)]
-    unsafe fn move_sums(&self, sums: &mut Sums, counts: &mut [f32; 2], task: Task, to: *mut f64, add: bool) {
+    unsafe fn move_sums(&self, sums: &mut OuterSums, counts: &mut [f32; 2], task: OuterTask, to: *mut f64, add: bool) {
         let shape = self.shape;
         let lane = (thread() % WARP) as usize;
         if task.count > 0 {
@@ -272,7 +272,7 @@ kernel! {
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn outer(args: OuterArgs) {
-        let block = Block::new(&args);
+        let block = OuterBlock::new(&args);
         let task = block.task();
         // The stages of all slices, and this block's present one.
         let all = args.n.div_ceil(STAGE as u64) as u32;
@@ -291,7 +291,7 @@ kernel! {
         }
         let to = args.sums.wrapping_add(block_idx_y() as usize * args.shape.sums());
         let mut add = args.add != 0;
-        let mut sums = Sums::ZERO;
+        let mut sums = OuterSums::ZERO;
         let mut counts = [0.0; 2];
         let (mut stage, mut since_move) = (0, 0);
         while number < all {

@@ -4,7 +4,7 @@ use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 /// The state that the threads of a block share.
-struct Block<'a> {
+struct WhitenBlock<'a> {
     args: &'a WhitenArgs,
     shape: WhitenShape,
     /// The maxima of the samples over the components of each row of warps, and behind them their
@@ -14,7 +14,7 @@ struct Block<'a> {
     x: Shared<Halves>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> WhitenBlock<'a> {
     #[inline(always)]
     fn new(args: &'a WhitenArgs) -> Self {
         let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
@@ -184,7 +184,7 @@ kernel! {
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn whiten(args: WhitenArgs) {
         let shape = args.shape;
-        let block = Block::new(&args);
+        let block = WhitenBlock::new(&args);
         let quads = block.quads();
         let mut product = LogProduct::new();
         // The bounds are the same for all threads of a block, so that all of them meet at the

@@ -49,7 +49,7 @@ unsafe fn fetch(
 /// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
 ///
 /// # Safety
-/// All lanes of the warp take share; `vectors` and `matrix` are the places from which this lane
+/// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane
 /// reads for `matrices`.
 #[inline(always)]
 unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
@@ -67,7 +67,7 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     counted!(for pair in 0..ACROSS / SIDE_BY_SIDE {
         // SAFETY: the caller guarantees it.
         let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
-        let mut shares = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
+        let mut added = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
         // The small products first.
         counted!(for product in 0..3 {
             counted!(for down in 0..DOWN {
@@ -75,14 +75,14 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
                     let of_vectors = if product == 0 { v[down][1] } else { v[down][0] };
                     let of_matrix = if product == 1 { low } else { high };
                     let of_matrix = [of_matrix[2 * side], of_matrix[2 * side + 1]];
-                    shares[down][side] = mma(shares[down][side], of_vectors, of_matrix);
+                    added[down][side] = mma(added[down][side], of_vectors, of_matrix);
                 });
             });
         });
         counted!(for down in 0..DOWN {
             counted!(for side in 0..SIDE_BY_SIDE {
                 counted!(for i in 0..4 {
-                    sums[down][SIDE_BY_SIDE * pair + side][i] += shares[down][side][i];
+                    sums[down][SIDE_BY_SIDE * pair + side][i] += added[down][side][i];
                 });
             });
         });
@@ -175,8 +175,8 @@ impl Scales {
 /// The place of four of this thread's sums of a share of a tile, number `four` of them.
 #[inline(always)]
 fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, four: usize) -> *mut f32 {
-    let of_part = (tile * args.shares + share) as usize * tiling.products();
-    args.sums.wrapping_add(of_part + 4 * (four * tiling.threads as usize + thread_idx() as usize))
+    let of_share = (tile * args.shares + share) as usize * tiling.products();
+    args.sums.wrapping_add(of_share + 4 * (four * tiling.threads as usize + thread_idx() as usize))
 }
 
 /// Leaves the sums of this share of a tile, and in the block that is the last of the tile's puts
@@ -185,7 +185,7 @@ fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, fou
 /// # Safety
 /// As for [`body`]; no thread of the block uses shared memory any more.
 #[inline(always)]
-unsafe fn add_shares<const DOWN: usize, const ACROSS: usize>(
+unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
     tiling: Tiling,
     [tile, share]: [u32; 2],
@@ -211,19 +211,19 @@ unsafe fn add_shares<const DOWN: usize, const ACROSS: usize>(
     let mut share = 0;
     while share < args.shares {
         // All on their way at a time.
-        let mut of_parts = [[[0u128; ACROSS]; DOWN]; AT_ONCE];
+        let mut of_shares = [[[0u128; ACROSS]; DOWN]; AT_ONCE];
         counted!(for p in 0..AT_ONCE {
             let share = (share + p as u32).min(args.shares - 1);
             counted!(for i in 0..DOWN * ACROSS {
                 // SAFETY: as above; all shares have been written.
-                of_parts[p][i / ACROSS][i % ACROSS] =
+                of_shares[p][i / ACROSS][i % ACROSS] =
                     unsafe { load(place_of_sums(args, tiling, tile, share, i).cast::<u128>()) };
             });
         });
         counted!(for p in 0..AT_ONCE {
             if share + (p as u32) < args.shares {
                 counted!(for i in 0..4 * DOWN * ACROSS {
-                    let four = of_parts[p][i / 4 / ACROSS][i / 4 % ACROSS];
+                    let four = of_shares[p][i / 4 / ACROSS][i / 4 % ACROSS];
                     total[i / 4 / ACROSS][i / 4 % ACROSS][i % 4] += f32::from_bits((four >> (32 * (i % 4))) as u32);
                 });
             }
@@ -335,7 +335,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     if tiling.most_shares > 1 && args.shares > 1 {
         // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was read for
         // the last time before the barrier.
-        let last = unsafe { add_shares(args, tiling, [tile, share], &mut sums) };
+        let last = unsafe { add_parts(args, tiling, [tile, share], &mut sums) };
         if !last {
             return;
         }

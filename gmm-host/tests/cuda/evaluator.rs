@@ -111,11 +111,11 @@ fn compare_all(shapes: &[(usize, usize, usize)]) {
                     assert_near(&what, total, truth.sum(), bound);
                     taken += 1;
                 }
-                Err(Error::Kernel { name, .. }) => assert!(name.starts_with(&kernel) && (d > 16 || k > 8), "{what}"),
+                Err(Error::Kernel { name, .. }) => assert!(name == kernel && (d > 16 || k > 8), "{what}"),
                 Err(error) => panic!("{what}: {error}"),
             }
         }
-        assert!(taken >= 3, "tiled8, tiled16 and pair take any shape");
+        assert!(taken >= if d <= 500 { 3 } else { 2 }, "tiled8 and tiled16 take any shape, pair up to 500 features");
     }
 }
 

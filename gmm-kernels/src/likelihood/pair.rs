@@ -2,9 +2,9 @@
 //! D.
 //!
 //! For each sample log₂ Σₖ wₖ·2^qₖ, with qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)². A block has a warp for
-//! each of some components and takes 32 samples at a time, a lane for each. Each thread computes
-//! the log density q of its pair from global memory and leaves it in shared memory; there the first
-//! warp forms the log-sum-exp of each sample. Where there are more components than warps, the next
+//! each of some components and takes 32 samples at a time, a lane for each: it copies them to shared
+//! memory while it computes with those before. Each thread computes the log density q of its pair
+//! and leaves it in shared memory; there the first warp forms the log-sum-exp of each sample. Where there are more components than warps, the next
 //! ones follow and the log-sum-exp goes on. In the end each block has one partial sum.
 //!
 //! It is never chosen by itself: other kernels give the same in less time.
@@ -14,14 +14,15 @@
 //! * Necessary work: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes). But each
 //!   pair reads its 3·D numbers in 2·D accesses of a warp to the first-level cache.
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
+use crate::simt::WARP;
 
 /// Arguments of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PairArgs {
-    /// Samples (D, stride): column j of sample i at `j * stride + i`.
+    /// Samples (D, stride): column j of sample i at `j * stride + i`; aligned to 16 bytes.
     pub x: *const f32,
-    /// Elements from one column to the next: at least N.
+    /// Elements from one column to the next: at least N, a multiple of 4.
     pub stride: u64,
     /// N.
     pub n: u64,
@@ -37,9 +38,10 @@ pub struct PairArgs {
     pub output: Output,
 }
 
-/// Dynamic shared memory of a launch: twice a log density of each thread.
-pub fn shared_bytes(block_dim: u32) -> usize {
-    FINISH_SHARED_BYTES + 2 * block_dim as usize * size_of::<f32>()
+/// Dynamic shared memory of a launch: twice the features of 32 samples and a log density of each
+/// thread.
+pub fn shared_bytes(d: usize, block_dim: u32) -> usize {
+    FINISH_SHARED_BYTES + 2 * (d * WARP as usize + block_dim as usize) * size_of::<f32>()
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

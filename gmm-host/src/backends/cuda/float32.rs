@@ -12,7 +12,7 @@ use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::missing::add_offsets;
 use super::options::{CudaOptions, Requested};
-use super::plan::families::{candidates, families, total_on_tensor_cores};
+use super::plan::families::{self, candidates, families, total_on_tensor_cores};
 use super::plan::family::{Family, Variant};
 use super::plan::task::{Operation, Task};
 use super::plan::timing::Chooser;
@@ -195,11 +195,9 @@ impl<'a> Float32<'a> {
             return Ok(Planned::By(Plan::new(gpu, variant, task)?));
         }
         if let Some(family) = family
-            && family.problem(task, &gpu.limits).is_some()
-            && let Some(first) = candidates(task, Some(family), &gpu.limits).first()
+            && let Some(problem) = family.problem(task, &gpu.limits)
         {
-            // This fails, with an error that says why the family cannot do the task.
-            Plan::new(gpu, *first, task)?;
+            return Err(families::error(family.name().into(), problem, task, &gpu.limits));
         }
         let scores = (task.operation == Operation::Scores).then(|| allocate(task.n)).transpose()?;
         let Chunk { pass, columns, started } = self.data.chunk(0)?;

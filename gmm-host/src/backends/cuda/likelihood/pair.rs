@@ -5,11 +5,13 @@ use super::layout::{component_rows, pair_row};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting, holds_no_samples};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
+use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
 use gmm_kernels::simt::WARP;
@@ -29,22 +31,25 @@ impl Family for PairFamily {
     }
 
     fn sizes(&self) -> String {
-        "any".into()
+        "D that fits into shared memory".into()
     }
 
     fn takes(&self) -> Takes {
         Takes::plain(&[Operation::Total, Operation::Scores])
     }
 
-    fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
-        None
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        holds_no_samples(self, task, limits)
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
         // As many blocks as a multiprocessor has registers for.
         let components = (task.k as u32).min(WARP);
-        let all = vec![Shape::new(components, WARP * components, (48 / components).min(32))];
-        fitting(self, all, task, limits)
+        let shape = Shape::new(components, WARP * components, (48 / components).min(32));
+        if self.shared_bytes(task, shape) > limits.shared_per_block {
+            return Vec::new();
+        }
+        fitting(self, vec![shape], task, limits)
     }
 
     fn is_launchable(&self, shape: Shape) -> bool {
@@ -59,8 +64,8 @@ impl Family for PairFamily {
         WARP as usize
     }
 
-    fn shared_bytes(&self, _: &Task, shape: Shape) -> usize {
-        shared_bytes(shape.block)
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        shared_bytes(task.d, shape.block)
     }
 
     fn entries(&self, _: &Task, _: Shape) -> Vec<String> {
@@ -110,7 +115,8 @@ pub struct Pair<'a> {
 
 launch!(Pair<'_>, PairArgs, "pair", |launch, grid, what| {
     let (n, d) = (launch.columns.n(), launch.columns.d());
-    grid.require_shared(what, shared_bytes(grid.threads))?;
+    require(what, launch.columns.stride().is_multiple_of(QUAD))?;
+    grid.require_shared(what, shared_bytes(d, grid.threads))?;
     Ok(PairArgs {
         x: launch.columns.x(),
         stride: launch.columns.stride() as u64,

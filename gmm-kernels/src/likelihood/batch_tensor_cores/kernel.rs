@@ -195,6 +195,82 @@ pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     power + log2(mantissa) as f64
 }
 
+/// What a block has in shared memory, besides the reference's exponents.
+struct Filled {
+    reference: Shared<f32>,
+    coefficients: Shared<Halves>,
+    weights: Shared<f32>,
+    /// Of each bundle and thread a product of likelihoods: its power of 2, and its mantissa.
+    powers: Shared<f64>,
+    mantissas: Shared<f32>,
+}
+
+impl Filled {
+    /// Brings the parameters of the reference and of a group's bundles to shared memory, and sets
+    /// all products to 1.
+    ///
+    /// # Safety
+    /// The bundles exist, and the shared memory has room for them; all threads of the block call it.
+    #[inline(always)]
+    unsafe fn fill<const S: usize>(&self, args: &BatchTensorCoresArgs, first_bundle: usize, bundles: usize) {
+        let (threads, octets) = (block_dim() as usize, args.octets as usize);
+        let (coefficients_size, weights_size) = (octets * S * STEP_SIZE, weights_size(octets));
+        let reference_size = octets * COMPONENTS * reference_row(FEATURES * S);
+        counted!(for c in (thread_idx() as usize..reference_size).step_by(threads) {
+            // SAFETY: all components of the reference.
+            unsafe { self.reference.set(c, load(args.reference.add(c))) };
+        });
+        counted!(for c in (4 * thread_idx() as usize..bundles * coefficients_size).step_by(4 * threads) {
+            // SAFETY: the caller guarantees it.
+            unsafe {
+                let v = load4(args.coefficients.add(first_bundle * coefficients_size + c), policy_keep());
+                let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
+                self.coefficients.set4(c, [a, c0, b, c1]);
+            }
+        });
+        counted!(for c in (thread_idx() as usize..bundles * weights_size).step_by(threads) {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.weights.set(c, load(args.weights.add(first_bundle * weights_size + c))) };
+        });
+        counted!(for c in (thread_idx() as usize..bundles * threads).step_by(threads) {
+            // SAFETY: a place for each thread and four sets.
+            unsafe {
+                self.powers.set(c, 0.0);
+                self.mantissas.set(c, 1.0);
+            }
+        });
+    }
+}
+
+/// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's
+/// threads.
+///
+/// # Safety
+/// The products of all threads are in shared memory; all threads of the block call it.
+#[inline(always)]
+unsafe fn write_totals(
+    args: &BatchTensorCoresArgs,
+    powers: Shared<f64>,
+    mantissas: Shared<f32>,
+    first_bundle: usize,
+    bundles: usize,
+) {
+    let (threads, lane) = (block_dim() as usize, (thread_idx() % WARP) as usize);
+    counted!(for f in ((thread_idx() / WARP) as usize..bundles).step_by(threads / WARP as usize) {
+        let mut sum = 0.0;
+        counted!(for t in (lane..threads).step_by(WARP as usize) {
+            let at = f * threads + t;
+            // SAFETY: written before the barrier.
+            sum += sum_of_eight(unsafe { (powers.get(at), mantissas.get(at)) });
+        });
+        if lane < SETS {
+            let set = SETS * (first_bundle + f) + lane;
+            // SAFETY: a place for each set and block.
+            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
+        }
+    });
+}
+
 #[inline(always)]
 unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     let columns = &args.columns;
@@ -217,29 +293,9 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     let products = bytes + args.group as usize * weights_size * size_of::<f32>();
     let powers = Shared::<f64>::at(products);
     let mantissas = Shared::<f32>::at(products + args.group as usize * threads * size_of::<f64>());
-    counted!(for c in (thread_idx() as usize..components * reference_row(FEATURES * S)).step_by(threads) {
-        // SAFETY: all components of the reference.
-        unsafe { reference.set(c, load(args.reference.add(c))) };
-    });
-    counted!(for c in (4 * thread_idx() as usize..bundles * coefficients_size).step_by(4 * threads) {
-        // SAFETY: the group's sets are within the array, and the shared memory holds a group.
-        unsafe {
-            let v = load4(args.coefficients.add(first_bundle * coefficients_size + c), policy_keep());
-            let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
-            coefficients.set4(c, [a, c0, b, c1]);
-        }
-    });
-    counted!(for c in (thread_idx() as usize..bundles * weights_size).step_by(threads) {
-        // SAFETY: as above.
-        unsafe { weights.set(c, load(args.weights.add(first_bundle * weights_size + c))) };
-    });
-    counted!(for c in (thread_idx() as usize..bundles * threads).step_by(threads) {
-        // SAFETY: a place for each thread and four sets.
-        unsafe {
-            powers.set(c, 0.0);
-            mantissas.set(c, 1.0);
-        }
-    });
+    let filled = Filled { reference, coefficients, weights, powers, mantissas };
+    // SAFETY: the shared memory holds a group.
+    unsafe { filled.fill::<S>(args, first_bundle, bundles) };
     barrier!();
     let (cached, streamed) = (policy_keep(), policy_stream());
     let last = columns.quads() - 1;
@@ -324,20 +380,8 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
         first += step;
     }
     barrier!();
-    // Each warp takes other sets, and sums them over the block's threads.
-    counted!(for f in ((thread_idx() / WARP) as usize..bundles).step_by(threads / WARP as usize) {
-        let mut sum = 0.0;
-        counted!(for t in (lane..threads).step_by(WARP as usize) {
-            let at = f * threads + t;
-            // SAFETY: written before the barrier.
-            sum += sum_of_eight(unsafe { (powers.get(at), mantissas.get(at)) });
-        });
-        if lane < SETS {
-            let set = SETS * (first_bundle + f) + lane;
-            // SAFETY: a place for each set and block.
-            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
-        }
-    });
+    // SAFETY: written before the barrier.
+    unsafe { write_totals(args, powers, mantissas, first_bundle, bundles) };
 }
 
 macro_rules! instances {

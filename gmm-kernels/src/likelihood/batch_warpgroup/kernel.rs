@@ -159,6 +159,44 @@ impl<const S: usize> SetsBlock<S> {
         });
         likelihoods
     }
+
+    /// Multiplies a bundle's products by the likelihoods of the thread's samples that are `mine`,
+    /// the powers of 2 of all lanes added to what is far.
+    ///
+    /// # Safety
+    /// As for [`Self::far`]; only this warp uses its places of products and of what is far.
+    #[inline(always)]
+    unsafe fn multiply_far(
+        &self,
+        samples: &Samples<S>,
+        bundle: usize,
+        mine: [bool; ROWS],
+        products: Shared<f32>,
+        far: Shared<f64>,
+    ) {
+        let (warps, warp) = ((block_dim() / WARP) as usize, (thread_idx() / WARP) as usize);
+        let lane = (thread_idx() % WARP) as usize;
+        // SAFETY: the caller guarantees it.
+        let scaled = unsafe { self.far(samples, bundle) };
+        let place = bundle * block_dim() as usize + thread_idx() as usize;
+        // SAFETY: a place that only this thread uses.
+        let mut product = unsafe { product_at(products, place) };
+        let mut powers = 0.0;
+        counted!(for r in 0..ROWS {
+            if mine[r] {
+                powers += scaled[r].max as f64;
+                product.multiply(scaled[r].sum);
+            }
+        });
+        // SAFETY: a place that only this thread uses.
+        unsafe { keep_product(products, place, product) };
+        let powers = sum_over(powers, ROWS_OF_TILE);
+        if lane < SETS {
+            let place = (bundle * warps + warp) * SETS + lane;
+            // SAFETY: a place that only this thread uses.
+            unsafe { far.set(place, far.get(place) + powers) };
+        }
+    }
 }
 
 /// Writes the reference's exponents of the thread's samples for a quarter of the components: the
@@ -273,6 +311,90 @@ unsafe fn keep_product(products: Shared<f32>, place: usize, product: LogProduct)
     unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
 }
 
+/// Splits the coefficients of a group's bundles into shared memory. Of each tile of a step, a lane
+/// has a row's two numbers of both halves of the step.
+///
+/// # Safety
+/// The bundles exist, and there is room for `room` of them; all threads of the block call it.
+#[inline(always)]
+unsafe fn write_coefficients<const S: usize>(
+    from: *const f32,
+    coefficients: Shared<Halves>,
+    octets: usize,
+    room: usize,
+    (first_bundle, bundles): (usize, usize),
+) {
+    let (warps, warp) = ((block_dim() / WARP) as usize, (thread_idx() / WARP) as usize);
+    let lane = (thread_idx() % WARP) as usize;
+    let mut octet = 0;
+    while octet < octets {
+        // Four of a pair of components' columns at a time, so that one does not wait for another.
+        const AT_ONCE: usize = 4;
+        let mut tile = warp;
+        while tile < room * SETS * S {
+            let mut v = [[0.0; 4]; AT_ONCE];
+            counted!(for u in 0..AT_ONCE {
+                let tile = tile + u * warps;
+                let (bundle, i, s) = (tile / (4 * S), tile / S % 4, tile % S);
+                if bundle < bundles {
+                    let of_bundle = (first_bundle + bundle) * octets + octet;
+                    let place = of_bundle * S * STEP_SIZE + s * STEP_SIZE + 128 * i + 4 * lane;
+                    // SAFETY: the group's sets are within the array.
+                    v[u] = unsafe { load4(from.add(place), policy_keep()) };
+                }
+            });
+            counted!(for u in 0..AT_ONCE {
+                let ([a, a_low], [b, b_low]) = (split_halves(v[u][0], v[u][1]), split_halves(v[u][2], v[u][3]));
+                let tile = tile + u * warps;
+                let to = coefficients.offset((octet * room * SETS * S + tile) * 4 * WORDS + lane);
+                if tile < room * SETS * S {
+                    // SAFETY: the shared memory has room for a group.
+                    unsafe {
+                        to.set(0, a);
+                        to.set(WORDS, b);
+                        to.set(2 * WORDS, a_low);
+                        to.set(3 * WORDS, b_low);
+                    }
+                }
+            });
+            tile += AT_ONCE * warps;
+        }
+        octet += 1;
+    }
+}
+
+/// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's
+/// threads.
+///
+/// # Safety
+/// All products and what is far are in shared memory; all threads of the block call it.
+#[inline(always)]
+unsafe fn write_totals(
+    args: &BatchTensorCoresArgs,
+    products: Shared<f32>,
+    far: Shared<f64>,
+    (first_bundle, bundles): (usize, usize),
+) {
+    let (threads, lane) = (block_dim() as usize, (thread_idx() % WARP) as usize);
+    let (warps, warp) = (threads / WARP as usize, (thread_idx() / WARP) as usize);
+    counted!(for f in (warp..bundles).step_by(warps) {
+        let mut sum = 0.0;
+        counted!(for t in (lane..threads).step_by(WARP as usize) {
+            // SAFETY: written before the barrier.
+            let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
+            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is
+            // far.
+            let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
+            sum += sum_of_eight((far + exponent as f64, mantissa));
+        });
+        if lane < SETS {
+            let set = SETS * (first_bundle + f) + lane;
+            // SAFETY: a place for each set and block.
+            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
+        }
+    });
+}
+
 /// `ONE_OCTET`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
 #[inline(always)]
 unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArgs) {
@@ -301,42 +423,8 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
         // SAFETY: all components of the reference.
         unsafe { reference.set(c, load(args.reference.add(c))) };
     });
-    // Of each tile of a step, a lane has a row's two numbers of both halves of the step.
-    let mut octet = 0;
-    while octet < octets {
-        // Four of a pair of components' columns at a time, so that one does not wait for another.
-        const AT_ONCE: usize = 4;
-        let mut tile = warp;
-        while tile < room * SETS * S {
-            let mut v = [[0.0; 4]; AT_ONCE];
-            counted!(for u in 0..AT_ONCE {
-                let tile = tile + u * warps;
-                let (bundle, i, s) = (tile / (4 * S), tile / S % 4, tile % S);
-                if bundle < bundles as usize {
-                    let of_bundle = (first_bundle + bundle) * octets + octet;
-                    let from = of_bundle * coefficients_size + s * STEP_SIZE + 128 * i + 4 * lane;
-                    // SAFETY: the group's sets are within the array.
-                    v[u] = unsafe { load4(args.coefficients.add(from), policy_keep()) };
-                }
-            });
-            counted!(for u in 0..AT_ONCE {
-                let ([a, a_low], [b, b_low]) = (split_halves(v[u][0], v[u][1]), split_halves(v[u][2], v[u][3]));
-                let tile = tile + u * warps;
-                let to = coefficients.offset((octet * room * SETS * S + tile) * 4 * WORDS + lane);
-                if tile < room * SETS * S {
-                    // SAFETY: the shared memory has room for a group.
-                    unsafe {
-                        to.set(0, a);
-                        to.set(WORDS, b);
-                        to.set(2 * WORDS, a_low);
-                        to.set(3 * WORDS, b_low);
-                    }
-                }
-            });
-            tile += AT_ONCE * warps;
-        }
-        octet += 1;
-    }
+    // SAFETY: the shared memory has room for a group.
+    unsafe { write_coefficients::<S>(args.coefficients, coefficients, octets, room, (first_bundle, bundles as usize)) };
     counted!(for c in (thread_idx() as usize..room * weights_size).step_by(threads) {
         // SAFETY: as above.
         unsafe {
@@ -440,49 +528,16 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
             let mine = [is_far & 1 != 0 && exists[0], is_far & 2 != 0 && exists[1]];
             is_far >>= 2;
             if warp_any(mine[0] || mine[1]) {
-                // SAFETY: all lanes of the warp are here.
-                let scaled = unsafe { block.far(&samples, f as usize) };
-                let place = f as usize * threads + thread_idx() as usize;
-                // SAFETY: a place that only this thread uses.
-                let mut product = unsafe { product_at(products, place) };
-                let mut powers = 0.0;
-                counted!(for r in 0..ROWS {
-                    if mine[r] {
-                        powers += scaled[r].max as f64;
-                        product.multiply(scaled[r].sum);
-                    }
-                });
-                // SAFETY: a place that only this thread uses.
-                unsafe { keep_product(products, place, product) };
-                let powers = sum_over(powers, ROWS_OF_TILE);
-                if lane < SETS {
-                    let place = (f as usize * warps + warp) * SETS + lane;
-                    // SAFETY: a place that only this thread uses.
-                    unsafe { far.set(place, far.get(place) + powers) };
-                }
+                // SAFETY: all lanes of the warp are here; places that only this warp uses.
+                unsafe { block.multiply_far(&samples, f as usize, mine, products, far) };
             }
             f += 1;
         }
         first += step;
     }
     barrier!();
-    // Each warp takes other sets, and sums them over the block's threads.
-    counted!(for f in (warp..bundles as usize).step_by(warps) {
-        let mut sum = 0.0;
-        counted!(for t in (lane..threads).step_by(WARP as usize) {
-            // SAFETY: written before the barrier.
-            let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
-            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is
-            // far.
-            let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
-            sum += sum_of_eight((far + exponent as f64, mantissa));
-        });
-        if lane < SETS {
-            let set = SETS * (first_bundle + f) + lane;
-            // SAFETY: a place for each set and block.
-            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
-        }
-    });
+    // SAFETY: written before the barrier.
+    unsafe { write_totals(args, products, far, (first_bundle, bundles as usize)) };
 }
 
 macro_rules! instances {

@@ -18,22 +18,10 @@ pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>
     Error::ShapeMismatch { what, expected, got }
 }
 
-/// Whether each length or size is at least the needed one of the same position.
-pub(super) fn suffices(got: &[usize], needed: &[usize]) -> bool {
-    got.iter().zip(needed).all(|(got, needed)| got >= needed)
-}
-
 /// A condition of a launch.
 ///
 /// # Errors
 /// [`Error::ShapeMismatch`] where it does not hold.
 pub(super) fn require(what: &'static str, holds: bool) -> Result<()> {
     if holds { Ok(()) } else { Err(mismatch(what, vec![], vec![])) }
-}
-
-/// # Errors
-/// [`Error::ShapeMismatch`] for a length or size that is less than the needed one of the same
-/// position.
-pub(super) fn check_suffices(what: &'static str, needed: Vec<usize>, got: Vec<usize>) -> Result<()> {
-    if suffices(&got, &needed) { Ok(()) } else { Err(mismatch(what, needed, got)) }
 }

@@ -1,9 +1,9 @@
 //! `gaussian_centres`: the Gaussian kernel of rows with centres.
 use super::{Columns, Rows, factor, rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge};
-use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::error::Result;
@@ -98,23 +98,14 @@ struct CentresLaunch<'a> {
     values: Numbers<'a, f32>,
 }
 
-// SAFETY: the columns of rows and centres, a place for each value and the threads of the kernel are
-// checked here.
-unsafe impl Launch for CentresLaunch<'_> {
-    type Argument = CentresArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<CentresArgs> {
-        let (x, centres, values) = (self.x, self.centres, self.values.len());
-        let fit = x.d == centres.d && x.fit() && centres.fit();
-        if !fit || grid.threads != THREADS || values < x.n * centres.n {
-            return Err(mismatch("a launch of `gaussian_centres`", vec![x.n, centres.n, x.d], vec![values, centres.d]));
-        }
-        Ok(CentresArgs {
-            x: x.argument()?,
-            centres: centres.argument()?,
-            d: x.d as u32,
-            factor: self.factor,
-            values: self.values.write(x.n * centres.n, "a launch of `gaussian_centres`")?,
-        })
-    }
-}
+launch!(CentresLaunch<'_>, CentresArgs, "gaussian_centres", |launch, grid, what| {
+    let (x, centres) = (launch.x, launch.centres);
+    require(what, x.d == centres.d && x.fit() && centres.fit() && grid.threads == THREADS)?;
+    Ok(CentresArgs {
+        x: x.argument()?,
+        centres: centres.argument()?,
+        d: x.d as u32,
+        factor: launch.factor,
+        values: launch.values.write(x.n * centres.n, what)?,
+    })
+});

@@ -12,7 +12,6 @@ use super::device::layout::{self, STRIDE};
 use super::device::memory::{Numbers, allocate, enlarge};
 use super::device::staging::{BUFFER_BYTES, Staging};
 use super::device::stream::Stream;
-use super::device::suffices;
 use crate::error::Result;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data;
@@ -92,7 +91,7 @@ struct Columns<'a> {
 impl Columns<'_> {
     /// Whether the memory has all the columns of at least one row.
     fn fit(&self) -> bool {
-        self.n > 0 && suffices(&[self.x.len()], &[self.d * layout::stride(self.n)])
+        self.n > 0 && self.x.len() >= self.d * layout::stride(self.n)
     }
 
     fn argument(&self) -> Result<data::Columns> {

@@ -1,11 +1,11 @@
 //! `gaussian_pairs`: the Gaussian kernel of pairs of rows.
 use super::{Columns, Rows, factor, staging};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{layout, mismatch};
+use crate::backends::cuda::device::{layout, require};
 use crate::error::Result;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
@@ -79,21 +79,14 @@ struct PairsLaunch<'a> {
     values: Numbers<'a, f32>,
 }
 
-// SAFETY: the columns of both arrays and a place for each value, whole quads, are checked here.
-unsafe impl Launch for PairsLaunch<'_> {
-    type Argument = PairsArgs;
-
-    fn argument(&self, _: &Grid) -> Result<PairsArgs> {
-        let (a, b) = (self.a, self.b);
-        if (a.n, a.d) != (b.n, b.d) || !a.fit() || !b.fit() || self.values.len() < a.n.next_multiple_of(QUAD) {
-            return Err(mismatch("a launch of `gaussian_pairs`", vec![a.n, a.d], vec![b.n, b.d, self.values.len()]));
-        }
-        Ok(PairsArgs {
-            a: a.argument()?,
-            b: b.argument()?,
-            d: a.d as u32,
-            factor: self.factor,
-            values: self.values.write(a.n.next_multiple_of(QUAD), "a launch of `gaussian_pairs`")?,
-        })
-    }
-}
+launch!(PairsLaunch<'_>, PairsArgs, "gaussian_pairs", |launch, _grid, what| {
+    let (a, b) = (launch.a, launch.b);
+    require(what, (a.n, a.d) == (b.n, b.d) && a.fit() && b.fit())?;
+    Ok(PairsArgs {
+        a: a.argument()?,
+        b: b.argument()?,
+        d: a.d as u32,
+        factor: launch.factor,
+        values: launch.values.write(a.n.next_multiple_of(QUAD), what)?,
+    })
+});

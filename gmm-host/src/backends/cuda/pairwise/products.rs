@@ -2,11 +2,11 @@
 //! by `split_rows` and the tensor cores in tiles of one of three sizes.
 use super::{rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge, zeroed};
+use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use crate::error::{Error, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
@@ -353,22 +353,17 @@ struct SplitLaunch<'a> {
     to: Halves<'a>,
 }
 
-// SAFETY: `Halves` has what its rows need; the plain rows and the shared memory are checked here.
-unsafe impl Launch for SplitLaunch<'_> {
-    type Argument = SplitArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<SplitArgs> {
-        let needed = vec![self.to.rows * self.to.d, split::SHARED_BYTES];
-        check_suffices("a launch of `split_rows`", needed, vec![self.plain.len(), grid.shared])?;
-        Ok(SplitArgs {
-            x: self.plain.read(self.to.rows * self.to.d, "a launch of `split_rows`")?,
-            rows: self.to.rows as u64,
-            d: self.to.d as u32,
-            halves: self.to.halves.write(self.to.rows * row_elements(self.to.d), "split rows")?,
-            scales: self.to.scales.write(self.to.rows, "split rows")?,
-        })
-    }
-}
+launch!(SplitLaunch<'_>, SplitArgs, "split_rows", |launch, grid, what| {
+    let Halves { halves, scales, rows, d } = launch.to;
+    grid.require_shared(what, split::SHARED_BYTES)?;
+    Ok(SplitArgs {
+        x: launch.plain.read(rows * d, what)?,
+        rows: rows as u64,
+        d: d as u32,
+        halves: halves.write(rows * row_elements(d), what)?,
+        scales: scales.write(rows, what)?,
+    })
+});
 
 #[derive(Clone, Copy)]
 struct ProductsLaunch<'a> {
@@ -383,35 +378,30 @@ struct ProductsLaunch<'a> {
     products: Numbers<'a, f32>,
 }
 
-// SAFETY: `Halves` has what its rows need; that there are rows of one length, places for each
-// product and for the sums of all parts, and the grid and shared memory of the kernel is checked
-// here. Rows begin at multiples of 128 bytes, sums where memory was allocated, at one of 256.
-unsafe impl Launch for ProductsLaunch<'_> {
-    type Argument = ProductsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ProductsArgs> {
-        let (n, m, d) = (self.vectors.rows, self.matrix.rows, self.vectors.d);
-        let (tiling, tiles) = (self.tiling, self.tiling.tiles(n, m));
-        let [sums, ready] = if self.parts == 1 { [0, 0] } else { [tiles * self.parts * tiling.products(), tiles] };
-        let needed = vec![1, 1, n * m, tiling.shared_bytes(), 1, sums, ready];
-        let got = vec![n, m, self.products.len(), grid.shared, self.parts, self.sums.len(), self.ready.len()];
-        let too_many = n.max(m) > i32::MAX as usize;
-        let blocks = ((tiles * self.parts) as u32, 1);
-        let divided = self.parts <= tiling.most_shares && (grid.threads, grid.blocks) == (tiling.threads, blocks);
-        if self.matrix.d != d || !divided || too_many || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `products`", needed, got));
-        }
-        Ok(ProductsArgs {
-            vectors: self.vectors.argument()?,
-            matrix: self.matrix.argument()?,
-            segments: d.div_ceil(SEGMENT) as u32,
-            shares: self.parts as u32,
-            sums: self.sums.write(sums, "a launch of `products`")?,
-            ready: self.ready.write(ready, "a launch of `products`")?,
-            products: self.products.write(n * m, "a launch of `products`")?,
-        })
-    }
-}
+// Rows begin at multiples of 128 bytes, sums where memory was allocated.
+launch!(ProductsLaunch<'_>, ProductsArgs, "products", |launch, grid, what| {
+    let (n, m, d) = (launch.vectors.rows, launch.matrix.rows, launch.vectors.d);
+    let (tiling, shares) = (launch.tiling, launch.parts);
+    let tiles = tiling.tiles(n, m);
+    let [sums, ready] = if shares == 1 { [0, 0] } else { [tiles * shares * tiling.products(), tiles] };
+    let blocks = ((tiles * shares) as u32, 1);
+    require(
+        what,
+        launch.matrix.d == d && (1..=i32::MAX as usize).contains(&n) && (1..=i32::MAX as usize).contains(&m),
+    )?;
+    require(what, (1..=tiling.most_shares).contains(&shares))?;
+    require(what, (grid.threads, grid.blocks) == (tiling.threads, blocks))?;
+    grid.require_shared(what, tiling.shared_bytes())?;
+    Ok(ProductsArgs {
+        vectors: launch.vectors.argument()?,
+        matrix: launch.matrix.argument()?,
+        segments: d.div_ceil(SEGMENT) as u32,
+        shares: shares as u32,
+        sums: launch.sums.write(sums, what)?,
+        ready: launch.ready.write(ready, what)?,
+        products: launch.products.write(n * m, what)?,
+    })
+});
 
 #[derive(Clone, Copy)]
 struct FewLaunch<'a> {
@@ -422,28 +412,18 @@ struct FewLaunch<'a> {
     products: Numbers<'a, f32>,
 }
 
-// SAFETY: `Halves` has what its rows need; the vectors, their number, a place for each product, and
-// the grid and shared memory of the kernel are checked here. Vectors begin where memory was
-// allocated, at a multiple of 256 bytes.
-unsafe impl Launch for FewLaunch<'_> {
-    type Argument = ProductsFewArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ProductsFewArgs> {
-        let (n, m, d) = (self.n, self.matrix.rows, self.matrix.d);
-        let needed = vec![1, 1, n * d, n * m, products_few::shared_bytes(grid.threads)];
-        let got = vec![n, m, self.vectors.len(), self.products.len(), grid.shared];
-        let too_many = n.max(m) > i32::MAX as usize;
-        let warps = grid.threads as usize / WARP as usize;
-        let whole = grid.threads.is_multiple_of(WARP) && warps <= products_few::MOST_WARPS;
-        if !whole || too_many || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `products_few`", needed, got));
-        }
-        Ok(ProductsFewArgs {
-            vectors: self.vectors.read(n * d, "a launch of `products_few`")?,
-            n: n as u32,
-            d: d as u32,
-            matrix: self.matrix.argument()?,
-            products: self.products.write(n * m, "a launch of `products_few`")?,
-        })
-    }
-}
+// Vectors begin where memory was allocated.
+launch!(FewLaunch<'_>, ProductsFewArgs, "products_few", |launch, grid, what| {
+    let (n, m, d) = (launch.n, launch.matrix.rows, launch.matrix.d);
+    let warps = (grid.threads / WARP) as usize;
+    require(what, (1..=i32::MAX as usize).contains(&n) && (1..=i32::MAX as usize).contains(&m))?;
+    require(what, grid.threads.is_multiple_of(WARP) && warps <= products_few::MOST_WARPS)?;
+    grid.require_shared(what, products_few::shared_bytes(grid.threads))?;
+    Ok(ProductsFewArgs {
+        vectors: launch.vectors.read(n * d, what)?,
+        n: n as u32,
+        d: d as u32,
+        matrix: launch.matrix.argument()?,
+        products: launch.products.write(n * m, what)?,
+    })
+});

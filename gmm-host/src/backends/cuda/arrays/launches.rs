@@ -1,7 +1,8 @@
 //! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of
 //! their results.
 use crate::backends::cuda::device::gpu::Limits;
-use crate::backends::cuda::device::kernel::{Grid, launch};
+use crate::backends::cuda::device::kernel::Grid;
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Element;

@@ -242,7 +242,8 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::cuda::device::kernel::{Grid, Launch, launch};
+    use crate::backends::cuda::device::kernel::{Grid, Launch};
+    use crate::backends::cuda::device::launch::launch;
     use crate::error::Error;
 
     struct Copying<'a> {

@@ -3,6 +3,7 @@ pub(crate) mod driver;
 pub(super) mod error;
 pub(super) mod gpu;
 pub(super) mod kernel;
+pub(super) mod launch;
 pub(crate) mod layout;
 pub(super) mod memory;
 pub(super) mod ptx;

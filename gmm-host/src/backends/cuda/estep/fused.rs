@@ -1,8 +1,10 @@
 //! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
 use super::fused_layout::FusedLayout;
-use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::launch::{EStepKernels, Layout, Wanted};
+use super::sums::Sums;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;

@@ -3,7 +3,8 @@
 use super::fused::FLOAT64;
 use super::fused64_layout::Fused64Layout;
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Upload, allocate};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::{Chunk, Columns, DeviceSamples};

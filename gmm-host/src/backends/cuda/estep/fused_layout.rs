@@ -1,7 +1,7 @@
 //! Parameters and results of the kernels `fused`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use super::centres::NEAR;
-use super::launch::Sums;
+use super::sums::Sums;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::model::covariances::{CovarianceType, Covariances};

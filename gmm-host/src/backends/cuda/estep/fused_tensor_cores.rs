@@ -1,10 +1,12 @@
 //! `fused_tensor_cores`: the E-step on the tensor cores in one read of the data, for K up to 64 and
 //! D up to 32.
-use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::launch::{EStepKernels, Layout, Wanted};
 use super::products_shapes::loses_digits;
+use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;

@@ -1,9 +1,9 @@
 //! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use super::centres::larger;
-use super::launch::Sums;
 use super::products_statistics::{SumsOfProducts, row_by_row};
 use super::split_component::{Component, largest, largest_sizes, power};
+use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::error::Result;

@@ -1,17 +1,16 @@
 //! What the kernels of a family for the E-step do once they are made ready for a task, and the
 //! layouts of a mixture that they read.
 use super::fused_layout::FusedLayout;
+use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::device::memory::{Numbers, Workspace};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::data::frame::Frame;
 use crate::error::{Error, Result};
 use crate::statistics::Statistics;
 use gmm_kernels::estep::fused::Moments;
-use std::f64::consts::LN_2;
 use std::fmt::Debug;
 
 /// A mixture as the kernels of an E-step read it.
@@ -57,33 +56,6 @@ pub enum Wanted {
     Total,
     /// The log-likelihood and the sums over the samples.
     Statistics,
-}
-
-/// The sums of an E-step over all samples, as its kernels give them.
-#[derive(Debug, Clone, Copy)]
-pub struct Sums<'a> {
-    pub values: &'a [f64],
-    /// The sum of the samples' log₂-likelihoods, where it is not among the values.
-    pub log2: f64,
-    /// What the samples' weights were divided by for the kernels.
-    pub weight_scale: f64,
-    pub total_weight: f64,
-    /// The bias of the device's 2^x.
-    pub exp2_bias: f64,
-    pub frame: &'a Frame,
-}
-
-impl Sums<'_> {
-    /// The log-likelihood, from its part that the kernels give, to base 2, and what each sample's
-    /// has beside that.
-    pub fn log_likelihood(&self, log2: f64, offset: f64) -> f64 {
-        LN_2 * (log2 + self.total_weight * offset)
-    }
-
-    /// The values for the samples' own weights.
-    pub fn weighted_values(&self) -> Vec<f64> {
-        self.values.iter().map(|value| value * self.weight_scale).collect()
-    }
 }
 
 /// Kernels of the E-step, made ready for the mixtures of a task.

@@ -13,6 +13,7 @@ mod products_shapes;
 mod products_statistics;
 mod reduce_slices;
 mod split_component;
+mod sums;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod warpgroup;
@@ -39,10 +40,11 @@ use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::statistics::Statistics;
-use launch::{EStepKernels, Layout, Sums, Wanted};
+use launch::{EStepKernels, Layout, Wanted};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
+use sums::Sums;
 use tensor_cores_layout::TensorCoresLayout;
 
 /// The kernels that have been made ready, with their memory.

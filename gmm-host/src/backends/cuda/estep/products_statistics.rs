@@ -1,7 +1,7 @@
 //! The statistics of an E-step from sums of products of two features.
-use super::launch::Sums;
 use super::products_shapes::Shapes;
 use super::split_component::Component;
+use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::WhitenedShapes;
 use crate::backends::device_parameters::triangle;

@@ -1,5 +1,6 @@
 //! `reduce_slices`: sums over slices of the samples.
-use crate::backends::cuda::device::kernel::{Grid, launch};
+use crate::backends::cuda::device::kernel::Grid;
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::Numbers;
 use gmm_kernels::reduce::slices::{self, REDUCE_NUMBERS, ReduceSlicesArgs};
 

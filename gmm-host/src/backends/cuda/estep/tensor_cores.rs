@@ -2,14 +2,16 @@
 //! the samples, `weigh` adds up the samples' products weighted by their responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums. The kernels of `warpgroup` do the same in
 //! their way.
-use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::launch::{EStepKernels, Layout, Wanted};
 use super::pieces::{Division, OnDevice, Piece, Pieces, read_pieces};
 use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits};
+use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::warpgroup::Warpgroups;
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};

@@ -3,7 +3,8 @@
 use super::operand::{Operand, forming_grid};
 use super::pieces::{OnDevice, Piece};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;

@@ -2,14 +2,16 @@
 //! `warpgroup_whiten` leaves the exponents of a piece of the samples, `warpgroup_normalise` their
 //! log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up
 //! products of features, slice by slice.
-use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::launch::{EStepKernels, Layout, Wanted};
 use super::operand::{Operand, forming_grid, most_forming_blocks};
 use super::pieces::{Division, Others, Piece, Pieces, read_pieces};
 use super::products_shapes::loses_digits;
+use super::sums::Sums;
 use super::whitened::{layout, prepare};
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};

@@ -1,12 +1,14 @@
 //! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the
 //! samples, `weighted_sums` adds up the samples weighted by their responsibilities, slice by slice,
 //! and `reduce_slices` adds up the slices' sums.
-use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::launch::{EStepKernels, Layout, Wanted};
 use super::reduce_slices::ReduceSlices;
+use super::sums::Sums;
 use super::weighted_sums_layout::{Section, WeightedSumsLayout, shape};
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};

@@ -1,7 +1,7 @@
 //! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is
 //! tested on any machine.
 use super::centres::{NEAR, farthest, means_in_frame};
-use super::launch::Sums;
+use super::sums::Sums;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::task::Task;
 use crate::backends::device_parameters::DeviceParameters;

@@ -1,13 +1,15 @@
 //! `whitened`, the E-step of matrices on the tensor cores: `whiten` leaves the exponents of a piece
 //! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums.
-use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::launch::{EStepKernels, Layout, Wanted};
 use super::pieces::{Division, Piece, Pieces, read_pieces};
 use super::products_shapes::{MOST_WARPS, loses_digits};
+use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};

@@ -1,6 +1,7 @@
 //! The launches of `density`, `posterior` and `accumulate`.
 use super::layout::{GeneralLayout, Section};
-use crate::backends::cuda::device::kernel::{Grid, launch};
+use crate::backends::cuda::device::kernel::Grid;
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::{Columns, Element};

@@ -1,6 +1,7 @@
 //! `batch_parameters`: parameters of near sets, made on the device.
 use super::batch_tensor_cores_layout::{fours, loss, numbers, sections, write};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::slots::Slots;

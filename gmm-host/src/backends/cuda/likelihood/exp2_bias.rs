@@ -2,7 +2,8 @@
 //! measured on that device.
 use super::reduce_sets::{ReduceSets, Totals};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, launch};
+use crate::backends::cuda::device::kernel::Grid;
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::Stream;

@@ -3,7 +3,8 @@
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;

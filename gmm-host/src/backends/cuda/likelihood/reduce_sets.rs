@@ -1,5 +1,6 @@
 //! `reduce_sets`: sums over blocks, a number for each of several sets.
-use crate::backends::cuda::device::kernel::{Grid, launch};
+use crate::backends::cuda::device::kernel::Grid;
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::slots::Slots;

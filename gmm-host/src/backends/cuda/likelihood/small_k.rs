@@ -3,7 +3,8 @@
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};

@@ -3,7 +3,8 @@ pub(crate) mod layout;
 pub mod shape;
 
 use super::device::gpu::Gpu;
-use super::device::kernel::{Grid, Kernel, launch};
+use super::device::kernel::{Grid, Kernel};
+use super::device::launch::launch;
 use super::device::memory::{Numbers, allocate, locked};
 use super::device::samples::Columns;
 use super::device::stream::{Running, Stream};

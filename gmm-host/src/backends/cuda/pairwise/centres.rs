@@ -1,7 +1,8 @@
 //! `gaussian_centres`: the Gaussian kernel of rows with centres.
 use super::{Columns, Rows, factor, rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::staging::Staging;

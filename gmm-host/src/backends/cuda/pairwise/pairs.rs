@@ -1,7 +1,8 @@
 //! `gaussian_pairs`: the Gaussian kernel of pairs of rows.
 use super::{Columns, Rows, factor, staging};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};

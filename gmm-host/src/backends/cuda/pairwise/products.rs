@@ -2,7 +2,8 @@
 //! by `split_rows` and the tensor cores in tiles of one of three sizes.
 use super::{rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel, launch};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge, zeroed};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::staging::Staging;

@@ -202,21 +202,6 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     [a, b, c, d]
 }
 
-/// Two float32 numbers in one 8-byte read of global memory that no thread writes during the launch.
-///
-/// # Safety
-/// `p` is aligned to 8 bytes and readable for 8 bytes.
-#[inline(always)]
-pub unsafe fn load_f32x2(p: *const f32) -> [f32; 2] {
-    let (a, b): (f32, f32);
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("ld.global.nc.v2.f32 {{{}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, in(reg64) p, options(pure, readonly, nostack));
-    }
-    [a, b]
-}
-
 /// Two float64 numbers in one 16-byte read of global memory that no thread writes during the
 /// launch.
 ///

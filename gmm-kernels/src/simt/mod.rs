@@ -46,6 +46,18 @@ pub(crate) fn thread() -> u32 {
     opaque(thread_idx())
 }
 
+/// Two neighbouring float32 numbers in one 8-byte read of global memory.
+///
+/// # Safety
+/// The place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+#[inline(always)]
+pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
+    // SAFETY: the caller guarantees it.
+    let bits = unsafe { load_u64(from.cast()) };
+    [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
+}
+
 /// Waits for all threads of the block; orders their accesses to shared memory.
 ///
 /// The unaligned form (`barrier.sync`) is used because compilers that do not know a barrier to be

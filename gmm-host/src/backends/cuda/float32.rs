@@ -352,7 +352,7 @@ impl<'a> Float32<'a> {
                 None => others.push(place),
             }
         }
-        if !self.takes_batches(task) {
+        if !others.is_empty() && !self.takes_batches(task) {
             for place in others {
                 totals[place] = self.log_likelihood(&sets[place])?;
             }

@@ -89,14 +89,3 @@ impl<const AHEAD: usize> Places<AHEAD> {
         }
     }
 }
-
-/// Two neighbouring numbers.
-///
-/// # Safety
-/// The place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
-#[inline(always)]
-pub(crate) unsafe fn load2(from: *const f32) -> [f32; 2] {
-    // SAFETY: the caller guarantees it.
-    let bits = unsafe { load_u64(from.cast()) };
-    [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
-}

@@ -1,7 +1,6 @@
 //! The code of `batch_warpgroup`.
 use super::*;
 use crate::data::Columns;
-use crate::estep::warpgroup::load2;
 use crate::likelihood::batch_tensor_cores::{
     BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight,
 };
@@ -267,7 +266,7 @@ unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Fea
             // Behind D the last feature is read again, and has coefficients of zero.
             let feature = if feature < d { feature } else { d - 1 };
             // SAFETY: the feature and the samples' quad exist.
-            x[s][h] = unsafe { load2(columns.x.wrapping_add(feature * columns.stride as usize + sample)) };
+            x[s][h] = unsafe { load_f32x2(columns.x.wrapping_add(feature * columns.stride as usize + sample)) };
         });
     });
     x

@@ -120,15 +120,6 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     // SAFETY: the caller guarantees it.
     unsafe { load(p.cast::<Wide<[f32; 4]>>()) }.0
 }
-/// Two float32 numbers in one 8-byte read of global memory.
-///
-/// # Safety
-/// No thread writes there during the launch.
-pub unsafe fn load_f32x2(p: *const f32) -> [f32; 2] {
-    // SAFETY: the caller guarantees it.
-    let bits = unsafe { load(p.cast::<u64>()) };
-    [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
-}
 /// Two float64 numbers in one 16-byte read of global memory.
 ///
 /// # Safety

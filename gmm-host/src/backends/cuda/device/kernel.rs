@@ -1,6 +1,6 @@
 //! Kernels, each with the type of its argument, and the trait of what a launch of one needs.
 use super::error::{check, failed};
-use super::mismatch;
+use super::require_len;
 use crate::error::{Error, Result};
 use cust::function::Function;
 use cust::module::Module;
@@ -124,7 +124,7 @@ impl Grid {
     /// # Errors
     /// [`Error::ShapeMismatch`] where a block has less.
     pub fn require_shared(&self, what: &'static str, bytes: usize) -> Result<()> {
-        if bytes > self.shared { Err(mismatch(what, vec![bytes], vec![self.shared])) } else { Ok(()) }
+        require_len(what, bytes, self.shared)
     }
 
     /// Checks the shape against the kernel's and the device's limits.

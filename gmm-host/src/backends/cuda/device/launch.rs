@@ -1,8 +1,9 @@
 //! The macro that implements launches, with their safety argument.
 
-/// Implements [`Launch`](super::kernel::Launch): `launch!(Copy<'_>, CopyArgs, "copy", |launch, grid, what| ...)`, from the
-/// launch's type, its argument's, the kernel's name, and what makes the argument for a grid, where
-/// `what` is the launch in errors. Types of elements, if there are, stand before these in brackets.
+/// Implements [`Launch`](super::kernel::Launch):
+/// `launch!(Copy<'_>, CopyArgs, "copy", |launch, grid, what| ...)`, from the launch's type, its
+/// argument's, the kernel's name, and what makes the argument for a grid, where `what` is the launch
+/// in errors. Types of elements, if there are, stand before these in brackets.
 ///
 /// What makes an argument follows one rule, to which the safety of all launches comes down: it asks
 /// for each pointer with the length that the kernel's documentation asks for

@@ -1,8 +1,8 @@
 //! Device memory and page-locked host memory.
 use super::error::failed;
-use super::mismatch;
 use super::slots::Slots;
 use super::stream::{Running, Stream};
+use super::{mismatch, require_len};
 use crate::error::Result;
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer};
@@ -83,7 +83,7 @@ impl<'a, T: DeviceCopy> Numbers<'a, T> {
 
     /// As [`read`](Self::read), to write to.
     pub fn write(self, len: usize, what: &'static str) -> Result<*mut T> {
-        if len > self.len { Err(mismatch(what, vec![len], vec![self.len])) } else { Ok(self.pointer) }
+        require_len(what, len, self.len).map(|()| self.pointer)
     }
 
     /// The address of the numbers of a range, to read from.

@@ -19,6 +19,14 @@ pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>
     Error::ShapeMismatch { what, expected, got }
 }
 
+/// The length or size that a launch needs of something.
+///
+/// # Errors
+/// [`Error::ShapeMismatch`] where there is less.
+fn require_len(what: &'static str, needed: usize, got: usize) -> Result<()> {
+    if needed > got { Err(mismatch(what, vec![needed], vec![got])) } else { Ok(()) }
+}
+
 /// A condition of a launch.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Results that kernels write to the host's memory.
 use super::error::{check, failed};
-use super::mismatch;
+use super::require_len;
 use crate::error::{Error, Result};
 use cust::memory::{cuda_free_locked, cuda_malloc_locked};
 use cust::sys;
@@ -54,7 +54,7 @@ impl Slots {
     /// # Errors
     /// [`Error::ShapeMismatch`] where there are fewer.
     pub fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
-        if len > self.len { Err(mismatch(what, vec![len], vec![self.len])) } else { Ok(self.device as *mut f64) }
+        require_len(what, len, self.len).map(|()| self.device as *mut f64)
     }
 
     fn slot(&self, i: usize) -> &AtomicU64 {

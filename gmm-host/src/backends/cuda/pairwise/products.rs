@@ -16,6 +16,7 @@ use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs};
 use gmm_kernels::pairwise::split::{self, SEGMENT, SplitArgs, row_elements};
 use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
+use std::ops::RangeInclusive;
 
 /// What was measured of tiles on an H100.
 const TILING_TIMES: [(Tiling, Times); 3] = [
@@ -331,6 +332,9 @@ impl Split {
     }
 }
 
+/// How many rows a launch takes.
+const ROWS: RangeInclusive<usize> = 1..=i32::MAX as usize;
+
 /// Some split rows: as many numbers as they need.
 #[derive(Clone, Copy)]
 struct Halves<'a> {
@@ -386,10 +390,7 @@ launch!(ProductsLaunch<'_>, ProductsArgs, "products", |launch, grid, what| {
     let tiles = tiling.tiles(n, m);
     let [sums, ready] = if shares == 1 { [0, 0] } else { [tiles * shares * tiling.products(), tiles] };
     let blocks = ((tiles * shares) as u32, 1);
-    require(
-        what,
-        launch.matrix.d == d && (1..=i32::MAX as usize).contains(&n) && (1..=i32::MAX as usize).contains(&m),
-    )?;
+    require(what, launch.matrix.d == d && ROWS.contains(&n) && ROWS.contains(&m))?;
     require(what, (1..=tiling.most_shares).contains(&shares))?;
     require(what, (grid.threads, grid.blocks) == (tiling.threads, blocks))?;
     grid.require_shared(what, tiling.shared_bytes())?;
@@ -417,7 +418,7 @@ struct FewLaunch<'a> {
 launch!(FewLaunch<'_>, ProductsFewArgs, "products_few", |launch, grid, what| {
     let (n, m, d) = (launch.n, launch.matrix.rows, launch.matrix.d);
     let warps = (grid.threads / WARP) as usize;
-    require(what, (1..=i32::MAX as usize).contains(&n) && (1..=i32::MAX as usize).contains(&m))?;
+    require(what, ROWS.contains(&n) && ROWS.contains(&m))?;
     require(what, grid.threads.is_multiple_of(WARP) && warps <= products_few::MOST_WARPS)?;
     grid.require_shared(what, products_few::shared_bytes(grid.threads))?;
     Ok(ProductsFewArgs {

@@ -101,7 +101,7 @@ unsafe fn finish_group(
     let mut of_group = [LogSumExp::new(); 2];
     counted!(for j in 0..GROUP / 8 {
         // SAFETY: the caller guarantees it.
-        let (scale, seed) = unsafe { (load2(constants.add(8 * j)), load2(constants.add(rows + 8 * j))) };
+        let (scale, seed) = unsafe { (load_f32x2(constants.add(8 * j)), load_f32x2(constants.add(rows + 8 * j))) };
         counted!(for i in 0..4 {
             let (h, p) = (i / 2, i % 2);
             let value = fma(q[4 * j + i], scale[p], seed[p]);
@@ -114,7 +114,7 @@ unsafe fn finish_group(
     });
     counted!(for j in 0..GROUP / 8 {
         // SAFETY: the caller guarantees it.
-        let weight = unsafe { load2(constants.add(2 * rows + 8 * j)) };
+        let weight = unsafe { load_f32x2(constants.add(2 * rows + 8 * j)) };
         counted!(for i in 0..4 {
             let sum = &mut of_group[i / 2];
             sum.sum = fma(weight[i % 2], exp2(q[4 * j + i] - sum.max), sum.sum);

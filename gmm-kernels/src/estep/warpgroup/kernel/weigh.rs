@@ -157,7 +157,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
     // Rows r and r + 8 of the warp's operand are neighbouring components.
     let component = block_idx() as usize * GROUP + (16 * warp + lane / 4 * 2) as usize;
     // SAFETY: weights of all components.
-    let weights = unsafe { load2(args.weights.add(component)) };
+    let weights = unsafe { load_f32x2(args.weights.add(component)) };
     // This thread's places only.
     let kept = Shared::<f32>::at(HEAD).offset(thread() as usize);
     const NEXT: usize = MULTIPLYING as usize;

@@ -4,7 +4,7 @@
 //! `cargo run --release -p gmm-host --features cuda --example batch_times [KERNEL ...]`, where a
 //! KERNEL is a name or a variant, for example `batch_tensor_cores` or
 //! `batch_tensor_cores/64:512x1:0`
-use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples};
+use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, Sampling};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -5,7 +5,7 @@
 //! each size is timed in the shape that the backend chooses, and in each SHAPE
 //! (`metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`).
 use gmm_host::{
-    CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,
+    CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples, Sampling,
 };
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};

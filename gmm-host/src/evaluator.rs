@@ -3,10 +3,10 @@ use crate::data::samples::Rows;
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::density::Density;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 
@@ -33,9 +33,9 @@ impl Description {
 /// All log-likelihoods are natural logarithms. Where the samples were given weights, totals and
 /// statistics count each sample as often as its weight says; values per sample (scores, labels) do
 /// not depend on it. The same evaluator gives the same bits for the same mixture (that of the
-/// device `auto`: once it is [settled](Self::settle)). Every method fails with
+/// device `auto`: once it is [settled](Sampling::settle)). Every method fails with
 /// [`Error::ShapeMismatch`] when the mixture's D is not the data's.
-pub trait Evaluator: Send {
+pub trait Evaluator: Sampling + Send {
     /// N, the number of samples.
     fn n_samples(&self) -> usize;
 
@@ -64,7 +64,7 @@ pub trait Evaluator: Send {
 
     /// Another evaluator over the same resident samples, without a copy of them, so that several
     /// threads can evaluate at once. It gives the bits that this one gives (that of the device
-    /// `auto`: for what this one has evaluated since it was [settled](Self::settle)).
+    /// `auto`: for what this one has evaluated since it was [settled](Sampling::settle)).
     ///
     /// ```
     /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
@@ -88,39 +88,11 @@ pub trait Evaluator: Send {
     /// # Errors
     /// [`Error::Unsupported`] where the backend cannot share its samples.
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        Err(Error::Unsupported {
-            what: "evaluation of the same resident samples by several threads".into(),
-            backend: "this evaluator",
-            remedy: "load the samples once for each thread",
-        })
+        Err(cannot_share())
     }
-
-    /// With how many [shares](Self::share), each in a thread of its own, the batches of several
-    /// Markov chains are evaluated in the least time: more than one where a device evaluates, and
-    /// the host can prepare the next batch meanwhile.
-    fn useful_shares(&self) -> usize {
-        1
-    }
-
-    /// Tells the device `auto` to choose, from now on, between CPU and GPU before the first
-    /// evaluation of each kind, for the many thousands of evaluations of a Markov chain, and to
-    /// keep to that choice, so that equal mixtures get equal bits. Otherwise `auto` may move
-    /// evaluations to a GPU after some have been made on the CPU. Other evaluators never move them,
-    /// and do nothing here.
-    fn settle(&mut self) {}
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;
-
-    /// Fixes the mixture to which batches are compared. A GPU evaluates mixtures that are near to
-    /// each other faster, by their differences from one of them: the first of each batch, on which
-    /// the last digits of the others' totals then depend. After this call it is `mixture`, whatever
-    /// its total, so that a total in a batch is a function of its parameter set alone, which a
-    /// Markov chain needs. Batches are fast while their mixtures are near to it. Evaluators that
-    /// treat each mixture by itself do nothing here.
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        let _ = mixture;
-    }
 
     /// The total log-likelihood of each of several parameter sets; they may share each read of the
     /// data.
@@ -135,28 +107,6 @@ pub trait Evaluator: Send {
     /// type, from one pass over the data and without an array of size N·K. Besides EM, the gradient
     /// of the log-likelihood follows from it.
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
-
-    /// Runs random-walk Metropolis on the device: from `point`, whose log density is `log_density`,
-    /// through all of the steps, without waiting for the host between them. The log density of a
-    /// proposal is a function of the proposal alone: it has the same bits wherever the chain began
-    /// and however its steps are divided into calls.
-    ///
-    /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the
-    /// caller then runs the chain.
-    ///
-    /// # Errors
-    /// [`Error::ShapeMismatch`] where the parts of the target do not fit together, or not to the
-    /// data; what the backend itself reports.
-    fn metropolis(
-        &mut self,
-        target: &MetropolisTarget,
-        point: &[f64],
-        log_density: f64,
-        steps: &mut dyn MetropolisSteps,
-    ) -> Result<bool> {
-        let _ = (log_density, steps);
-        target.check(self.n_features(), point).map(|()| false)
-    }
 
     /// Some samples as they were given, for what is done with a few of them on the host (seeding a
     /// fit).
@@ -173,8 +123,7 @@ pub trait Evaluator: Send {
     /// Unless a backend overrides it, this is one call of [`score_samples`](Self::score_samples),
     /// and the samples are drawn by the [`weights`](Self::weights) that the evaluator holds.
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
-        let scores = self.score_samples(draw.centres())?;
-        Ok(draw.with_scores(&scores, self.weights()))
+        draw_by_scores(self, draw)
     }
 
     /// The most probable component of each sample (N,), the first of equals.
@@ -206,6 +155,21 @@ pub trait Evaluator: Send {
         })?;
         Ok(r)
     }
+}
+
+/// The error of an evaluator that cannot share its samples.
+pub(crate) fn cannot_share() -> Error {
+    Error::Unsupported {
+        what: "evaluation of the same resident samples by several threads".into(),
+        backend: "this evaluator",
+        remedy: "load the samples once for each thread",
+    }
+}
+
+/// [`Evaluator::draw`] by one call of [`Evaluator::score_samples`].
+pub(crate) fn draw_by_scores<E: Evaluator + ?Sized>(evaluator: &mut E, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+    let scores = evaluator.score_samples(draw.centres())?;
+    Ok(draw.with_scores(&scores, evaluator.weights()))
 }
 
 /// Room for the responsibilities (N, K), all zero.
@@ -241,7 +205,7 @@ pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
-/// Implements [`Evaluator`] for a type by calling the evaluator that its functions `inner` and
+/// Implements [`Evaluator`] and [`Sampling`] for a type by calling the evaluator that its functions `inner` and
 /// `inner_mut` give.
 macro_rules! pass_on {
     ($type:ident) => {
@@ -254,8 +218,10 @@ macro_rules! pass_on {
             use $crate::metropolis::{MetropolisSteps, MetropolisTarget};
             use $crate::model::mixture::Mixture;
             use $crate::precision::{Operation, Precision};
+            use $crate::sampling::Sampling;
             use $crate::statistics::Statistics;
 
+            #[deny(clippy::missing_trait_methods)]
             impl Evaluator for $type<'_> {
                 fn n_samples(&self) -> usize {
                     self.inner().n_samples()
@@ -278,17 +244,8 @@ macro_rules! pass_on {
                 fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
                     self.inner().share()
                 }
-                fn useful_shares(&self) -> usize {
-                    self.inner().useful_shares()
-                }
-                fn settle(&mut self) {
-                    self.inner_mut().settle();
-                }
                 fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
                     self.inner_mut().log_likelihood(mixture)
-                }
-                fn fix_batch_reference(&mut self, mixture: &Mixture) {
-                    self.inner_mut().fix_batch_reference(mixture);
                 }
                 fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
                     self.inner_mut().log_likelihood_batch(mixtures)
@@ -298,15 +255,6 @@ macro_rules! pass_on {
                 }
                 fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
                     self.inner_mut().statistics(mixture)
-                }
-                fn metropolis(
-                    &mut self,
-                    target: &MetropolisTarget,
-                    point: &[f64],
-                    log_density: f64,
-                    steps: &mut dyn MetropolisSteps,
-                ) -> Result<bool> {
-                    self.inner_mut().metropolis(target, point, log_density, steps)
                 }
                 fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
                     self.inner_mut().rows(rows)
@@ -319,6 +267,28 @@ macro_rules! pass_on {
                 }
                 fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
                     self.inner_mut().predict_proba(mixture)
+                }
+            }
+
+            #[deny(clippy::missing_trait_methods)]
+            impl Sampling for $type<'_> {
+                fn useful_shares(&self) -> usize {
+                    self.inner().useful_shares()
+                }
+                fn settle(&mut self) {
+                    self.inner_mut().settle();
+                }
+                fn fix_batch_reference(&mut self, mixture: &Mixture) {
+                    self.inner_mut().fix_batch_reference(mixture);
+                }
+                fn metropolis(
+                    &mut self,
+                    target: &MetropolisTarget,
+                    point: &[f64],
+                    log_density: f64,
+                    steps: &mut dyn MetropolisSteps,
+                ) -> Result<bool> {
+                    self.inner_mut().metropolis(target, point, log_density, steps)
                 }
             }
         };

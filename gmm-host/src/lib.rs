@@ -28,7 +28,7 @@
 //! ```text
 //! error, memory, compensated, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
-//! statistics, metropolis
+//! statistics, metropolis, sampling
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
@@ -67,6 +67,7 @@ mod model;
 pub mod pairwise;
 mod precision;
 mod predict;
+mod sampling;
 mod source;
 mod statistics;
 
@@ -100,6 +101,7 @@ pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
+pub use sampling::Sampling;
 pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
 

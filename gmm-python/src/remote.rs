@@ -3,7 +3,7 @@
 use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
-use gaussmix::{Description, Draw, Drawn, Error, Evaluator, Result, Rows};
+use gaussmix::{Description, Draw, Drawn, Error, Evaluator, Result, Rows, Sampling};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -133,3 +133,5 @@ impl Evaluator for Remote {
         self.call(|object| matrix(&object.call_method1("responsibilities", (of_python(object.py(), mixture)?,))?))
     }
 }
+
+impl Sampling for Remote {}

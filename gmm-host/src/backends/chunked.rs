@@ -4,11 +4,13 @@ use crate::compensated::neumaier_sum;
 use crate::data::samples::{Rows, Samples, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, shift_row};
+use crate::evaluator::{Description, Evaluator, cannot_share, check_features, check_responsibilities, shift_row};
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 
 /// Makes the evaluator of one chunk, given its index.
 pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
@@ -35,7 +37,9 @@ pub struct ChunkedEvaluator<'a> {
     total_weight: f64,
     load: Load<'a>,
     loaded: Option<(usize, Box<dyn Evaluator + 'a>)>,
-    /// See [`Evaluator::fix_batch_reference`].
+    /// See [`Sampling::settle`].
+    settled: bool,
+    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
     description: Description,
 }
@@ -63,7 +67,16 @@ impl<'a> ChunkedEvaluator<'a> {
         }
         let description = Description { device: "chunks, none loaded yet".into(), kernel: "none".into() };
         let (total_weight, load) = (n as f64, Box::new(load));
-        Ok(Self { n_features, starts, total_weight, load, loaded: None, batch_reference: None, description })
+        Ok(Self {
+            n_features,
+            starts,
+            total_weight,
+            load,
+            loaded: None,
+            settled: false,
+            batch_reference: None,
+            description,
+        })
     }
 
     /// Divides samples that are not in memory, for example those of a mapped file, into chunks of
@@ -104,6 +117,9 @@ impl<'a> ChunkedEvaluator<'a> {
             if got != expected {
                 return Err(Error::ShapeMismatch { what: "a chunk, as loaded,", expected, got });
             }
+            if self.settled {
+                chunk.settle();
+            }
             if let Some(reference) = &self.batch_reference {
                 chunk.fix_batch_reference(reference);
             }
@@ -136,6 +152,7 @@ impl<'a> ChunkedEvaluator<'a> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Evaluator for ChunkedEvaluator<'_> {
     fn n_samples(&self) -> usize {
         self.starts.last().copied().unwrap_or(0)
@@ -149,6 +166,15 @@ impl Evaluator for ChunkedEvaluator<'_> {
         self.total_weight
     }
 
+    /// None: the weights come with each chunk.
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        None
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Err(cannot_share())
+    }
+
     fn describe(&self) -> Description {
         self.description.clone()
     }
@@ -156,13 +182,6 @@ impl Evaluator for ChunkedEvaluator<'_> {
     /// The precision of the chunk that is loaded; each chunk has its own.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         self.loaded.as_ref().map_or(Precision::Float64, |(_, chunk)| chunk.precision(mixture, operation))
-    }
-
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        if let Some((_, chunk)) = &mut self.loaded {
-            chunk.fix_batch_reference(mixture);
-        }
-        self.batch_reference = Some(mixture.clone());
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -217,5 +236,39 @@ impl Evaluator for ChunkedEvaluator<'_> {
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         check_responsibilities(self.n_samples(), mixture.n_components())?;
         parts::stacked(&self.map(mixture, |chunk| chunk.predict_proba(mixture))?)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Sampling for ChunkedEvaluator<'_> {
+    /// One: two would read the chunks twice.
+    fn useful_shares(&self) -> usize {
+        1
+    }
+
+    /// The chunks are told as they are loaded.
+    fn settle(&mut self) {
+        if let Some((_, chunk)) = &mut self.loaded {
+            chunk.settle();
+        }
+        self.settled = true;
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        if let Some((_, chunk)) = &mut self.loaded {
+            chunk.fix_batch_reference(mixture);
+        }
+        self.batch_reference = Some(mixture.clone());
+    }
+
+    /// Leaves the chain to the caller: no device has all samples.
+    fn metropolis(
+        &mut self,
+        target: &MetropolisTarget,
+        point: &[f64],
+        _log_density: f64,
+        _steps: &mut dyn MetropolisSteps,
+    ) -> Result<bool> {
+        target.check(self.n_features(), point).map(|()| false)
     }
 }

@@ -4,13 +4,15 @@
 //! ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
 use crate::data::frame::Frame;
 use crate::data::samples::Rows;
+use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator};
+use crate::evaluator::{Description, Evaluator, draw_by_scores};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use rayon::prelude::*;
@@ -209,6 +211,7 @@ impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     fn n_samples(&self) -> usize {
         self.framed.n_samples()
@@ -247,18 +250,10 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
         }
     }
 
-    fn useful_shares(&self) -> usize {
-        self.framed.useful_shares()
-    }
-
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         on_pool_thread(numbers(mixture), || {
             self.evaluate(mixture, Operation::LogLikelihood, |side| side.log_likelihood(mixture))
         })
-    }
-
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.framed.fix_batch_reference(mixture);
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
@@ -285,6 +280,37 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
         })
     }
 
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.framed.rows(rows)
+    }
+
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        draw_by_scores(self, draw)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict(mixture))
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict_proba(mixture))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<'a, E: FramedEvaluator + 'a> Sampling for EnoughDigits<'a, E> {
+    fn useful_shares(&self) -> usize {
+        self.framed.useful_shares()
+    }
+
+    fn settle(&mut self) {
+        self.framed.settle();
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.framed.fix_batch_reference(mixture);
+    }
+
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -301,18 +327,6 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
             }
             _ => Ok(false),
         }
-    }
-
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.framed.rows(rows)
-    }
-
-    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict(mixture))
-    }
-
-    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict_proba(mixture))
     }
 }
 

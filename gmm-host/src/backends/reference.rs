@@ -7,6 +7,7 @@ use crate::model::covariances::Covariances;
 use crate::model::density::Density;
 use crate::model::marginal::Completion;
 use crate::model::mixture::Mixture;
+use crate::sampling::Sampling;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
@@ -213,3 +214,5 @@ impl Evaluator for ReferenceEvaluator {
         Ok(r)
     }
 }
+
+impl Sampling for ReferenceEvaluator {}

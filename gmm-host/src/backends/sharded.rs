@@ -5,10 +5,12 @@ use crate::data::samples::{Rows, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, shift_row};
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Mutex, PoisonError};
 
@@ -110,6 +112,7 @@ impl<'a> ShardedEvaluator<'a> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Evaluator for ShardedEvaluator<'_> {
     fn n_samples(&self) -> usize {
         self.starts[self.shards.len()]
@@ -121,6 +124,11 @@ impl Evaluator for ShardedEvaluator<'_> {
 
     fn total_weight(&self) -> f64 {
         neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()))
+    }
+
+    /// None: each shard holds its own.
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        None
     }
 
     /// The devices in the order of the shards, and the kernels, of which equal ones are named once.
@@ -141,14 +149,6 @@ impl Evaluator for ShardedEvaluator<'_> {
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         let shards = self.shards.iter().map(|shard| shard.share()).collect::<Result<Vec<_>>>()?;
         Ok(Box::new(ShardedEvaluator::new(shards)?))
-    }
-
-    fn settle(&mut self) {
-        self.shards.iter_mut().for_each(|shard| shard.settle());
-    }
-
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.shards.iter_mut().for_each(|shard| shard.fix_batch_reference(mixture));
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -193,6 +193,33 @@ impl Evaluator for ShardedEvaluator<'_> {
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         check_responsibilities(self.n_samples(), mixture.n_components())?;
         parts::stacked(&self.map(mixture, |shard| shard.predict_proba(mixture))?)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Sampling for ShardedEvaluator<'_> {
+    /// One: every share has a thread for each shard already.
+    fn useful_shares(&self) -> usize {
+        1
+    }
+
+    fn settle(&mut self) {
+        self.shards.iter_mut().for_each(|shard| shard.settle());
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.shards.iter_mut().for_each(|shard| shard.fix_batch_reference(mixture));
+    }
+
+    /// Leaves the chain to the caller: no device has all samples.
+    fn metropolis(
+        &mut self,
+        target: &MetropolisTarget,
+        point: &[f64],
+        _log_density: f64,
+        _steps: &mut dyn MetropolisSteps,
+    ) -> Result<bool> {
+        target.check(self.n_features(), point).map(|()| false)
     }
 }
 

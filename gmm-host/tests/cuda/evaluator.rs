@@ -12,7 +12,7 @@ use crate::gpu_harness::{Test, warpgroups};
 use cust::module::Module;
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, CudaEvaluator, CudaOptions, Device, Error, Evaluator, Mixture, Samples,
-    cuda_devices, cuda_kernel_names, load,
+    Sampling, cuda_devices, cuda_kernel_names, load,
 };
 use ndarray::{Array1, Array2, ArrayView2, arr1, arr2};
 

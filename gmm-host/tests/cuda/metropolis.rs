@@ -8,7 +8,7 @@ use crate::common::{normal, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{
     CovarianceType, CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget,
-    Mixture, Samples,
+    Mixture, Samples, Sampling,
 };
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};

@@ -8,7 +8,7 @@ use crate::common::{mixture, normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps,
-    MetropolisTarget, Mixture, Samples,
+    MetropolisTarget, Mixture, Samples, Sampling,
 };
 use ndarray::{Array1, Array2};
 

@@ -2,7 +2,7 @@
 use crate::common::*;
 use gmm_host::{
     ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description, Error, Evaluator, Fit, Freeze,
-    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, ShardedEvaluator,
+    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, Sampling, ShardedEvaluator,
     Statistics, StepwiseEm, merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
@@ -51,6 +51,8 @@ impl<E: Evaluator> Evaluator for Counting<E> {
         self.0.rows(rows)
     }
 }
+
+impl<E: Evaluator> Sampling for Counting<E> {}
 
 #[test]
 fn every_start_finds_separate_blobs() {

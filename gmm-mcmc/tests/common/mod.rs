@@ -1,6 +1,6 @@
 //! Functions that several tests and the benchmark use.
 #![allow(dead_code)]
-use gmm_host::{Description, Evaluator, Mixture, Rows, Statistics};
+use gmm_host::{Description, Evaluator, Mixture, Rows, Sampling, Statistics};
 use gmm_mcmc::{Posterior, Progress, Run, Settings, Start, Target};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
@@ -37,6 +37,8 @@ impl Evaluator for Nothing {
         Ok(Rows::new(Array2::zeros((rows.len(), self.d)), Array1::ones(rows.len())))
     }
 }
+
+impl Sampling for Nothing {}
 
 /// A run from start to end.
 pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Run {

@@ -1,8 +1,8 @@
 //! Interrupting, saving and resuming runs, and their files. Chains do not depend on each other.
 use crate::common::{go_on, run};
 use gmm_host::{
-    CovarianceType, CpuEvaluator, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, ShardedEvaluator,
-    Statistics,
+    CovarianceType, CpuEvaluator, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Sampling,
+    ShardedEvaluator, Statistics,
 };
 use gmm_mcmc::{
     DataSummary, Error, Journal, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target, check_outputs,
@@ -453,15 +453,9 @@ impl Evaluator for Odd {
     fn share(&self) -> gmm_host::Result<Box<dyn Evaluator + '_>> {
         Ok(Box::new(self.clone()))
     }
-    fn useful_shares(&self) -> usize {
-        self.shares
-    }
     fn log_likelihood(&mut self, m: &Mixture) -> gmm_host::Result<f64> {
         self.count()?;
         Ok(self.inner.log_likelihood(m)? * self.factor)
-    }
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.batch_reference = Some(mixture.clone());
     }
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> gmm_host::Result<Vec<f64>> {
         let compared_to = self.batch_reference.as_ref().or(mixtures.first());
@@ -477,6 +471,16 @@ impl Evaluator for Odd {
     }
     fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
         self.inner.rows(rows)
+    }
+}
+
+impl Sampling for Odd {
+    fn useful_shares(&self) -> usize {
+        self.shares
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.batch_reference = Some(mixture.clone());
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{go_on, run, scalar};
 use gmm_host::{
     CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator, Rows,
-    Samples, Statistics,
+    Samples, Sampling, Statistics,
 };
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Result, Run, Sampler, Settings, Start, Target, diagnostics};
 use ndarray::{Array1, Array2};
@@ -149,6 +149,9 @@ impl Evaluator for MetropolisEvaluator<'_> {
     fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
         self.inner.rows(rows)
     }
+}
+
+impl Sampling for MetropolisEvaluator<'_> {
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,

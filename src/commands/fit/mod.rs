@@ -306,7 +306,7 @@ fn iterate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaussmix::{ReferenceEvaluator, Rows, Samples, Statistics};
+    use gaussmix::{ReferenceEvaluator, Rows, Samples, Sampling, Statistics};
     use ndarray::{Array1, arr2};
     use std::ops::ControlFlow;
 
@@ -343,6 +343,8 @@ mod tests {
             self.0.rows(rows)
         }
     }
+
+    impl Sampling for Kernels {}
 
     #[test]
     fn the_kernel_is_that_of_the_iterations() {

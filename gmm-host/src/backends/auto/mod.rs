@@ -13,11 +13,13 @@
 use crate::backends::cpu::CpuEvaluator;
 use crate::backends::reference::ReferenceEvaluator;
 use crate::data::samples::{Rows, Samples};
+use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features};
+use crate::evaluator::{Description, Evaluator, check_features, draw_by_scores};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use choice::{Choices, Kind, LONG, Method, Rules, Side};
 use ndarray::{Array1, Array2, ArrayView1};
@@ -282,6 +284,7 @@ impl<'a> AutoEvaluator<'a> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Evaluator for AutoEvaluator<'_> {
     fn n_samples(&self) -> usize {
         self.samples.n_samples()
@@ -312,10 +315,6 @@ impl Evaluator for AutoEvaluator<'_> {
         }
     }
 
-    fn settle(&mut self) {
-        self.settled = true;
-    }
-
     /// Shares the samples of the CPU and of the GPU, and the choices made so far.
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         let gpu = match &self.gpu {
@@ -338,20 +337,8 @@ impl Evaluator for AutoEvaluator<'_> {
         }))
     }
 
-    /// Those of the side of the latest evaluation.
-    fn useful_shares(&self) -> usize {
-        match (self.latest, &self.gpu) {
-            (Some(Side::Gpu), Gpu::Ready(gpu)) => gpu.useful_shares(),
-            _ => self.cpu.useful_shares(),
-        }
-    }
-
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         self.run(Method::LogLikelihood, mixture, |side| side.log_likelihood(mixture))
-    }
-
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.batch_reference = Some(mixture.clone());
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
@@ -374,6 +361,41 @@ impl Evaluator for AutoEvaluator<'_> {
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         self.run(Method::Statistics, mixture, |side| side.statistics(mixture))
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.samples.select(rows)
+    }
+
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        draw_by_scores(self, draw)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        self.cpu.predict(mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        self.cpu.predict_proba(mixture)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Sampling for AutoEvaluator<'_> {
+    fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// Those of the side of the latest evaluation.
+    fn useful_shares(&self) -> usize {
+        match (self.latest, &self.gpu) {
+            (Some(Side::Gpu), Gpu::Ready(gpu)) => gpu.useful_shares(),
+            _ => self.cpu.useful_shares(),
+        }
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.batch_reference = Some(mixture.clone());
     }
 
     /// Runs on the GPU if its steps are faster than evaluations on the CPU. That is decided before
@@ -418,18 +440,6 @@ impl Evaluator for AutoEvaluator<'_> {
             self.latest = Some(side);
         }
         Ok(done)
-    }
-
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.samples.select(rows)
-    }
-
-    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        self.cpu.predict(mixture)
-    }
-
-    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        self.cpu.predict_proba(mixture)
     }
 }
 

@@ -45,15 +45,18 @@ impl Evaluator for Fake {
     fn statistics(&mut self, _: &Mixture) -> Result<Statistics> {
         Err(Error::Unsupported { what: "an E-step".into(), backend: "the fake", remedy: "none" })
     }
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.reference.rows(rows)
+    }
+}
+
+impl Sampling for Fake {
     fn metropolis(&mut self, _: &MetropolisTarget, _: &[f64], _: f64, steps: &mut dyn MetropolisSteps) -> Result<bool> {
         let mut rows = vec![f64::NAN; 1000];
         while steps.propose(&mut rows) > 0 {
             std::thread::sleep(self.delay);
         }
         Ok(true)
-    }
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.reference.rows(rows)
     }
 }
 
@@ -439,6 +442,12 @@ impl Evaluator for Timed<'_> {
         self.work();
         self.cpu.statistics(mixture)
     }
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.cpu.rows(rows)
+    }
+}
+
+impl Sampling for Timed<'_> {
     fn metropolis(&mut self, _: &MetropolisTarget, _: &[f64], _: f64, steps: &mut dyn MetropolisSteps) -> Result<bool> {
         let mut rows = vec![f64::NAN; 1000];
         loop {
@@ -447,9 +456,6 @@ impl Evaluator for Timed<'_> {
                 proposed => (0..proposed).for_each(|_| self.work()),
             }
         }
-    }
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.cpu.rows(rows)
     }
 }
 

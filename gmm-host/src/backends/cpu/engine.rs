@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, responsibilities, unreachable_sample};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
+use crate::sampling::Sampling;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;
@@ -459,3 +460,5 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         }
     }
 }
+
+impl<T: Real> Sampling for Engine<'_, T> {}

@@ -27,6 +27,7 @@ use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
@@ -461,10 +462,6 @@ impl Evaluator for Float32<'_> {
         Ok(Box::new(Float32::share(self)?))
     }
 
-    fn useful_shares(&self) -> usize {
-        if self.data.is_resident() { USEFUL_SHARES.min(rayon::current_num_threads()) } else { 1 }
-    }
-
     fn describe(&self) -> Description {
         let requested = || self.requested.map_or_else(|| "not chosen yet".into(), |requested| requested.to_string());
         let kernel = self.latest.map_or_else(requested, |latest| latest.to_string());
@@ -492,12 +489,6 @@ impl Evaluator for Float32<'_> {
                 let (general, data) = self.general();
                 general.log_likelihood(data, mixture)
             }
-        }
-    }
-
-    fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        if self.batch_reference.as_deref() != Some(mixture) {
-            self.batch_reference = Some(Arc::new(mixture.clone()));
         }
     }
 
@@ -547,6 +538,32 @@ impl Evaluator for Float32<'_> {
         }
     }
 
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.samples.select(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        let (general, data) = self.general();
+        general.predict(data, mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let (general, data) = self.general();
+        general.predict_proba(data, mixture)
+    }
+}
+
+impl Sampling for Float32<'_> {
+    fn useful_shares(&self) -> usize {
+        if self.data.is_resident() { USEFUL_SHARES.min(rayon::current_num_threads()) } else { 1 }
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        if self.batch_reference.as_deref() != Some(mixture) {
+            self.batch_reference = Some(Arc::new(mixture.clone()));
+        }
+    }
+
     /// The device makes the steps for up to 8 components, 16 features, and resident samples without
     /// weights and missing values, if no other kernel is asked for.
     fn metropolis(
@@ -577,19 +594,5 @@ impl Evaluator for Float32<'_> {
         self.latest = Some(Latest::Metropolis(metropolis.shape));
         let Chunk { pass, columns, .. } = self.data.chunk(0)?;
         metropolis.run(&pass.stream, columns, point, log_density, steps).map(|()| true)
-    }
-
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.samples.select(rows)
-    }
-
-    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        let (general, data) = self.general();
-        general.predict(data, mixture)
-    }
-
-    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let (general, data) = self.general();
-        general.predict_proba(data, mixture)
     }
 }

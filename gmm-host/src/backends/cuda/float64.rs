@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::evaluator::{Description, Evaluator};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 
@@ -128,3 +129,5 @@ impl Evaluator for Float64<'_> {
         general.predict_proba(data, mixture)
     }
 }
+
+impl Sampling for Float64<'_> {}

@@ -17,6 +17,7 @@ use crate::model::covariances::CovarianceType;
 use crate::model::marginal::Marginal;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
@@ -319,6 +320,8 @@ impl<'a> Evaluator for ByPattern<'a> {
         r.map_err(|_| Error::ShapeMismatch { what: "responsibilities", expected: vec![n, k], got: vec![] })
     }
 }
+
+impl<'a> Sampling for ByPattern<'a> {}
 
 /// Runs `work` with the threads of a pool, or with rayon's global ones.
 fn in_pool<T: Send>(pool: Option<&ThreadPool>, work: impl FnOnce() -> T + Send) -> T {

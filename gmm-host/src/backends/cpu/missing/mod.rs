@@ -7,11 +7,13 @@ mod few;
 use super::complete::Complete;
 use super::isa::Isa;
 use crate::data::samples::{Rows, Samples, View};
+use crate::draw::{Draw, Drawn};
 use crate::error::Result;
-use crate::evaluator::{Description, Evaluator};
+use crate::evaluator::{Description, Evaluator, draw_by_scores};
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use by_pattern::ByPattern;
 use ndarray::{Array1, Array2, ArrayView1};
@@ -67,6 +69,7 @@ impl<'a> MissingEngine<'a> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Evaluator for MissingEngine<'_> {
     fn n_samples(&self) -> usize {
         self.samples.n_samples()
@@ -135,6 +138,10 @@ impl Evaluator for MissingEngine<'_> {
         self.samples.select(rows)
     }
 
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        draw_by_scores(self, draw)
+    }
+
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         self.side(mixture).predict(mixture)
     }
@@ -143,3 +150,6 @@ impl Evaluator for MissingEngine<'_> {
         self.side(mixture).predict_proba(mixture)
     }
 }
+
+/// Both sides treat each mixture by itself.
+impl Sampling for MissingEngine<'_> {}

@@ -7,6 +7,7 @@ use crate::evaluator::Evaluator;
 use crate::metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
+use crate::sampling::Sampling;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -8,11 +8,14 @@ use super::engine::{self, Engine};
 use super::options::{CudaOptions, Requested};
 use super::source::Source;
 use crate::data::samples::{Rows, Samples, View};
+use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator};
+use crate::evaluator::{Description, Evaluator, draw_by_scores};
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 pub(super) use scores::add_offsets;
@@ -32,6 +35,8 @@ pub(super) struct MissingEngine<'a> {
     /// The type of the latest evaluation.
     latest: Option<CovarianceType>,
     total_weight: f64,
+    /// See [`Sampling::fix_batch_reference`].
+    batch_reference: Option<Mixture>,
 }
 
 /// The side for diagonal and spherical covariances: of this evaluator, or of the one whose samples
@@ -46,6 +51,13 @@ impl<'a> ByColumn<'a> {
         match self {
             Self::Own(engine) => engine.as_ref(),
             Self::Shared(engine) => engine.as_ref(),
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
+        match self {
+            Self::Own(engine) => engine.as_mut(),
+            Self::Shared(engine) => engine.as_mut(),
         }
     }
 }
@@ -63,7 +75,17 @@ impl<'a> MissingEngine<'a> {
         let gpu = Gpu::open(ordinal)?;
         options.kernel.as_deref().map(Requested::new).transpose()?;
         let (options, total_weight) = (options.clone(), samples.total_weight());
-        Ok(Self { samples, gpu, ordinal, options, by_column: None, by_pattern: None, latest: None, total_weight })
+        Ok(Self {
+            samples,
+            gpu,
+            ordinal,
+            options,
+            by_column: None,
+            by_pattern: None,
+            latest: None,
+            total_weight,
+            batch_reference: None,
+        })
     }
 
     /// The side for diagonal and spherical covariances.
@@ -72,7 +94,11 @@ impl<'a> MissingEngine<'a> {
             Some(engine) => engine,
             None => {
                 let source = Source::Host(self.samples.clone(), self.ordinal);
-                ByColumn::Own(engine::complete(source, &self.options)?)
+                let mut engine = engine::complete(source, &self.options)?;
+                if let Some(reference) = &self.batch_reference {
+                    engine.fix_batch_reference(reference);
+                }
+                ByColumn::Own(engine)
             }
         };
         Ok(self.by_column.insert(engine))
@@ -85,6 +111,12 @@ impl<'a> MissingEngine<'a> {
             None => by_pattern::evaluator(self.samples.clone(), self.ordinal, &self.options)?,
         };
         Ok(self.by_pattern.insert(engine).as_mut())
+    }
+
+    /// The sides that are made.
+    fn sides_mut(&mut self) -> impl Iterator<Item = &mut (dyn Evaluator + 'a)> {
+        let by_column = self.by_column.as_mut().map(ByColumn::get_mut);
+        by_column.into_iter().chain(self.by_pattern.as_deref_mut())
     }
 
     /// The side for a covariance type, if it is made.
@@ -101,10 +133,7 @@ impl<'a> MissingEngine<'a> {
         self.latest = Some(covariance_type);
         match covariance_type.has_matrices() {
             true => self.by_pattern(),
-            false => Ok(match self.by_column()? {
-                ByColumn::Own(engine) => engine.as_mut(),
-                ByColumn::Shared(engine) => engine.as_mut(),
-            }),
+            false => Ok(self.by_column()?.get_mut()),
         }
     }
 }
@@ -140,6 +169,7 @@ impl Engine for MissingEngine<'_> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Evaluator for MissingEngine<'_> {
     fn n_samples(&self) -> usize {
         self.samples.n_samples()
@@ -182,6 +212,7 @@ impl Evaluator for MissingEngine<'_> {
             by_pattern: self.by_pattern.as_ref().map(|side| side.share()).transpose()?,
             latest: self.latest,
             total_weight: self.total_weight,
+            batch_reference: self.batch_reference.clone(),
         }))
     }
 
@@ -211,11 +242,47 @@ impl Evaluator for MissingEngine<'_> {
         self.samples.select(rows)
     }
 
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        draw_by_scores(self, draw)
+    }
+
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         self.side(mixture)?.predict(mixture)
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         self.side(mixture)?.predict_proba(mixture)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Sampling for MissingEngine<'_> {
+    /// Those of the side of the latest evaluation.
+    fn useful_shares(&self) -> usize {
+        self.latest.and_then(|latest| self.made(latest)).map_or(1, |side| side.useful_shares())
+    }
+
+    fn settle(&mut self) {
+        for side in self.sides_mut() {
+            side.settle();
+        }
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        for side in self.sides_mut() {
+            side.fix_batch_reference(mixture);
+        }
+        self.batch_reference = Some(mixture.clone());
+    }
+
+    /// Leaves the chain to the caller: the walk on the device takes complete samples.
+    fn metropolis(
+        &mut self,
+        target: &MetropolisTarget,
+        point: &[f64],
+        _log_density: f64,
+        _steps: &mut dyn MetropolisSteps,
+    ) -> Result<bool> {
+        target.check(self.n_features(), point).map(|()| false)
     }
 }

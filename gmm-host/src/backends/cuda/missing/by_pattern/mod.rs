@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, responsibilities};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
+use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use arrangement::{Arrangement, Batch, Shape};
 use cust::memory::{DeviceBuffer, DeviceCopy};
@@ -673,3 +674,5 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
         Ok(r)
     }
 }
+
+impl<T: Element> Sampling for ByPattern<'_, T> {}

@@ -17,7 +17,7 @@
 //! * Necessary work as for `batch_tensor_cores`. K = 8, D = 13, N = 10⁶ on an H200: exponentials
 //!   2.2 µs a set (16 a multiprocessor and clock), multiply-adds 1.6 µs (4.8·10¹⁴ a second),
 //!   instructions 1.3 µs (4.4 for each exponential, and 370 for 16 samples).
-use super::batch_tensor_cores::{COMPONENTS, SETS, STEP_SIZE, reference_row, steps, weights_size};
+use super::batch_tensor_cores::{COMPONENTS, FEATURES, SETS, STEP_SIZE, reference_row, steps, weights_size};
 use crate::simt::WARP;
 
 /// Samples of a warp.
@@ -28,15 +28,46 @@ const BUNDLES_AT_ONCE: usize = 2;
 /// Most bundles of sets of a block.
 pub const MOST_BUNDLES: usize = 16;
 
-/// Dynamic shared memory of a launch: coefficients and weights of a group of sets; the
-/// reference, and its exponents of each warp's samples; a product for each four sets and thread,
-/// and what each warp has of far samples.
+/// What a block has in shared memory, by the first byte of each: one after the other.
+pub struct Layout {
+    /// Bundles that there is room for.
+    pub room: usize,
+    /// The coefficients of the group's sets, split.
+    pub coefficients: usize,
+    /// The weights and scales of each bundle.
+    pub weights: usize,
+    /// The reference's parameters.
+    pub reference: usize,
+    /// The reference's exponents of each warp's samples.
+    pub exponents: usize,
+    /// A product of likelihoods for each bundle and thread.
+    pub products: usize,
+    /// What each warp has of far samples, for each set.
+    pub far: usize,
+    /// Behind the last.
+    pub end: usize,
+}
+
+impl Layout {
+    /// That of `group` bundles of sets of `octets` times eight components, for so many steps and
+    /// threads.
+    #[inline(always)]
+    pub const fn new(steps: usize, octets: usize, group: usize, threads: usize) -> Self {
+        let (room, number) = (group.next_multiple_of(BUNDLES_AT_ONCE), size_of::<f32>());
+        let components = octets * COMPONENTS;
+        let weights = room * octets * steps * STEP_SIZE * number;
+        let reference = weights + room * weights_size(octets) * number;
+        let exponents = reference + components * reference_row(steps * FEATURES) * number;
+        let products = exponents + components * threads / 2 * number;
+        let far = products + room * threads * 2 * number;
+        let end = far + room * threads / WARP as usize * SETS * size_of::<f64>();
+        Self { room, coefficients: 0, weights, reference, exponents, products, far, end }
+    }
+}
+
+/// Dynamic shared memory of a launch: that of [`Layout`].
 pub fn shared_bytes(d: usize, octets: usize, group: usize, block_dim: u32) -> usize {
-    let (threads, room) = (block_dim as usize, group.next_multiple_of(BUNDLES_AT_ONCE));
-    let of_reference = octets * COMPONENTS * (reference_row(d) + threads / 2);
-    let of_bundle = octets * steps(d) * STEP_SIZE + weights_size(octets) + 2 * threads;
-    let far = room * threads / WARP as usize * SETS;
-    (of_reference + room * of_bundle) * size_of::<f32>() + far * size_of::<f64>()
+    Layout::new(steps(d), octets, group, block_dim as usize).end
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

@@ -1,5 +1,6 @@
 //! The code of the `fused` kernels.
 pub(crate) mod components;
+pub(crate) mod lane;
 pub(crate) mod likelihoods;
 pub(crate) mod stages;
 pub(crate) mod sums;
@@ -9,6 +10,7 @@ use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct, smaller};
 use crate::simt::*;
 use components::Components;
+use lane::Lane;
 use likelihoods::Likelihoods;
 use stages::Stages;
 use sums::{ComponentSums, flush};
@@ -91,8 +93,7 @@ unsafe fn body<
     let (cached, streamed) = (policy_keep(), policy_stream());
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
-    let (component, group) = (lane % LANES, lane / LANES);
-    let groups = WARP as usize / LANES;
+    let component = lane % LANES;
     // Shared memory: the sums of each warp, the parameters, the stages of each warp.
     let values = values(D, M::FULL, CAPACITY);
     let per_warp = values.next_multiple_of(2);
@@ -119,8 +120,7 @@ unsafe fn body<
         barrier!();
         Components::<COMPONENTS, CAPACITY, D, MATRIX>::load::<M>(parameters.offset(component * COMPONENTS))
     };
-    let mut sums = ComponentSums::<COMPONENTS, D, MATRIX>::new();
-    let mut product = LogProduct::new();
+    let mut of_lane = Lane::new(components);
     let mut stage = 0;
     let mut since_flush = 0;
     while base < columns.quads() {
@@ -129,34 +129,16 @@ unsafe fn body<
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
-        // The bound is known at run time only: this loop must not be unrolled.
-        let left = columns.quads() - base;
-        let end = QUAD * smaller(left, WARP) as usize;
-        counted!(for round in (0..end).step_by(groups * SAMPLES) {
-            let at = round + group * SAMPLES;
-            let sample = base as u64 * QUAD as u64 + at as u64;
-            let mut x = [[0.0f32; SAMPLES]; D];
-            counted!(for j in 0..D {
-                // SAFETY: samples of the stage, which has arrived.
-                x[j] = unsafe { samples.get_some(j * TILE + at) };
-            });
-            // SAFETY: the parameters are in shared memory since the barrier.
-            let exponents = unsafe { components.exponents::<M, SAMPLES>(&x) };
-            let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
-            if sample + SAMPLES as u64 > columns.n {
-                likelihoods.leave_out_past_the_end(sample, columns.n);
-            }
-            // SAFETY: the weights are padded with zeros like the samples.
-            let factor = unsafe { likelihoods.normalise(&mut product, args.sample_weights, sample as usize) };
-            sums.accumulate::<M, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
-        });
+        // SAFETY: the stage has arrived, and the parameters are in shared memory since the barrier;
+        // the weights are padded with zeros like the samples.
+        unsafe { of_lane.add_stage::<M, LANES, SAMPLES>(samples, columns, base, args.sample_weights) };
         base += step;
         stage ^= 1;
         since_flush += 1;
         if since_flush == FLUSH || base >= columns.quads() {
             since_flush = 0;
             counted!(for c in 0..COMPONENTS {
-                let sums = sums.take::<SUMS>(c);
+                let sums = of_lane.sums.take::<SUMS>(c);
                 // SAFETY: sums that only this warp uses; all of its lanes have read the stage,
                 // which is free until the next copy.
                 unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
@@ -165,8 +147,7 @@ unsafe fn body<
         // The next copy into this stage starts only when all lanes have read it.
         warp_sync();
     }
-    // The first lane of each group counts the samples that the group's lanes share.
-    let total = if component == 0 { product } else { LogProduct::new() }.warp_sum();
+    let total = of_lane.total::<LANES>();
     if lane == 0 {
         // SAFETY: a place that only this warp uses.
         unsafe { warp_sums.set(values - 1, total) };

@@ -2,12 +2,11 @@
 use super::*;
 use crate::data::QUAD;
 use crate::estep::fused::kernel::components::Components;
-use crate::estep::fused::kernel::likelihoods::Likelihoods;
+use crate::estep::fused::kernel::lane::Lane;
 use crate::estep::fused::kernel::stages::Stages;
-use crate::estep::fused::kernel::sums::{ComponentSums, add_lanes};
+use crate::estep::fused::kernel::sums::add_lanes;
 use crate::estep::fused::kernel::{Full, full_samples};
 use crate::estep::fused::{matrix, numbers, sums};
-use crate::math::{LogProduct, smaller};
 use crate::patterns::SLICE;
 use crate::simt::*;
 
@@ -26,8 +25,7 @@ unsafe fn body<
 ) {
     let (cached, streamed) = (policy_keep(), policy_stream());
     let (slice, lane) = (block_idx() as usize, thread_idx() as usize);
-    let (component, group) = (lane % LANES, lane / LANES);
-    let groups = WARP as usize / LANES;
+    let component = lane % LANES;
     // Shared memory: the parameters, the stages.
     let parameters = Shared::<f32>::at(0);
     let ring = parameters.offset(NUMBERS);
@@ -63,8 +61,7 @@ unsafe fn body<
     warp_sync();
     // SAFETY: the parameters are there, and lane l's component is number l.
     let components = unsafe { Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component)) };
-    let mut sums = ComponentSums::<1, D, MATRIX>::new();
-    let mut product = LogProduct::new();
+    let mut of_lane = Lane::new(components);
     let mut stage = 0;
     while base < columns.quads() {
         // SAFETY: all lanes have read that stage: the end of this loop.
@@ -72,27 +69,9 @@ unsafe fn body<
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
-        // The bound is known at run time only: this loop must not be unrolled.
-        let left = columns.quads() - base;
-        let end = QUAD * smaller(left, WARP) as usize;
-        counted!(for round in (0..end).step_by(groups * SAMPLES) {
-            let at = round + group * SAMPLES;
-            let sample = base as u64 * QUAD as u64 + at as u64;
-            let mut x = [[0.0f32; SAMPLES]; D];
-            counted!(for j in 0..D {
-                // SAFETY: samples of the stage, which has arrived.
-                x[j] = unsafe { samples.get_some(j * TILE + at) };
-            });
-            // SAFETY: the parameters are in shared memory.
-            let exponents = unsafe { components.exponents::<Full, SAMPLES>(&x) };
-            let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
-            if sample + SAMPLES as u64 > columns.n {
-                likelihoods.leave_out_past_the_end(sample, columns.n);
-            }
-            // SAFETY: weights of the stage's samples, or of the padding behind the last.
-            let factor = unsafe { likelihoods.normalise(&mut product, sample_weights, sample as usize) };
-            sums.accumulate::<Full, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
-        });
+        // SAFETY: the stage has arrived, and the parameters are in shared memory; there are weights
+        // of the stage's samples, or of the padding behind the last.
+        unsafe { of_lane.add_stage::<Full, LANES, SAMPLES>(samples, columns, base, sample_weights) };
         base += WARP;
         stage ^= 1;
         // The next copy into this stage starts only when all lanes have read it.
@@ -102,10 +81,11 @@ unsafe fn body<
     // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of
     // the slice.
     unsafe {
-        add_lanes::<LANES, SUMS>(&sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| store(to.add(at), sum))
+        add_lanes::<LANES, SUMS>(&of_lane.sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| {
+            store(to.add(at), sum)
+        })
     };
-    // The first lane of each group counts the samples that the group's lanes share.
-    let total = if component == 0 { product } else { LogProduct::new() }.warp_sum();
+    let total = of_lane.total::<LANES>();
     if lane == 0 {
         // SAFETY: a place for each slice.
         unsafe { store(args.totals.add(slice), total) };

@@ -159,6 +159,33 @@ impl<const S: usize> SetsBlock<S> {
         likelihoods
     }
 
+    /// Takes the samples that are far from all components of some sets, of which `is_far` has two
+    /// bits for each of the `bundles`, to those sets' sums.
+    ///
+    /// # Safety
+    /// As [`Self::multiply_far`].
+    #[inline(always)]
+    unsafe fn multiply_all_far(
+        &self,
+        samples: &Samples<S>,
+        mut is_far: u32,
+        exists: [bool; ROWS],
+        bundles: u32,
+        (products, far): (Shared<f32>, Shared<f64>),
+    ) {
+        let mut f = 0;
+        while warp_any(is_far != 0) && f < bundles {
+            not_unrolled();
+            let mine = [is_far & 1 != 0 && exists[0], is_far & 2 != 0 && exists[1]];
+            is_far >>= 2;
+            if warp_any(mine[0] || mine[1]) {
+                // SAFETY: the caller guarantees it.
+                unsafe { self.multiply_far(samples, f as usize, mine, products, far) };
+            }
+            f += 1;
+        }
+    }
+
     /// Multiplies a bundle's products by the likelihoods of the thread's samples that are `mine`,
     /// the powers of 2 of all lanes added to what is far.
     ///
@@ -362,6 +389,25 @@ unsafe fn write_coefficients<const S: usize>(
     }
 }
 
+/// Copies the weights and scales of a group's bundles, of `size` numbers each, to shared memory;
+/// zeros behind the last.
+///
+/// # Safety
+/// The bundles exist, and there is room for `room` of them; all threads of the block call it.
+#[inline(always)]
+unsafe fn write_weights(
+    from: *const f32,
+    weights: Shared<f32>,
+    size: usize,
+    room: usize,
+    (first_bundle, bundles): (usize, usize),
+) {
+    counted!(for c in (thread_idx() as usize..room * size).step_by(block_dim() as usize) {
+        // SAFETY: the caller guarantees it.
+        unsafe { weights.set(c, if c < bundles * size { load(from.add(first_bundle * size + c)) } else { 0.0 }) };
+    });
+}
+
 /// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's
 /// threads.
 ///
@@ -404,33 +450,22 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
     let left = args.bundles - first_bundle as u32;
     let bundles = smaller(left, args.group);
     let octets = if ONE_OCTET { 1 } else { args.octets as usize };
-    let room = group.next_multiple_of(BUNDLES_AT_ONCE);
-    let (coefficients_size, weights_size) = (S * STEP_SIZE, weights_size(octets));
-    let components = octets * COMPONENTS;
-    let coefficients = Shared::<Halves>::at(0);
-    let mut bytes = room * octets * coefficients_size * size_of::<Halves>();
-    let weights = Shared::<f32>::at(bytes);
-    bytes += room * weights_size * size_of::<f32>();
-    let reference = Shared::<f32>::at(bytes);
-    bytes += components * reference_row(FEATURES * S) * size_of::<f32>();
-    let exponents = Shared::<f32>::at(bytes);
-    bytes += components * threads / 2 * size_of::<f32>();
+    let layout = Layout::new(S, octets, group, threads);
+    let (room, components) = (layout.room, octets * COMPONENTS);
+    let coefficients = Shared::<Halves>::at(layout.coefficients);
+    let weights = Shared::<f32>::at(layout.weights);
+    let reference = Shared::<f32>::at(layout.reference);
     // Those of each bundle and thread: see `product_at`.
-    let products = Shared::<f32>::at(bytes);
-    let far = Shared::<f64>::at(bytes + room * threads * 2 * size_of::<f32>());
+    let products = Shared::<f32>::at(layout.products);
+    let far = Shared::<f64>::at(layout.far);
     counted!(for c in (thread_idx() as usize..components * reference_row(FEATURES * S)).step_by(threads) {
         // SAFETY: all components of the reference.
         unsafe { reference.set(c, load(args.reference.add(c))) };
     });
     // SAFETY: the shared memory has room for a group.
     unsafe { write_coefficients::<S>(args.coefficients, coefficients, octets, room, (first_bundle, bundles as usize)) };
-    counted!(for c in (thread_idx() as usize..room * weights_size).step_by(threads) {
-        // SAFETY: as above.
-        unsafe {
-            let exists = c < bundles as usize * weights_size;
-            weights.set(c, if exists { load(args.weights.add(first_bundle * weights_size + c)) } else { 0.0 });
-        }
-    });
+    // SAFETY: as above.
+    unsafe { write_weights(args.weights, weights, weights_size(octets), room, (first_bundle, bundles as usize)) };
     counted!(for c in (thread_idx() as usize..room * threads).step_by(threads) {
         // SAFETY: a place for each thread and four sets.
         unsafe { keep_product(products, c, LogProduct::new()) };
@@ -441,7 +476,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
     });
     operands_ready();
     barrier!();
-    let exponents = exponents.offset(warp * components * SAMPLES + lane / 4 * 4);
+    let exponents = Shared::<f32>::at(layout.exponents).offset(warp * components * SAMPLES + lane / 4 * 4);
     let block = SetsBlock::<S> {
         coefficients,
         room,
@@ -452,7 +487,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
     };
     let operand = Operand::new(coefficients, 4 * S * MATRIX, MATRIX);
     let start = |samples: &Samples<S>, octet: u32, bundle: u32| {
-        let place = (octet * room as u32 + bundle) as usize * coefficients_size * size_of::<Halves>();
+        let place = (octet * room as u32 + bundle) as usize * S * STEP_SIZE * size_of::<Halves>();
         // SAFETY: the coefficients of a group are in shared memory since the barrier; all threads
         // of the warpgroup are here.
         unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
@@ -521,17 +556,8 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchTensorCoresArg
         });
         // What does not exist is far.
         is_far &= u32::MAX >> (32 - 2 * bundles);
-        let mut f = 0;
-        while warp_any(is_far != 0) && f < bundles {
-            not_unrolled();
-            let mine = [is_far & 1 != 0 && exists[0], is_far & 2 != 0 && exists[1]];
-            is_far >>= 2;
-            if warp_any(mine[0] || mine[1]) {
-                // SAFETY: all lanes of the warp are here; places that only this warp uses.
-                unsafe { block.multiply_far(&samples, f as usize, mine, products, far) };
-            }
-            f += 1;
-        }
+        // SAFETY: all lanes of the warp are here; places that only this warp uses.
+        unsafe { block.multiply_all_far(&samples, is_far, exists, bundles, (products, far)) };
         first += step;
     }
     barrier!();

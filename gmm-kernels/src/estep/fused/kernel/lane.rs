@@ -1,0 +1,65 @@
+//! What a lane has of the E-step: its components, and what it has summed up.
+use super::*;
+
+pub(crate) struct Lane<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
+    pub(crate) components: Components<COMPONENTS, CAPACITY, D, MATRIX>,
+    pub(crate) sums: ComponentSums<COMPONENTS, D, MATRIX>,
+    /// The likelihoods of the samples.
+    product: LogProduct,
+}
+
+impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize>
+    Lane<COMPONENTS, CAPACITY, D, MATRIX>
+{
+    #[inline(always)]
+    pub(crate) fn new(components: Components<COMPONENTS, CAPACITY, D, MATRIX>) -> Self {
+        Self { components, sums: ComponentSums::new(), product: LogProduct::new() }
+    }
+
+    /// Adds the samples of a stage, whose first quad of `columns` is `base`: of each group of LANES
+    /// lanes, SAMPLES at a time. All lanes of the warp take part.
+    ///
+    /// # Safety
+    /// The samples have arrived, and the parameters are in shared memory; `sample_weights` is null,
+    /// or readable for the samples and the padding behind the last.
+    #[inline(always)]
+    pub(crate) unsafe fn add_stage<M: Moments, const LANES: usize, const SAMPLES: usize>(
+        &mut self,
+        samples: Shared<f32>,
+        columns: &Columns,
+        base: u32,
+        sample_weights: *const f32,
+    ) {
+        let (group, groups) = ((thread_idx() % WARP) as usize / LANES, WARP as usize / LANES);
+        // The bound is known at run time only: this loop must not be unrolled.
+        let left = columns.quads() - base;
+        let end = QUAD * smaller(left, WARP) as usize;
+        counted!(for round in (0..end).step_by(groups * SAMPLES) {
+            let at = round + group * SAMPLES;
+            let sample = base as u64 * QUAD as u64 + at as u64;
+            let mut x = [[0.0f32; SAMPLES]; D];
+            counted!(for j in 0..D {
+                // SAFETY: samples of the stage.
+                x[j] = unsafe { samples.get_some(j * TILE + at) };
+            });
+            // SAFETY: the caller guarantees it.
+            let exponents = unsafe { self.components.exponents::<M, SAMPLES>(&x) };
+            let mut likelihoods = Likelihoods::new::<LANES>(&self.components.weights, &exponents.q);
+            if sample + SAMPLES as u64 > columns.n {
+                likelihoods.leave_out_past_the_end(sample, columns.n);
+            }
+            // SAFETY: the caller guarantees it.
+            let factor = unsafe { likelihoods.normalise(&mut self.product, sample_weights, sample as usize) };
+            self.sums.accumulate::<M, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
+        });
+    }
+
+    /// The warp's log₂-likelihood of the samples, of which LANES lanes share each: the first of
+    /// them counts. All lanes of the warp take part.
+    #[inline(always)]
+    pub(crate) fn total<const LANES: usize>(self) -> f64 {
+        let first = (thread_idx() % WARP) as usize % LANES == 0;
+        let product = if first { self.product } else { LogProduct::new() };
+        product.warp_sum()
+    }
+}

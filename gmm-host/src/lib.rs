@@ -26,7 +26,7 @@
 //! that. A line with a colon lists the modules of a folder.
 //!
 //! ```text
-//! error, memory, compensated, precision
+//! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
 //! statistics, metropolis
 //! data: array, float, ranges, weights, samples, patterns, frame
@@ -55,9 +55,10 @@ mod linfa;
 mod load;
 
 /// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
-/// bits on every machine. The engines of this crate are written with them, and what is computed
-/// beside them may be.
+/// bits on every machine, and sums without rounding errors. The engines of this crate are written
+/// with them, and what is computed beside them may be.
 pub mod linalg {
+    pub use crate::compensated::neumaier_sum;
     pub use crate::model::linalg::{sum_of, vectorised};
 }
 pub mod memory;
@@ -67,6 +68,7 @@ mod model;
 pub mod pairwise;
 mod precision;
 mod predict;
+pub mod simd;
 mod source;
 mod statistics;
 

@@ -1,8 +1,9 @@
 //! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at
 //! run time; all threads of rayon, or the calling thread alone if there is little to do.
 use super::Number;
-use crate::backends::cpu::isa::Isa;
-use crate::backends::cpu::real::{Real, lanes};
+use crate::backends::cpu::real::Real;
+use crate::simd::isa::Isa;
+use crate::simd::lane::lanes;
 use gemm::Parallelism;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use pulp::{Simd, WithSimd};

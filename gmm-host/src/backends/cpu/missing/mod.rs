@@ -5,13 +5,13 @@ mod completion;
 mod few;
 
 use super::complete::Complete;
-use super::isa::Isa;
 use crate::data::samples::{Rows, Samples, View};
 use crate::error::Result;
 use crate::evaluator::{Description, Evaluator};
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
+use crate::simd::isa::Isa;
 use crate::statistics::Statistics;
 use by_pattern::ByPattern;
 use ndarray::{Array1, Array2, ArrayView1};

@@ -16,7 +16,7 @@
 //!         let whole = self.0.len() - self.0.len() % lanes::<f64, S>();
 //!         let (whole, rest) = self.0.split_at_mut(whole);
 //!         for x in f64::registers_mut::<S>(whole) {
-//!             *x = Lane::exp2(simd, *x);
+//!             *x = <f64 as Lane>::exp2(simd, *x);
 //!         }
 //!         rest.iter_mut().for_each(|x| *x = f64::exp2(*x));
 //!     }

@@ -1,7 +1,7 @@
 //! Compensated sums: the rounding errors of the additions are summed as well.
 
 /// Neumaier's compensated sum (1974): error independent of the number of terms.
-pub(crate) fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sum = (0.0, 0.0);
     values.into_iter().for_each(|v| add(&mut sum, v));
     total(sum)

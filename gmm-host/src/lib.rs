@@ -26,14 +26,14 @@
 //! that. A line with a colon lists the modules of a folder.
 //!
 //! ```text
-//! error, memory, compensated, precision
+//! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
 //! statistics, metropolis, sampling
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
-//! pairwise, source
+//! source
 //! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
 //! predict, impute, linfa
 //! ```
@@ -42,6 +42,24 @@
 //! module that defines it, never from this one.
 mod backends;
 mod compensated;
+/// A GPU for what is computed there besides mixtures, with kernels of `gmm_kernels`: a [`Queue`] of
+/// copies and launches, and the [`Memory`] that they use. Whatever a caller does, no work reads or
+/// writes memory that has been freed; what a kernel asks of its arguments is vouched for by an
+/// `unsafe` [`Launch`].
+///
+/// [`Queue`]: cuda::Queue
+/// [`Memory`]: cuda::Memory
+/// [`Launch`]: cuda::Launch
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use crate::backends::cuda::device::driver::{Find, replace_driver};
+    pub use crate::backends::cuda::device::gpu::Limits;
+    pub use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+    pub use crate::backends::cuda::device::layout::{stride, transposed};
+    pub use crate::backends::cuda::device::memory::Numbers;
+    pub use crate::backends::cuda::device::queue::{Memory, Plain, Queue, Work};
+    pub use crate::backends::cuda::device::require;
+}
 mod data;
 mod device;
 mod draw;
@@ -55,19 +73,20 @@ mod linfa;
 mod load;
 
 /// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
-/// bits on every machine. The engines of this crate are written with them, and what is computed
-/// beside them may be.
+/// bits on every machine, and sums without rounding errors. The engines of this crate are written
+/// with them, and what is computed beside them may be.
 pub mod linalg {
+    pub use crate::compensated::neumaier_sum;
     pub use crate::model::linalg::{sum_of, vectorised};
 }
 pub mod memory;
 mod memory_plan;
 mod metropolis;
 mod model;
-pub mod pairwise;
 mod precision;
 mod predict;
 mod sampling;
+pub mod simd;
 mod source;
 mod statistics;
 

@@ -1,7 +1,6 @@
 //! Calls whose arguments ask for more memory than there is give an error before anything is
 //! allocated; the process goes on.
 #![allow(missing_docs)]
-use gmm_host::pairwise::{Centres, GaussianKernel, InnerProducts};
 use gmm_host::{CovarianceType, Covariances, Device, Error, GaussianMixtureParams, Mixture, Samples, load};
 use ndarray::{Array1, Array2, array};
 
@@ -22,22 +21,6 @@ fn refused<T>(what: &str, result: gmm_host::Result<T>) {
 
 fn mixture() -> Mixture {
     Mixture::new(array![1.0], array![[0.0, 0.0]], Covariances::Tied(array![[1.0, 0.5], [0.5, 1.0]])).unwrap()
-}
-
-#[test]
-fn products_and_kernels() {
-    let few = array![[1.0f32, 2.0]];
-    // Rows that repeat one row in memory.
-    let rows = few.broadcast((MANY, 2)).unwrap();
-    for device in [Device::Cpu, Device::Reference, Device::Auto] {
-        let mut matrix = InnerProducts::load(device, few.view()).unwrap();
-        refused("the products, of shape [35184372088832, 1], take", matrix.products(rows));
-        assert_eq!(matrix.products(few.view()).unwrap(), array![[5.0]]);
-        let mut centres = Centres::load(device, few.view()).unwrap();
-        let kernel = GaussianKernel::new(1.0).unwrap();
-        refused("the kernel's values", centres.gaussian(&kernel, rows));
-        assert_eq!(centres.gaussian(&kernel, few.view()).unwrap(), array![[1.0]]);
-    }
 }
 
 #[test]

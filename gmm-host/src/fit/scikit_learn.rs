@@ -7,11 +7,12 @@
 //! 1.3 to 1.9). The order of a sum over many samples is the processor's business in both, so that
 //! results differ where two numbers are equal but for rounding: two centres as near to a sample, or
 //! a random number at the border between two samples.
-use crate::backends::cpu::isa::Isa;
-use crate::backends::cpu::real::{Real, fuses};
+use crate::backends::cpu::real::Real;
 use crate::data::samples::View;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
+use crate::simd::isa::Isa;
+use crate::simd::lane::fuses;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, NdFloat};
 use pulp::{Simd, WithSimd};

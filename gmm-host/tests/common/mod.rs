@@ -3,7 +3,6 @@
 pub mod agreement;
 pub mod estep;
 pub mod far;
-pub mod pairwise;
 pub mod precision;
 pub mod sweep;
 

@@ -11,7 +11,6 @@ mod evaluator;
 mod metropolis;
 mod missing;
 mod missing_patterns;
-mod pairwise;
 mod precision;
 mod several;
 mod shapes;
@@ -30,7 +29,6 @@ fn main() -> ExitCode {
         suite("metropolis", metropolis::tests()),
         suite("missing", missing::tests()),
         suite("missing_patterns", missing_patterns::tests()),
-        suite("pairwise", pairwise::tests()),
         suite("precision", precision::tests()),
         suite("several", several::tests()),
     ])

@@ -14,7 +14,6 @@ mod likelihood;
 #[cfg(feature = "linfa")]
 mod linfa;
 mod missing;
-mod pairwise;
 mod posterior;
 #[cfg(feature = "serde")]
 mod serde;

@@ -8,6 +8,7 @@
 //!
 //! Every other launch of a host thread resumes the threads from the last to the first: of two
 //! threads that race because a barrier is missing, each is the first in one of two launches.
+pub mod driver;
 pub mod lane;
 mod memory;
 mod registry;

@@ -1,12 +1,12 @@
 //! Complete samples: in the type they came in, and in more digits where those do not suffice.
 use super::engine::Engine;
-use super::isa::Isa;
 use crate::backends::chunked::ChunkedEvaluator;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::EnoughDigits;
 use crate::data::samples::{Samples, View};
 use crate::error::Result;
 use crate::evaluator::Evaluator;
+use crate::simd::isa::Isa;
 use rayon::ThreadPool;
 use std::sync::{Arc, Mutex, PoisonError};
 

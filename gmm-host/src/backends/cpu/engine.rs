@@ -1,7 +1,6 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
 use super::buffer::{Buffer, Zeros, buffer};
 use super::estep;
-use super::isa::Isa;
 use super::kernel::{Chunk, PerSample, Scratch, Total};
 use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
@@ -19,6 +18,7 @@ use crate::evaluator::{Description, Evaluator, check_features, responsibilities,
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
+use crate::simd::isa::Isa;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;

@@ -4,8 +4,9 @@
 //! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of
 //! registers of samples in a group. What is not inlined here is compiled for `S` in a function of
 //! its own.
-use super::real::{Real, elements, elements_mut};
+use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::simd::lane::{elements, elements_mut};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 

@@ -7,8 +7,9 @@
 use super::buffer::{Buffer, buffer};
 use super::exponents::{AroundMean, GROUP, around_mean, diagonal, multiply, subtract_rows};
 use super::leading;
-use super::real::{Real, elements, elements_mut, lanes};
+use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::{Simd, WithSimd, bytemuck};
 
 /// Samples, and the parameters of the mixture that is evaluated over them.

@@ -8,8 +8,9 @@
 //! has the bits that it has without all this.
 use super::buffer::{Buffer, buffer};
 use super::exponents::{GROUP, subtract_rows};
-use super::real::{Real, elements, elements_mut, lanes};
+use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::{Simd, WithSimd};
 
 /// With fewer features, or fewer components, this does not pay.
@@ -330,7 +331,6 @@ impl<T: Real> Chosen<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::cpu::isa::Isa;
     use crate::backends::cpu::kernel::{Chunk, PerSample, Scratch};
     use crate::backends::cpu::resident::Resident;
     use crate::backends::device_parameters::Deviations;
@@ -338,6 +338,7 @@ mod tests {
     use crate::data::samples::Samples;
     use crate::model::covariances::Covariances;
     use crate::model::mixture::Mixture;
+    use crate::simd::isa::Isa;
     use ndarray::{Array1, Array2, Array3};
 
     /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the

@@ -2,7 +2,8 @@
 //! by their sum.
 use super::exponents::GROUP;
 use super::kernel::{Chunk, Group, Visitor, is_unreachable};
-use super::real::{Real, elements, lanes};
+use super::real::Real;
+use crate::simd::lane::{elements, lanes};
 use pulp::{Simd, WithSimd};
 
 /// The most samples that a group can have: float32 in registers of 512 bits.

@@ -1,10 +1,11 @@
 //! The samples in the layout that the kernels read.
 use super::buffer::Zeros;
-use super::isa::Isa;
-use super::real::{Real, lanes};
+use super::real::Real;
 use crate::data::float::Float;
 use crate::data::frame::Frame;
 use crate::data::samples::{Samples, View};
+use crate::simd::isa::Isa;
+use crate::simd::lane::lanes;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 use pulp::{Simd, WithSimd};

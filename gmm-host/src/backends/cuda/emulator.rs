@@ -1,5 +1,6 @@
-//! The CUDA backend on the emulated device of [`driver`]: every family of kernels, through the
-//! evaluators and launches of production, compared with the float64 reference.
+//! The CUDA backend on the emulated device of `gmm_kernels::simt::emulator::driver`: every family
+//! of kernels, through the evaluators and launches of production, compared with the float64
+//! reference.
 //!
 //! The device has few multiprocessors, and a variant says how many blocks each of them has at most,
 //! so that blocks and warps go through their loops. A family that is asked for is the one that
@@ -11,12 +12,10 @@
 //! 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample left
 //! out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
-pub(super) mod driver;
 mod estep;
 mod general;
 mod likelihood;
 mod metropolis;
-mod pairwise;
 mod patterns;
 
 use super::float32::Float32;

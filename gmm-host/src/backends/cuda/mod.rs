@@ -12,12 +12,11 @@
 //! | `missing/` | samples with missing values | `gmm_kernels::patterns` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //! | `missing/` | samples with missing values | those of `likelihood`, `estep` and `general` named `observed` |
-//! | `pairwise/` | inner products and the Gaussian kernel | `gmm_kernels::pairwise` |
 //!
 //! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates,
 //! depending on the type of the samples.
 mod arrays;
-mod device;
+pub(crate) mod device;
 #[cfg(test)]
 mod emulator;
 mod engine;
@@ -30,7 +29,6 @@ mod likelihood;
 mod metropolis;
 mod missing;
 mod options;
-pub(crate) mod pairwise;
 mod plan;
 mod source;
 

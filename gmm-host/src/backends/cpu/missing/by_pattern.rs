@@ -7,7 +7,6 @@
 use super::completion;
 use super::few::{FewRows, GroupRows};
 use crate::backends::cpu::complete::Complete;
-use crate::backends::cpu::isa::Isa;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
 use crate::data::samples::{Rows, Samples, View};
@@ -18,6 +17,7 @@ use crate::model::marginal::Marginal;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
+use crate::simd::isa::Isa;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;

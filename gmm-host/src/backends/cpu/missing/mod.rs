@@ -5,7 +5,6 @@ mod completion;
 mod few;
 
 use super::complete::Complete;
-use super::isa::Isa;
 use crate::data::samples::{Rows, Samples, View};
 use crate::draw::{Draw, Drawn};
 use crate::error::Result;
@@ -14,6 +13,7 @@ use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
+use crate::simd::isa::Isa;
 use crate::statistics::Statistics;
 use by_pattern::ByPattern;
 use ndarray::{Array1, Array2, ArrayView1};

@@ -32,8 +32,9 @@ pub(crate) use sums::Sums;
 pub(crate) use totals::{MAX_PENDING, SegmentSums, Totals};
 
 use super::kernel::{Chunk, Group, Product, Visitor, logarithms};
-use super::real::{Real, elements_mut, lanes};
+use super::real::Real;
 use crate::backends::device_parameters::DeviceParameters;
+use crate::simd::lane::{elements_mut, lanes};
 use layout::MAX_GROUP;
 use pulp::{Simd, WithSimd};
 use responsibilities::responsibilities;

@@ -5,8 +5,9 @@ use super::responsibilities::choose;
 use super::rows::add_block;
 use super::totals::{Flush, MAX_PENDING, MatrixSums};
 use crate::backends::cpu::buffer::{Buffer, Zeros, buffer};
-use crate::backends::cpu::isa::Isa;
-use crate::backends::cpu::real::{Real, elements, lanes};
+use crate::backends::cpu::real::Real;
+use crate::simd::isa::Isa;
+use crate::simd::lane::{elements, lanes};
 use pulp::{Simd, WithSimd};
 
 /// The samples that wait, for each component.

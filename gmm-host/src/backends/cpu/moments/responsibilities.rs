@@ -1,6 +1,7 @@
 //! The responsibilities of components for the samples of a group.
 use super::layout::MAX_GROUP;
-use crate::backends::cpu::real::{Real, elements};
+use crate::backends::cpu::real::Real;
+use crate::simd::lane::elements;
 use pulp::Simd;
 
 /// The terms of one component times `share`, the samples' weights over the sums of their terms.

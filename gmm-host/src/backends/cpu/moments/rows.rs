@@ -1,6 +1,7 @@
 //! Samples as rows, and products of matrices of such rows.
 use super::layout::{COLUMNS, ROWS};
-use crate::backends::cpu::real::{Real, elements, elements_mut, lanes};
+use crate::backends::cpu::real::Real;
+use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::Simd;
 
 /// Writes the first `n` samples of a group (REGISTERS, D) as rows (n, `width`). The padding of the

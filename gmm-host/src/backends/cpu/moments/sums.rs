@@ -4,8 +4,8 @@ use super::queues::Queues;
 use super::totals::{Flush, MatrixSums, SegmentSums};
 use crate::backends::cpu::buffer::{Buffer, buffer};
 use crate::backends::cpu::exponents::GROUP;
-use crate::backends::cpu::isa::Isa;
 use crate::backends::cpu::real::Real;
+use crate::simd::isa::Isa;
 
 /// The sums of some chunks.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use super::layout::{Layout, MAX_GROUP};
 use super::responsibilities::choose;
 use super::rows::{add_product, transpose};
 use super::sums::Sums;
-use crate::backends::cpu::real::{Real, elements, elements_mut, lanes};
+use crate::backends::cpu::real::Real;
 use crate::backends::device_parameters::DeviceParameters;
+use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::Simd;
 
 /// The sums that the samples of a group are added to.

@@ -5,8 +5,9 @@ use super::layout::Layout;
 use super::responsibilities::responsibilities;
 use super::sums::Sums;
 use crate::backends::cpu::exponents::GROUP;
-use crate::backends::cpu::real::{Real, elements};
+use crate::backends::cpu::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::simd::lane::elements;
 use pulp::{Simd, WithSimd};
 
 /// The groups of samples that wait for their tile to be full.

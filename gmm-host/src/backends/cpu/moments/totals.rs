@@ -1,7 +1,7 @@
 //! Sums in the element type, and the totals in float64 that they are moved to or added to.
 use crate::backends::cpu::buffer::Zeros;
-use crate::backends::cpu::isa::Isa;
 use crate::backends::cpu::real::Real;
+use crate::simd::isa::Isa;
 use pulp::{Simd, WithSimd};
 
 /// Samples whose moments are summed in the element type before they are added up in float64.

@@ -29,30 +29,67 @@ const NO_DEVICE: c_int = 100;
 const NOT_SUPPORTED: c_int = 801;
 const UNKNOWN: c_int = 999;
 
-/// The driver library, loaded on first use and and not unloaded until the process ends; or why it
-/// cannot be loaded.
-fn library() -> Result<&'static Library, &'static str> {
-    static DRIVER: OnceLock<Result<Library, String>> = OnceLock::new();
-    let load = || {
-        // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver,
-        // whose initialisers ask nothing of the process.
-        unsafe { Library::new(LIBRARY) }.map_err(|error| {
-            // The loader's explanation is the source of the error; the error's text alone is only
-            // "dlopen failed".
-            let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
-            format!("the CUDA driver library {LIBRARY} cannot be loaded: {reason}")
-        })
-    };
-    DRIVER.get_or_init(load).as_ref().map_err(String::as_str)
+/// What has the driver's functions.
+enum Driver {
+    Library(Library),
+    /// Finds one by its exported name.
+    Replacement(Find),
+}
+
+/// Finds a function of a driver by its exported name.
+pub type Find = fn(&CStr) -> Option<*const c_void>;
+
+/// The driver from its first use on, until the process ends; or why it cannot be loaded.
+static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+
+fn driver() -> Result<&'static Driver, &'static str> {
+    DRIVER.get_or_init(|| emulated().map_or_else(load, Ok)).as_ref().map_err(String::as_str)
+}
+
+fn load() -> Result<Driver, String> {
+    // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver, whose
+    // initialisers ask nothing of the process.
+    let library = unsafe { Library::new(LIBRARY) };
+    library.map(Driver::Library).map_err(|error| {
+        // The loader's explanation is the source of the error; the error's text alone is only
+        // "dlopen failed".
+        let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
+        format!("the CUDA driver library {LIBRARY} cannot be loaded: {reason}")
+    })
+}
+
+/// What the unit tests have in the place of the library.
+#[cfg(test)]
+fn emulated() -> Option<Driver> {
+    Some(Driver::Replacement(gmm_kernels::simt::emulator::driver::symbol))
+}
+
+#[cfg(not(test))]
+fn emulated() -> Option<Driver> {
+    None
+}
+
+/// Puts other functions in the place of the driver's, for all of this process: `find` gives the
+/// function of a name, if there is one. It is for tests without a GPU, on an emulated device such as
+/// that of the feature `emulator` of `gmm-kernels`. To be called before anything else that uses a GPU.
+///
+/// # Errors
+/// [`Error::Cuda`](crate::Error::Cuda) where a driver, or its absence, has been found before.
+///
+/// # Safety
+/// Each function that `find` gives has the signature of the CUDA driver's function of that name, and
+/// does what is documented of that as far as memory of the host is concerned.
+pub unsafe fn replace_driver(find: Find) -> crate::error::Result<()> {
+    DRIVER.set(Ok(Driver::Replacement(find))).map_err(|_| crate::error::Error::Cuda {
+        op: "replace_driver",
+        message: "the driver is in use already; replace it first".into(),
+    })
 }
 
 /// Whether the driver library can be loaded; if not, the loader's explanation. It does not say
 /// whether the driver finds a device: `cust::init` and `cust::device::Device::num_devices` do.
 pub(crate) fn driver_available() -> Result<(), String> {
-    if cfg!(test) {
-        return Ok(());
-    }
-    library().map(|_| ()).map_err(String::from)
+    driver().map(|_| ()).map_err(String::from)
 }
 
 /// A function of the driver by its exported name (for those newer than `cust`), `None` where the
@@ -65,24 +102,18 @@ pub(crate) fn driver_available() -> Result<(), String> {
 ///
 /// # Safety
 /// `F` must be a function pointer type with the C signature of the driver's function of this name.
-#[cfg(not(test))]
 pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
-    let library = library().ok()?;
-    // SAFETY: the caller vouches for the type; libloading checks its size, and the library is never
-    // unloaded.
-    unsafe { library.get::<F>(name) }.ok().map(|found| *found)
-}
-
-/// A function of the emulated driver by its exported name: the unit tests have that driver in the
-/// place of the library.
-///
-/// # Safety
-/// `F` must be a function pointer type with the C signature of the driver's function of this name.
-#[cfg(test)]
-pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
-    let found = crate::backends::cuda::emulator::driver::symbol(name)?;
-    // SAFETY: the caller vouches for the type, which is a pointer to a function.
-    Some(unsafe { std::mem::transmute_copy(&found) })
+    match driver().ok()? {
+        // SAFETY: the caller vouches for the type; libloading checks its size, and the library is
+        // never unloaded.
+        Driver::Library(library) => unsafe { library.get::<F>(name) }.ok().map(|found| *found),
+        Driver::Replacement(find) => {
+            const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+            let found = find(name)?;
+            // SAFETY: the caller vouches for the type, a pointer to a function.
+            Some(unsafe { std::mem::transmute_copy(&found) })
+        }
+    }
 }
 
 /// Whether `cust::sys::CUresult`, a Rust enum, has a value of this code. Any other would be

@@ -104,7 +104,9 @@ const RESERVED: usize = 1024;
 
 /// What the choice of a launch's shape needs to know of a device.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Limits {
+    /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
     /// Bytes of the L2 cache.
     pub l2: usize,

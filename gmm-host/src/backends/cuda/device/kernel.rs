@@ -64,11 +64,11 @@ impl<A> Copy for Kernel<A> {}
 
 impl<A> Kernel<A> {
     /// The kernel of this entry; `compiled` was made from it.
-    pub fn new(_entry: &Entry<A>, compiled: &'static Compiled) -> Self {
+    pub(super) fn new(_entry: &Entry<A>, compiled: &'static Compiled) -> Self {
         Self { compiled, argument: PhantomData }
     }
 
-    pub fn function(&self) -> &Function<'static> {
+    pub(super) fn function(&self) -> &Function<'static> {
         &self.compiled.function
     }
 
@@ -79,6 +79,9 @@ impl<A> Kernel<A> {
     }
 
     /// Blocks of this size that a multiprocessor runs at the same time.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
     pub fn blocks_at_once(&self, threads: u32, shared: usize) -> Result<u32> {
         let mut blocks = 0;
         // SAFETY: a place for the number, and a function of a module that is never unloaded.
@@ -128,7 +131,7 @@ impl Grid {
     }
 
     /// Checks the shape against the kernel's and the device's limits.
-    pub fn check<A>(&self, kernel: &Kernel<A>) -> Result<()> {
+    pub(super) fn check<A>(&self, kernel: &Kernel<A>) -> Result<()> {
         let refused = |message: String| Err(Error::Cuda { op: "cuLaunchKernel", message });
         let Self { blocks, threads, shared, .. } = *self;
         if blocks.0 == 0 || blocks.1 == 0 || !threads.is_multiple_of(WARP) || !(WARP..=MOST_THREADS).contains(&threads)

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 pub(crate) const STRIDE: usize = 512;
 
 /// Elements from one column to the next for `n` samples.
-pub(crate) fn stride(n: usize) -> usize {
+pub fn stride(n: usize) -> usize {
     n.next_multiple_of(STRIDE)
 }
 
@@ -37,9 +37,13 @@ fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) 
     write_columns(x, out, |j, v| T::from_f64(frame.apply(j, v.into())));
 }
 
-/// Writes rows to `out`, (D, `stride(N)`), as they are; zeros behind the last.
-pub(crate) fn transpose(x: ArrayView2<'_, f32>, out: &mut [f32]) {
-    write_columns(x, out, |_, v| v);
+/// Rows as kernels read them: column by column, (D, `stride(N)`), with zeros behind the last row.
+pub fn transposed(x: ArrayView2<'_, f32>) -> Vec<f32> {
+    let mut out = vec![0.0; x.ncols() * stride(x.nrows())];
+    if !x.is_empty() {
+        write_columns(x, &mut out, |_, v| v);
+    }
+    out
 }
 
 /// Writes `apply` of each column's number and each of its elements.

@@ -48,11 +48,14 @@ impl<T> Copy for Numbers<'_, T> {}
 
 impl<'a, T: DeviceCopy> Numbers<'a, T> {
     /// All numbers of a buffer.
-    pub fn of(buffer: &'a DeviceSlice<T>) -> Self {
+    pub(in crate::backends::cuda) fn of(buffer: &'a DeviceSlice<T>) -> Self {
         Self { pointer: buffer.as_device_ptr().as_mut_ptr(), len: buffer.len(), owner: PhantomData }
     }
 
     /// The numbers of a range.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where they are not among these.
     pub fn part(self, range: Range<usize>) -> Result<Self> {
         if range.start > range.end || range.end > self.len {
             return Err(mismatch("a part of the numbers on the device", vec![self.len], vec![range.start, range.end]));
@@ -69,39 +72,54 @@ impl<'a, T: DeviceCopy> Numbers<'a, T> {
         same.then(|| Numbers { pointer: self.pointer.cast(), len: self.len, owner: PhantomData })
     }
 
-    pub fn len(&self) -> usize {
+    pub(in crate::backends::cuda) fn len(&self) -> usize {
         self.len
     }
 
     /// The address on the device of `len` numbers, to read from; `what` asks for them.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::error::Error::ShapeMismatch) where there are fewer.
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where there are fewer.
     pub fn read(self, len: usize, what: &'static str) -> Result<*const T> {
         self.write(len, what).map(<*mut T>::cast_const)
     }
 
     /// As [`read`](Self::read), to write to.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn write(self, len: usize, what: &'static str) -> Result<*mut T> {
         require_len(what, len, self.len).map(|()| self.pointer)
     }
 
     /// The address of the numbers of a range, to read from.
+    ///
+    /// # Errors
+    /// As [`part`](Self::part).
     pub fn read_part(self, range: Range<usize>) -> Result<*const T> {
         self.write_part(range).map(<*mut T>::cast_const)
     }
 
     /// The address of the numbers of a range, to write to.
+    ///
+    /// # Errors
+    /// As [`part`](Self::part).
     pub fn write_part(self, range: Range<usize>) -> Result<*mut T> {
         self.part(range).map(|part| part.pointer)
     }
 
     /// As [`read`](Self::read), or null for none.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn read_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*const T> {
         Self::write_if(numbers, len, what).map(<*mut T>::cast_const)
     }
 
     /// As [`write`](Self::write), or null for none.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
     pub fn write_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*mut T> {
         numbers.map_or(Ok(ptr::null_mut()), |numbers| numbers.write(len, what))
     }

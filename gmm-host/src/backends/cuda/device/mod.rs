@@ -1,12 +1,13 @@
 //! A device: its driver, its memory, its kernels, and the samples that lie on it.
 pub(crate) mod driver;
 pub(super) mod error;
-pub(super) mod gpu;
-pub(super) mod kernel;
+pub(crate) mod gpu;
+pub(crate) mod kernel;
 pub(super) mod launch;
 pub(crate) mod layout;
-pub(super) mod memory;
+pub(crate) mod memory;
 pub(super) mod ptx;
+pub(crate) mod queue;
 pub(super) mod samples;
 pub(super) mod slots;
 pub(super) mod staging;
@@ -31,6 +32,6 @@ fn require_len(what: &'static str, needed: usize, got: usize) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::ShapeMismatch`] where it does not hold.
-pub(super) fn require(what: &'static str, holds: bool) -> Result<()> {
+pub fn require(what: &'static str, holds: bool) -> Result<()> {
     if holds { Ok(()) } else { Err(mismatch(what, vec![], vec![])) }
 }

@@ -1,6 +1,6 @@
 //! float64 in plain loops, with which everything else is compared.
-use super::Number;
-use crate::compensated::neumaier_sum;
+use crate::number::Number;
+use gmm_host::linalg::neumaier_sum;
 use ndarray::{ArrayView1, ArrayView2};
 
 /// exp(−γ‖a − b‖²).

@@ -1,9 +1,8 @@
 //! Times the comparisons of vectors with vectors on a device, beside what the hardware allows:
 //! inner products, pairs of rows, rows with centres.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example pairwise_times [device]`
-use gmm_host::pairwise::{Centres, GaussianKernel, InnerProducts, RowPairs};
-use gmm_host::{Device, Error};
+//! `cargo run --release -p gmm-pairwise --features cuda --example pairwise_times [device]`
+use gmm_pairwise::{Centres, Device, Error, GaussianKernel, InnerProducts, RowPairs};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

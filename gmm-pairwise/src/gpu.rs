@@ -1,10 +1,10 @@
-//! What this module asks of the CUDA backend, which computes in float32.
-use super::Number;
-use crate::error::{Error, Result};
+//! What this crate asks of its CUDA backend, which computes in float32.
+use crate::number::Number;
+use gmm_host::{Error, Result};
 use ndarray::ArrayView2;
 
 #[cfg(feature = "cuda")]
-pub use crate::backends::cuda::pairwise::{Centres, Pairs, Products, start};
+pub use crate::cuda::{Centres, Pairs, Products, start};
 #[cfg(not(feature = "cuda"))]
 pub use absent::{Centres, Pairs, Products, start};
 

@@ -1,7 +1,6 @@
 //! Inner products and the Gaussian kernel on the CPU, by the reference and on the device `auto`.
-use crate::common::pairwise as checks;
-use gmm_host::pairwise::InnerProducts;
-use gmm_host::{Device, Error};
+use crate::common as checks;
+use gmm_pairwise::{Device, Error, InnerProducts};
 use ndarray::array;
 
 const DEVICES: [Device; 3] = [Device::Cpu, Device::Reference, Device::Auto];

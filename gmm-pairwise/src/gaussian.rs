@@ -1,9 +1,9 @@
 //! The Gaussian kernel.
-use super::check::{check, check_products, check_rows, check_shape};
-use super::side::{Side, Task};
-use super::{Number, cpu, cuda, reference};
-use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::check::{check, check_products, check_rows, check_shape};
+use crate::number::Number;
+use crate::side::{Side, Task};
+use crate::{cpu, gpu, reference};
+use gmm_host::{Device, Error, Result};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 /// exp(−γ‖a − b‖²), also called the radial basis function, or with γ = 1/(2σ²) the kernel of width
@@ -50,7 +50,7 @@ impl GaussianKernel {
 pub struct RowPairs<'a, T> {
     a: ArrayView2<'a, T>,
     b: ArrayView2<'a, T>,
-    side: Side<cuda::Pairs>,
+    side: Side<gpu::Pairs>,
 }
 
 impl<'a, T: Number> RowPairs<'a, T> {
@@ -100,16 +100,16 @@ impl<'a, T: Number> RowPairs<'a, T> {
         let gamma = kernel.gamma_for::<T>()?;
         match &mut self.side {
             Side::Gpu(gpu) => gpu.seconds(gamma, repeats),
-            _ => Err(cuda::no_clock()),
+            _ => Err(gpu::no_clock()),
         }
     }
 }
 
-fn open_pairs<T: Number>(ordinal: usize, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Result<cuda::Pairs> {
-    let arrays = [cuda::float32(a)?, cuda::float32(b)?];
+fn open_pairs<T: Number>(ordinal: usize, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Result<gpu::Pairs> {
+    let arrays = [gpu::float32(a)?, gpu::float32(b)?];
     check(FIRST, a)?;
     check(SECOND, b)?;
-    cuda::Pairs::open(ordinal, arrays)
+    gpu::Pairs::open(ordinal, arrays)
 }
 
 const FIRST: &str = "the first array of rows";
@@ -123,7 +123,7 @@ struct PairsTask<'a, T> {
 }
 
 impl<T: Number> Task for PairsTask<'_, T> {
-    type Gpu = cuda::Pairs;
+    type Gpu = gpu::Pairs;
 
     fn size(&self) -> usize {
         self.a.len()
@@ -152,11 +152,11 @@ impl<T: Number> Task for PairsTask<'_, T> {
         Ok(())
     }
 
-    fn on_gpu(&mut self, gpu: &mut cuda::Pairs) -> Result<()> {
-        gpu.gaussian(self.gamma, T::float32_mut(self.out).ok_or_else(cuda::float32_only)?)
+    fn on_gpu(&mut self, gpu: &mut gpu::Pairs) -> Result<()> {
+        gpu.gaussian(self.gamma, T::float32_mut(self.out).ok_or_else(gpu::float32_only)?)
     }
 
-    fn open(&self, ordinal: usize) -> Result<cuda::Pairs> {
+    fn open(&self, ordinal: usize) -> Result<gpu::Pairs> {
         open_pairs(ordinal, self.a, self.b)
     }
 }
@@ -166,7 +166,7 @@ impl<T: Number> Task for PairsTask<'_, T> {
 pub struct Centres<T> {
     centres: Array2<T>,
     blocks: cpu::Blocks<T>,
-    side: Side<cuda::Centres>,
+    side: Side<gpu::Centres>,
 }
 
 impl<T: Number> Centres<T> {
@@ -179,8 +179,8 @@ impl<T: Number> Centres<T> {
         check("the centres", centres)?;
         let d = centres.ncols();
         let side = Side::new(device, |ordinal| {
-            cuda::float32(centres)?;
-            cuda::Centres::open(ordinal, d)
+            gpu::float32(centres)?;
+            gpu::Centres::open(ordinal, d)
         })?;
         let mut all = Self { centres: Array2::default((0, d)), blocks: cpu::Blocks::new(d), side };
         all.push(centres)?;
@@ -240,8 +240,8 @@ impl<T: Number> Centres<T> {
         check("the rows", x)?;
         let gamma = kernel.gamma_for::<T>()?;
         match &mut self.side {
-            Side::Gpu(gpu) => gpu.seconds(gamma, cuda::float32(x)?, cuda::float32(self.centres.view())?, repeats),
-            _ => Err(cuda::no_clock()),
+            Side::Gpu(gpu) => gpu.seconds(gamma, gpu::float32(x)?, gpu::float32(self.centres.view())?, repeats),
+            _ => Err(gpu::no_clock()),
         }
     }
 }
@@ -256,7 +256,7 @@ struct CentresTask<'a, T> {
 }
 
 impl<T: Number> Task for CentresTask<'_, T> {
-    type Gpu = cuda::Centres;
+    type Gpu = gpu::Centres;
 
     fn size(&self) -> usize {
         self.x.len().saturating_mul(self.centres.nrows())
@@ -277,13 +277,13 @@ impl<T: Number> Task for CentresTask<'_, T> {
         Ok(())
     }
 
-    fn on_gpu(&mut self, gpu: &mut cuda::Centres) -> Result<()> {
-        let (gamma, x, centres) = (self.gamma, cuda::float32(self.x)?, cuda::float32(self.centres)?);
-        let out = T::float32_mut(self.out).ok_or_else(cuda::float32_only)?;
+    fn on_gpu(&mut self, gpu: &mut gpu::Centres) -> Result<()> {
+        let (gamma, x, centres) = (self.gamma, gpu::float32(self.x)?, gpu::float32(self.centres)?);
+        let out = T::float32_mut(self.out).ok_or_else(gpu::float32_only)?;
         gpu.gaussian(gamma, x, centres, out)
     }
 
-    fn open(&self, ordinal: usize) -> Result<cuda::Centres> {
-        cuda::Centres::open(ordinal, self.x.ncols())
+    fn open(&self, ordinal: usize) -> Result<gpu::Centres> {
+        gpu::Centres::open(ordinal, self.x.ncols())
     }
 }

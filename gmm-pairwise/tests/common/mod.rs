@@ -1,6 +1,6 @@
 //! Inner products and the Gaussian kernel on one device, against plain loops in float64.
-use gmm_host::pairwise::{Centres, GaussianKernel, InnerProducts, Number, RowPairs};
-use gmm_host::{Device, Error, Result};
+#![allow(dead_code, missing_docs)]
+use gmm_pairwise::{Centres, Device, Error, GaussianKernel, InnerProducts, Number, Result, RowPairs};
 use ndarray::{Array2, ArrayView2, Axis, ShapeBuilder, array, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -3,7 +3,10 @@ use pulp::{Simd, WithSimd};
 
 /// An instruction set that this machine has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Isa {
+pub struct Isa(Set);
+
+#[derive(Debug, Clone, Copy)]
+enum Set {
     /// Whatever the compiler's target has, eight float32 at a time.
     Portable(pulp::Scalar256b),
     #[cfg(target_arch = "x86_64")]
@@ -17,45 +20,47 @@ pub(crate) enum Isa {
 impl Isa {
     /// Every set that this machine has, the best last.
     pub fn available() -> Vec<Self> {
-        let mut sets = vec![Self::Portable(pulp::Scalar256b)];
+        let mut sets = vec![Set::Portable(pulp::Scalar256b)];
         #[cfg(target_arch = "x86_64")]
         {
-            sets.extend(pulp::x86::V3::try_new().map(Self::Avx2));
-            sets.extend(pulp::x86::V4::try_new().map(Self::Avx512));
+            sets.extend(pulp::x86::V3::try_new().map(Set::Avx2));
+            sets.extend(pulp::x86::V4::try_new().map(Set::Avx512));
         }
         #[cfg(target_arch = "aarch64")]
-        sets.extend(pulp::aarch64::Neon::try_new().map(Self::Neon));
-        sets
+        sets.extend(pulp::aarch64::Neon::try_new().map(Set::Neon));
+        sets.into_iter().map(Self).collect()
     }
 
+    /// The fastest of them.
     pub fn best() -> Self {
-        let portable = Self::Portable(pulp::Scalar256b);
+        let portable = Self(Set::Portable(pulp::Scalar256b));
         Self::available().pop().unwrap_or(portable)
     }
 
+    /// `portable`, `avx2`, `avx512` or `neon`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable(_) => "portable",
+        match self.0 {
+            Set::Portable(_) => "portable",
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => "avx2",
+            Set::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => "avx512",
+            Set::Avx512(_) => "avx512",
             #[cfg(target_arch = "aarch64")]
-            Self::Neon(_) => "neon",
+            Set::Neon(_) => "neon",
         }
     }
 
     /// Runs `op`, compiled for this set.
     #[inline(always)]
     pub fn run<Op: WithSimd>(self, op: Op) -> Op::Output {
-        match self {
-            Self::Portable(simd) => simd.vectorize(op),
+        match self.0 {
+            Set::Portable(simd) => simd.vectorize(op),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(simd) => Simd::vectorize(simd, op),
+            Set::Avx2(simd) => Simd::vectorize(simd, op),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(simd) => Simd::vectorize(simd, op),
+            Set::Avx512(simd) => Simd::vectorize(simd, op),
             #[cfg(target_arch = "aarch64")]
-            Self::Neon(simd) => Simd::vectorize(simd, op),
+            Set::Neon(simd) => Simd::vectorize(simd, op),
         }
     }
 }

@@ -1,8 +1,7 @@
-//! A CUDA driver for tests: what [`driver`](crate::backends::cuda::device::driver) finds in the
-//! place of NVIDIA's library. Its one device is the emulator of `gmm_kernels`: memory of the device
-//! is memory of the host, a kernel is the function of the same name, and work in a stream is done
-//! when it is put there. So tests run the whole of the CUDA backend, from an evaluator's call to the
-//! kernel and back, on any machine.
+//! A CUDA driver for tests: functions in the place of those of NVIDIA's library. Its one device is
+//! the emulator: memory of the device is memory of the host, a kernel is the function of the same
+//! name, and work in a stream is done when it is put there. So tests run the whole of a CUDA backend,
+//! from a public call to the kernel and back, on any machine.
 //!
 //! The device checks what a real one does not: a kernel that reads or writes outside of the memory
 //! that is allocated fails, and so does one that needs more shared memory than its launch asks for.
@@ -11,14 +10,18 @@
 //! the events, so that the first of the variants that are timed is taken.
 //!
 //! The functions have the names and the signatures of CUDA's driver API.
-use cust::sys::{CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute};
-use gmm_kernels::simt::emulator::{KERNELS, LaunchShape, Memory, Registered};
+use super::{KERNELS, LaunchShape, Memory, Registered};
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::alloc::{Layout, alloc, dealloc};
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::eprintln;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::string::String;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`.
+const STATIC_SHARED_BYTES: c_uint = 1;
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
@@ -51,7 +54,7 @@ std::thread_local! {
     static CURRENT: Cell<bool> = const { Cell::new(false) };
 }
 
-fn allocated() -> std::sync::MutexGuard<'static, BTreeMap<usize, usize>> {
+fn allocated() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     ALLOCATED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -112,7 +115,7 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usi
         return INVALID_VALUE;
     }
     // SAFETY: the caller guarantees it for the host's side, and the device's has been checked.
-    unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
+    unsafe { core::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
     SUCCESS
 }
 
@@ -137,16 +140,28 @@ unsafe fn launch(kernel: *const c_void, shape: LaunchShape, arguments: *mut *mut
     }
 }
 
+/// `CUdevice_attribute`, as far as it is asked for.
+mod attributes {
+    use core::ffi::c_uint;
+
+    pub const MULTIPROCESSOR_COUNT: c_uint = 16;
+    pub const L2_CACHE_SIZE: c_uint = 38;
+    pub const COMPUTE_CAPABILITY_MAJOR: c_uint = 75;
+    pub const COMPUTE_CAPABILITY_MINOR: c_uint = 76;
+    pub const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: c_uint = 81;
+    pub const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_uint = 97;
+}
+
 fn attribute(attribute: c_uint) -> Option<c_int> {
-    let known = [
-        (Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY.0),
-        (Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, COMPUTE_CAPABILITY.1),
-        (Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, MULTIPROCESSORS),
-        (Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, L2),
-        (Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SHARED_PER_BLOCK),
-        (Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, SHARED_PER_MULTIPROCESSOR),
-    ];
-    known.iter().find(|(known, _)| *known as c_uint == attribute).map(|(_, value)| *value)
+    Some(match attribute {
+        attributes::MULTIPROCESSOR_COUNT => MULTIPROCESSORS,
+        attributes::L2_CACHE_SIZE => L2,
+        attributes::COMPUTE_CAPABILITY_MAJOR => COMPUTE_CAPABILITY.0,
+        attributes::COMPUTE_CAPABILITY_MINOR => COMPUTE_CAPABILITY.1,
+        attributes::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => SHARED_PER_MULTIPROCESSOR,
+        attributes::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_PER_BLOCK,
+        _ => return None,
+    })
 }
 
 /// Defines the driver's functions, and [`symbol`], which finds them by name. The body of each says
@@ -200,7 +215,7 @@ driver! {
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { SUCCESS }
     fn cuCtxSetCurrent(context: *mut c_void) { CURRENT.set(!context.is_null()); SUCCESS }
     fn cuCtxGetCurrent(context: *mut *mut c_void) {
-        context.write(if CURRENT.get() { handle() } else { std::ptr::null_mut() });
+        context.write(if CURRENT.get() { handle() } else { core::ptr::null_mut() });
         SUCCESS
     }
     fn cuCtxSynchronize() { SUCCESS }
@@ -235,14 +250,14 @@ driver! {
         if !is_allocated(to.addr(), count * size_of::<c_uint>()) {
             return INVALID_VALUE;
         }
-        std::slice::from_raw_parts_mut(to.cast(), count).fill(value);
+        core::slice::from_raw_parts_mut(to.cast(), count).fill(value);
         SUCCESS
     }
     fn cuMemsetD8_v2(to: *mut c_void, value: u8, count: usize) {
         if !is_allocated(to.addr(), count) {
             return INVALID_VALUE;
         }
-        std::slice::from_raw_parts_mut(to.cast(), count).fill(value);
+        core::slice::from_raw_parts_mut(to.cast(), count).fill(value);
         SUCCESS
     }
     fn cuModuleLoadDataEx(
@@ -256,11 +271,11 @@ driver! {
     fn cuModuleGetFunction(function: *mut *const c_void, _module: *mut c_void, name: *const c_char) {
         let name = CStr::from_ptr(name).to_bytes();
         let Some(kernel) = KERNELS.iter().find(|kernel| kernel.name.as_bytes() == name) else { return NOT_FOUND };
-        function.write(std::ptr::from_ref(kernel).cast());
+        function.write(core::ptr::from_ref(kernel).cast());
         SUCCESS
     }
     fn cuFuncGetAttribute(value: *mut c_int, wanted: c_uint, _function: *const c_void) {
-        if wanted != FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as c_uint {
+        if wanted != STATIC_SHARED_BYTES {
             return INVALID_VALUE;
         }
         value.write(0);

@@ -1,11 +1,9 @@
 //! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at
 //! run time; all threads of rayon, or the calling thread alone if there is little to do.
-use super::Number;
-use crate::backends::cpu::isa::Isa;
-use crate::backends::cpu::real::{Real, lanes};
+use crate::number::Number;
 use gemm::Parallelism;
+use gmm_host::simd::{Isa, Lane, Simd, WithSimd, elements, lanes};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
-use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
 
@@ -151,7 +149,7 @@ fn exponentials<T: Number, S: Simd>(simd: S, factor: T, out: &mut [T]) {
     }
     if !rest.is_empty() {
         let v = T::exp2(simd, T::mul(simd, T::partial_load(simd, rest), factor));
-        rest.copy_from_slice(&pulp::bytemuck::cast_slice(std::slice::from_ref(&v))[..rest.len()]);
+        rest.copy_from_slice(&elements::<T, S>(std::slice::from_ref(&v))[..rest.len()]);
     }
 }
 
@@ -169,7 +167,7 @@ pub struct Blocks<T> {
 impl<T: Number> Blocks<T> {
     pub fn new(d: usize) -> Self {
         struct Lanes<T>(std::marker::PhantomData<T>);
-        impl<T: Real> WithSimd for Lanes<T> {
+        impl<T: Lane> WithSimd for Lanes<T> {
             type Output = usize;
             #[inline(always)]
             fn with_simd<S: Simd>(self, _: S) -> usize {
@@ -255,7 +253,7 @@ impl<T: Number> WithSimd for Matrix<'_, T> {
                     for sum in sums.iter_mut() {
                         *sum = T::exp2(simd, T::mul(simd, *sum, factor));
                     }
-                    let values: &[T] = pulp::bytemuck::cast_slice(sums);
+                    let values: &[T] = elements::<T, S>(sums);
                     let out = &mut out[first..];
                     let kept = wide.min(out.len());
                     out[..kept].copy_from_slice(&values[..kept]);

@@ -1,15 +1,9 @@
 //! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more
 //! by `split_rows` and the tensor cores in tiles of one of three sizes.
-use super::{rows_at_once, staging};
-use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::{Grid, Kernel};
-use crate::backends::cuda::device::launch::launch;
-use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge, zeroed};
-use crate::backends::cuda::device::require;
-use crate::backends::cuda::device::staging::Staging;
-use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::error::{Error, Result};
-use cust::memory::DeviceBuffer;
+use super::launch::launch;
+use super::{rows_at_once, seconds};
+use gmm_host::cuda::{Grid, Kernel, Memory, Numbers, Queue, Work, require};
+use gmm_host::{Error, Result};
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};
 use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs};
@@ -34,48 +28,46 @@ const NEXT_BLOCKS: f64 = 3.0;
 
 /// A matrix on the device, split once, and room for vectors and products.
 pub struct Products {
-    gpu: &'static Gpu,
-    stream: Stream,
-    staging: Staging<f32>,
+    queue: Queue,
     split: Kernel<SplitArgs>,
     multiply: Vec<Multiply>,
     matrix: Split,
     vectors: Split,
     /// The sums of the shares of tiles, and for each tile how many are there: zero between
     /// launches.
-    sums: DeviceBuffer<f32>,
-    ready: DeviceBuffer<u32>,
+    sums: Memory<f32>,
+    ready: Memory<u32>,
     /// The vectors before they are split, and the products.
-    plain: DeviceBuffer<f32>,
-    products: DeviceBuffer<f32>,
+    plain: Memory<f32>,
+    products: Memory<f32>,
 }
 
 impl Products {
     /// Takes a matrix of at least one row and one column to the device of this number.
     pub fn open(ordinal: usize, matrix: ArrayView2<'_, f32>) -> Result<Self> {
-        let gpu = Gpu::open(ordinal)?;
-        gpu.enter()?;
+        let queue = Queue::open(ordinal)?;
         let (m, d) = matrix.dim();
-        let multiply = Multiply::all(gpu, (m, d))?;
         let mut this = Self {
-            gpu,
-            stream: Stream::new()?,
-            staging: staging(),
-            split: gpu.kernel(&entries::split_rows(), None)?,
-            multiply,
-            matrix: Split::none(d)?,
-            vectors: Split::none(d)?,
-            sums: allocate(1)?,
-            ready: zeroed(1)?,
-            plain: allocate(d)?,
-            products: allocate(1)?,
+            split: queue.kernel(&entries::split_rows())?,
+            multiply: Multiply::all(&queue, (m, d))?,
+            matrix: Split::none(&queue, d)?,
+            vectors: Split::none(&queue, d)?,
+            sums: queue.memory(0)?,
+            ready: queue.memory(0)?,
+            plain: queue.memory(d)?,
+            products: queue.memory(1)?,
+            queue,
         };
         this.matrix.reserve(m)?;
         let rows = rows_at_once(d, 1);
         for (i, part) in matrix.axis_chunks_iter(Axis(0), rows).enumerate() {
-            this.upload(part)?;
-            let to = this.matrix.part(i * rows..i * rows + part.nrows())?;
-            this.start_split(part.nrows(), to)?.wait()?;
+            this.plain.reserve(part.len())?;
+            let part = part.as_standard_layout();
+            this.queue.run(|work| {
+                work.upload(&this.plain, part.as_slice().unwrap_or_default())?;
+                let to = this.matrix.part(i * rows..i * rows + part.nrows())?;
+                this.start_split(work, part.nrows(), to)
+            })?;
         }
         this.matrix.rows = m;
         Ok(this)
@@ -93,67 +85,50 @@ impl Products {
         out: &mut [f32],
         way: impl Fn(&Self, usize) -> Result<Way>,
     ) -> Result<()> {
-        self.gpu.enter()?;
         let m = self.matrix.rows;
         let rows = rows_at_once(self.matrix.d, m);
         for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
             let way = way(self, vectors.nrows())?;
             self.prepare(vectors.nrows(), way)?;
             let vectors = vectors.as_standard_layout();
-            let copy = self.staging.upload(&self.stream, &self.plain, vectors.as_slice().unwrap_or_default())?;
-            let work = copy.followed_by(self.start(vectors.nrows(), way)?);
-            self.staging.download(&self.stream, &self.products, out)?;
-            work.wait()?;
+            self.queue.run(|work| {
+                work.upload(&self.plain, vectors.as_slice().unwrap_or_default())?;
+                self.start(work, vectors.nrows(), way)?;
+                work.download(&self.products, out)
+            })?;
         }
         Ok(())
     }
 
     /// Seconds of the split and the product of vectors that are on the device.
     pub fn seconds(&mut self, vectors: ArrayView2<'_, f32>, repeats: u32) -> Result<f64> {
-        self.gpu.enter()?;
         let n = vectors.nrows();
         let way = self.way(n)?;
         self.prepare(n, way)?;
-        self.upload(vectors)?;
-        self.start(n, way)?.wait()?;
-        let seconds = self.stream.seconds(|| {
-            let mut work = self.start(n, way)?;
-            for _ in 1..repeats {
-                work = work.followed_by(self.start(n, way)?);
-            }
-            Ok(work)
-        })?;
-        Ok(seconds / f64::from(repeats.max(1)))
+        let vectors = vectors.as_standard_layout();
+        self.queue.run(|work| work.upload(&self.plain, vectors.as_slice().unwrap_or_default()))?;
+        seconds(&self.queue, repeats, |work| self.start(work, n, way))
     }
 
     /// Makes room for vectors and their products.
     fn prepare(&mut self, vectors: usize, way: Way) -> Result<()> {
-        enlarge(&mut self.plain, vectors * self.matrix.d)?;
+        self.plain.reserve(vectors * self.matrix.d)?;
         if let Kernels::Split(_, tiling) = way.kernels {
             self.vectors.reserve(vectors)?;
             if way.shares > 1 {
                 let tiles = tiling.tiles(vectors, self.matrix.rows);
-                enlarge(&mut self.sums, tiles * way.shares * tiling.products())?;
-                if self.ready.len() < tiles {
-                    self.ready = zeroed(tiles)?;
-                }
+                self.sums.reserve(tiles * way.shares * tiling.products())?;
+                self.ready.reserve_zeros(tiles)?;
             }
         }
-        enlarge(&mut self.products, vectors * self.matrix.rows)
-    }
-
-    /// Takes rows to the device.
-    fn upload(&mut self, rows: ArrayView2<'_, f32>) -> Result<()> {
-        enlarge(&mut self.plain, rows.len())?;
-        let rows = rows.as_standard_layout();
-        self.staging.upload(&self.stream, &self.plain, rows.as_slice().unwrap_or_default())?.wait().map(drop)
+        self.products.reserve(vectors * self.matrix.rows)
     }
 
     /// Starts to split the first `rows` rows that were uploaded.
-    fn start_split<'a>(&'a self, rows: usize, to: Halves<'a>) -> Result<Running<'a, SplitLaunch<'a>>> {
-        let most = 64 * self.gpu.limits.multiprocessors as usize;
+    fn start_split<'a>(&'a self, work: &Work<'a>, rows: usize, to: Halves<'a>) -> Result<()> {
+        let most = 64 * self.queue.limits().multiprocessors as usize;
         let grid = Grid::new(rows.min(most) as u32, split::threads(to.d), split::SHARED_BYTES);
-        self.stream.launch(self.split, grid, SplitLaunch { plain: Numbers::of(&self.plain), to })
+        work.launch(self.split, grid, SplitLaunch { plain: self.plain.numbers(), to })
     }
 
     /// How to multiply n vectors in the least time.
@@ -164,31 +139,30 @@ impl Products {
 
     /// All ways to multiply n vectors, with the time that each is expected to take.
     pub fn ways(&self, n: usize) -> impl Iterator<Item = (Way, f64)> {
-        let multiprocessors = self.gpu.limits.multiprocessors as usize;
+        let multiprocessors = self.queue.limits().multiprocessors as usize;
         let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(SEGMENT), multiprocessors };
         self.multiply.iter().flat_map(move |multiply| multiply.ways(task))
     }
 
     /// Starts to multiply the first `n` vectors that were uploaded.
-    fn start(&self, n: usize, way: Way) -> Result<Running<'_, ()>> {
+    fn start<'a>(&'a self, work: &Work<'a>, n: usize, way: Way) -> Result<()> {
         let matrix = self.matrix.part(0..self.matrix.rows)?;
-        let (plain, products) = (Numbers::of(&self.plain), Numbers::of(&self.products));
+        let (plain, products) = (self.plain.numbers(), self.products.numbers());
         match way.kernels {
             Kernels::Few(kernel) => {
                 let threads = products_few::threads(matrix.d);
                 let blocks = products_few::blocks(n, matrix.rows) as u32;
                 let grid = Grid::new(blocks, threads, products_few::shared_bytes(threads));
-                let launch = FewLaunch { vectors: plain, n, matrix, products };
-                Ok(self.stream.launch(kernel, grid, launch)?.borrowed())
+                work.launch(kernel, grid, FewLaunch { vectors: plain, n, matrix, products })
             }
             Kernels::Split(kernel, tiling) => {
                 let vectors = self.vectors.part(0..n)?;
-                let split = self.start_split(n, vectors)?;
+                self.start_split(work, n, vectors)?;
                 let blocks = tiling.tiles(n, matrix.rows) * way.shares;
                 let grid = Grid::new(blocks as u32, tiling.threads, tiling.shared_bytes());
-                let (sums, ready) = (Numbers::of(&self.sums), Numbers::of(&self.ready));
+                let (sums, ready) = (self.sums.numbers(), self.ready.numbers());
                 let launch = ProductsLaunch { tiling, vectors, matrix, parts: way.shares, sums, ready, products };
-                Ok(split.followed_by(self.stream.launch(kernel, grid, launch)?).borrowed())
+                work.launch(kernel, grid, launch)
             }
         }
     }
@@ -243,11 +217,11 @@ struct Multiply {
 
 impl Multiply {
     /// Those for M rows of D numbers whose tiles fit the device's shared memory.
-    fn all(gpu: &Gpu, (m, d): (usize, usize)) -> Result<Vec<Self>> {
-        let mut all = Vec::new();
-        let few = gpu.kernel(&entries::products_few(), None)?;
+    fn all(queue: &Queue, (m, d): (usize, usize)) -> Result<Vec<Self>> {
+        let (limits, mut all) = (queue.limits(), Vec::new());
+        let few = queue.kernel(&entries::products_few())?;
         if few.most_shared() >= products_few::shared_bytes(products_few::threads(d)) {
-            let cached = m * row_elements(d) * size_of::<u32>() <= gpu.limits.l2;
+            let cached = m * row_elements(d) * size_of::<u32>() <= limits.l2;
             let chunk = if cached { FEW_TIMES.chunk } else { FEW_CHUNK_FROM_MEMORY };
             all.push(Self {
                 kernels: Kernels::Few(few),
@@ -257,9 +231,9 @@ impl Multiply {
             });
         }
         for (tiling, times) in TILING_TIMES {
-            let kernel = gpu.kernel(&entries::products(tiling), None)?;
+            let kernel = queue.kernel(&entries::products(tiling))?;
             if kernel.most_shared() >= tiling.shared_bytes() {
-                let at_once = gpu.limits.blocks_by_shared(tiling.shared_bytes()).max(1) as usize;
+                let at_once = limits.blocks_by_shared(tiling.shared_bytes()).max(1) as usize;
                 all.push(Self { kernels: Kernels::Split(kernel, tiling), times, at_once });
             }
         }
@@ -305,27 +279,27 @@ fn too_little_shared() -> Error {
 
 /// Room for split rows of D numbers.
 struct Split {
-    halves: DeviceBuffer<u32>,
-    scales: DeviceBuffer<f32>,
+    halves: Memory<u32>,
+    scales: Memory<f32>,
     rows: usize,
     d: usize,
 }
 
 impl Split {
-    fn none(d: usize) -> Result<Self> {
-        Ok(Self { halves: allocate(row_elements(d))?, scales: allocate(1)?, rows: 0, d })
+    fn none(queue: &Queue, d: usize) -> Result<Self> {
+        Ok(Self { halves: queue.memory(row_elements(d))?, scales: queue.memory(1)?, rows: 0, d })
     }
 
     fn reserve(&mut self, rows: usize) -> Result<()> {
-        enlarge(&mut self.halves, rows * row_elements(self.d))?;
-        enlarge(&mut self.scales, rows)
+        self.halves.reserve(rows * row_elements(self.d))?;
+        self.scales.reserve(rows)
     }
 
     fn part(&self, rows: std::ops::Range<usize>) -> Result<Halves<'_>> {
         let row = row_elements(self.d);
         Ok(Halves {
-            halves: Numbers::of(&self.halves).part(rows.start * row..rows.end * row)?,
-            scales: Numbers::of(&self.scales).part(rows.clone())?,
+            halves: self.halves.numbers().part(rows.start * row..rows.end * row)?,
+            scales: self.scales.numbers().part(rows.clone())?,
             rows: rows.len(),
             d: self.d,
         })

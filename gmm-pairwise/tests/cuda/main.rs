@@ -1,17 +1,21 @@
 //! Inner products and the Gaussian kernel on a real device.
-use crate::common::pairwise as checks;
-use crate::gpu_harness::Test;
-use gmm_host::Device;
-use gmm_host::pairwise::InnerProducts;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../gpu_harness/mod.rs"]
+mod gpu_harness;
+
+use common as checks;
+use gmm_pairwise::{Device, InnerProducts};
 use ndarray::{Array2, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
+use std::process::ExitCode;
 
 const GPU: Device = Device::Cuda(0);
 
-pub fn tests() -> Vec<Test> {
-    vec![
+fn main() -> ExitCode {
+    let tests: Vec<gpu_harness::Test> = vec![
         ("pairs", || checks::pairs(GPU, false)),
         ("growing_centres", || checks::growing_centres(GPU, false)),
         ("products", || checks::products(GPU, false)),
@@ -23,7 +27,8 @@ pub fn tests() -> Vec<Test> {
         ("tiles_of_all_sizes_give_the_same_bits", tiles_of_all_sizes_give_the_same_bits),
         ("divided_tiles_give_the_same_bits_every_time", divided_tiles_give_the_same_bits_every_time),
         ("millions_of_vectors", millions_of_vectors),
-    ]
+    ];
+    gpu_harness::run([gpu_harness::suite("pairwise", tests)])
 }
 
 fn float64_is_refused() {

@@ -2,7 +2,7 @@
 //! kernel exp(−γ‖a − b‖²) of pairs of rows and of rows with a growing set of centres.
 //!
 //! ```
-//! use gmm_host::{Device, pairwise::{Centres, GaussianKernel, InnerProducts}};
+//! use gmm_pairwise::{Centres, Device, GaussianKernel, InnerProducts};
 //! use ndarray::array;
 //!
 //! let mut matrix = InnerProducts::load(Device::Cpu, array![[1.0f32, 0.0, 2.0], [0.0, 3.0, 0.0]].view())?;
@@ -13,22 +13,32 @@
 //! centres.push(array![[1.0, 0.0]].view())?;
 //! let values = centres.gaussian(&kernel, array![[1.0, 0.0], [0.0, 0.0]].view())?;
 //! assert!((values[[0, 0]] - (-0.5f64).exp()).abs() < 1e-15 && values[[0, 1]] == 1.0);
-//! # Ok::<(), gmm_host::Error>(())
+//! # Ok::<(), gmm_pairwise::Error>(())
 //! ```
 //!
-//! Each type takes a [`Device`](crate::Device) when it is loaded. `Auto` computes on the CPU, and
+//! Each type takes a [`Device`] when it is loaded. `Auto` computes on the CPU, and
 //! moves to a GPU for the sizes at which that is measured to be faster, once the CPU has computed
 //! for longer than a GPU takes to start. The GPU computes in float32 only; `Auto` keeps float64 on
 //! the CPU.
 mod check;
 mod cpu;
+#[cfg(feature = "cuda")]
 mod cuda;
 mod gaussian;
+mod gpu;
 mod inner_products;
 mod number;
 mod reference;
 mod side;
 
+// What the functions here take and give.
+pub use gmm_host::{Device, Error, Result};
+
 pub use gaussian::{Centres, GaussianKernel, RowPairs};
 pub use inner_products::InnerProducts;
 pub use number::Number;
+
+/// The example of the README is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

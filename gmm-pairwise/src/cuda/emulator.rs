@@ -1,17 +1,35 @@
-//! Inner products in every way, and the Gaussian kernel. The tolerances are those that
-//! `crate::pairwise` promises.
-use super::normal;
-use crate::backends::cuda::pairwise::{Centres, Pairs, Products};
+//! Inner products in every way, and the Gaussian kernel, on an emulated device. The tolerances are
+//! those that this crate promises.
+use super::{Centres, Pairs, Products, start};
+use gmm_kernels::simt::emulator::driver;
 use ndarray::Array2;
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use std::sync::Once;
+
+/// Puts the emulated driver in the place of the machine's, for this process.
+fn emulate() {
+    static ONCE: Once = Once::new();
+    // SAFETY: the emulator's functions have the driver's signatures, and check their memory.
+    ONCE.call_once(|| unsafe { gmm_host::cuda::replace_driver(driver::symbol) }.unwrap());
+}
+
+#[test]
+fn a_device_gets_ready() {
+    emulate();
+    start().unwrap();
+    assert_eq!(gmm_host::cuda_devices().unwrap()[0].name, "emulated");
+}
 
 fn shifted(seed: u64, n: usize, d: usize, shift: f32) -> Array2<f32> {
-    normal(&mut ChaCha8Rng::seed_from_u64(seed), n, d) + shift
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal)) + shift
 }
 
 /// The products in every way that there is, twice each.
 fn in_every_way(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Vec<(String, Array2<f32>)> {
+    emulate();
     let mut products = Products::open(0, matrix.view()).unwrap();
     let n = vectors.nrows();
     let ways: Vec<_> = products.ways(n).map(|(way, _)| way).collect();
@@ -86,6 +104,7 @@ fn assert_value(what: &str, got: f32, gamma: f64, a: ndarray::ArrayView1<f32>, b
 
 #[test]
 fn the_gaussian_kernel_of_pairs() {
+    emulate();
     for (n, d, shift) in [(1, 1, 0.0), (7, 3, 1e3), (300, 20, 0.0), (130, 6, 1e3)] {
         let (a, b) = (shifted(3, n, d, shift), shifted(4, n, d, shift));
         let gamma = 0.5 / d as f64;
@@ -99,6 +118,7 @@ fn the_gaussian_kernel_of_pairs() {
 
 #[test]
 fn the_gaussian_kernel_with_centres() {
+    emulate();
     for (n, d, m, shift) in [(1, 1, 1, 0.0), (130, 3, 66, 1e3), (9, 20, 8, 0.0)] {
         let (a, c) = (shifted(5, n, d, shift), shifted(6, m, d, shift));
         let gamma = 0.5 / d as f64;

@@ -1,9 +1,9 @@
 //! Many inner products with one matrix.
-use super::check::{check, check_products, check_shape};
-use super::side::{Side, Task};
-use super::{Number, cpu, cuda, reference};
-use crate::device::Device;
-use crate::error::Result;
+use crate::check::{check, check_products, check_shape};
+use crate::number::Number;
+use crate::side::{Side, Task};
+use crate::{cpu, gpu, reference};
+use gmm_host::{Device, Result};
 use ndarray::{Array2, ArrayView2};
 
 /// A matrix (M, D) that stays resident in a device, and is multiplied with vectors that come one at
@@ -20,7 +20,7 @@ pub struct InnerProducts<T> {
     /// (M, D) with the M numbers of a column side by side, which is what the CPU reads without a
     /// copy.
     matrix: Array2<T>,
-    side: Side<cuda::Products>,
+    side: Side<gpu::Products>,
 }
 
 impl<T: Number> InnerProducts<T> {
@@ -36,7 +36,7 @@ impl<T: Number> InnerProducts<T> {
     pub fn load(device: Device, matrix: ArrayView2<'_, T>) -> Result<Self> {
         check("the matrix", matrix)?;
         let matrix = matrix.t().as_standard_layout().into_owned().reversed_axes();
-        let side = Side::new(device, |ordinal| cuda::Products::open(ordinal, cuda::float32(matrix.view())?))?;
+        let side = Side::new(device, |ordinal| gpu::Products::open(ordinal, gpu::float32(matrix.view())?))?;
         Ok(Self { matrix, side })
     }
 
@@ -88,8 +88,8 @@ impl<T: Number> InnerProducts<T> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
         check("the vectors", vectors)?;
         match &mut self.side {
-            Side::Gpu(gpu) => gpu.seconds(cuda::float32(vectors)?, repeats),
-            _ => Err(cuda::no_clock()),
+            Side::Gpu(gpu) => gpu.seconds(gpu::float32(vectors)?, repeats),
+            _ => Err(gpu::no_clock()),
         }
     }
 }
@@ -102,7 +102,7 @@ struct Products<'a, T> {
 }
 
 impl<T: Number> Task for Products<'_, T> {
-    type Gpu = cuda::Products;
+    type Gpu = gpu::Products;
 
     fn size(&self) -> usize {
         self.vectors.nrows().saturating_mul(self.matrix.len())
@@ -122,12 +122,12 @@ impl<T: Number> Task for Products<'_, T> {
         Ok(())
     }
 
-    fn on_gpu(&mut self, gpu: &mut cuda::Products) -> Result<()> {
-        let out = T::float32_mut(self.out).ok_or_else(cuda::float32_only)?;
-        gpu.products(cuda::float32(self.vectors)?, out)
+    fn on_gpu(&mut self, gpu: &mut gpu::Products) -> Result<()> {
+        let out = T::float32_mut(self.out).ok_or_else(gpu::float32_only)?;
+        gpu.products(gpu::float32(self.vectors)?, out)
     }
 
-    fn open(&self, ordinal: usize) -> Result<cuda::Products> {
-        cuda::Products::open(ordinal, cuda::float32(self.matrix)?)
+    fn open(&self, ordinal: usize) -> Result<gpu::Products> {
+        gpu::Products::open(ordinal, gpu::float32(self.matrix)?)
     }
 }

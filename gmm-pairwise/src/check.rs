@@ -1,7 +1,6 @@
 //! What all inputs are checked for.
-use super::Number;
-use crate::error::{Error, Result};
-use crate::memory;
+use crate::number::Number;
+use gmm_host::{Error, Result, memory};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 

@@ -1,7 +1,7 @@
 //! Where a computation is made: on the device that the user names, or for `Auto` on the side that
 //! is measured to be faster.
-use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::gpu;
+use gmm_host::{Device, Error, Result};
 use std::fmt;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -61,6 +61,7 @@ impl<G> fmt::Debug for Side<G> {
 impl<G> Side<G> {
     /// `open` takes the resident data to the GPU of this number.
     pub fn new(device: Device, open: impl FnOnce(usize) -> Result<G>) -> Result<Self> {
+        let unsupported = |what| Error::Unsupported { what, backend: "this operation", remedy: "name one device" };
         Ok(match device {
             Device::Auto => {
                 Self::Auto(Auto { gpu: Gpu::Unopened, cpu_time: Duration::ZERO, sizes: vec![[UNTIMED; 2]; CLASSES] })
@@ -69,12 +70,9 @@ impl<G> Side<G> {
             Device::Reference => Self::Reference,
             Device::Cuda(ordinal) => Self::Gpu(open(ordinal)?),
             Device::Several(devices) => {
-                return Err(Error::Unsupported {
-                    what: format!("products and kernels of rows on several devices (`{devices}`)"),
-                    backend: "this operation",
-                    remedy: "name one device",
-                });
+                return Err(unsupported(format!("products and kernels of rows on several devices (`{devices}`)")));
             }
+            other => return Err(unsupported(format!("products and kernels of rows on the device `{other}`"))),
         })
     }
 
@@ -159,7 +157,7 @@ impl<G> Auto<G> {
     fn advance(&mut self, task: &impl Task<Gpu = G>) {
         self.gpu = match std::mem::replace(&mut self.gpu, Gpu::Absent) {
             Gpu::Unopened if self.cpu_time > GPU_START && task.has_gpu() => {
-                let starter = std::thread::Builder::new().name("start of the GPU".into()).spawn(super::cuda::start);
+                let starter = std::thread::Builder::new().name("start of the GPU".into()).spawn(gpu::start);
                 starter.map_or(Gpu::Absent, Gpu::Starting)
             }
             Gpu::Starting(starter) if starter.is_finished() => match starter.join() {

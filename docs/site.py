@@ -71,7 +71,7 @@ def content_of(path):
 
 def help_of(program, *command):
     """The manual of a command and of its sub-commands, each with a heading."""
-    run = subprocess.run([program, *command, "--help"], check=True, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
+    run = subprocess.run([program, *command, "--help"], check=True, capture_output=True, text=True)
     pages = [f"## {' '.join(['gmm', *command])}\n\n```text\n{run.stdout.strip()}\n```\n"]
     listed = re.search(r"^Commands:\n((?:  .*\n|\n(?=  ))*)", run.stdout, re.M)
     for name in re.findall(r"^  ([a-z][\w-]*)", listed[1] if listed else "", re.M):

@@ -24,7 +24,10 @@ pub use plot::plane::Plane;
 #[cfg(feature = "rust-cuda")]
 pub use rust_cuda::use_rust_cuda_kernels;
 
-/// The Rust snippets of the README run as documentation tests.
+/// The Rust snippets of the README and of the guide run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/fit.md")]
+#[doc = include_str!("../docs/likelihood.md")]
+#[doc = include_str!("../docs/rust.md")]
+struct Guide;

@@ -42,6 +42,7 @@
 //! module that defines it, never from this one.
 mod backends;
 mod compensated;
+
 /// A GPU for what is computed there besides mixtures, with kernels of `gmm_kernels`: a [`Queue`] of
 /// copies and launches, and the [`Memory`] that they use. Whatever a caller does, no work reads or
 /// writes memory that has been freed; what a kernel asks of its arguments is vouched for by an
@@ -60,6 +61,7 @@ pub mod cuda {
     pub use crate::backends::cuda::device::queue::{Memory, Plain, Queue, Work};
     pub use crate::backends::cuda::device::require;
 }
+
 mod data;
 mod device;
 mod draw;

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn the_faster_side_is_chosen_after_the_trials() {
         let ms = Duration::from_millis;
-        for (cpu, gpu, faster_gpu) in [(ms(40), ms(4), true), (ms(4), ms(40), false)] {
+        for (cpu, gpu, faster_gpu) in [(ms(20), ms(2), true), (ms(2), ms(20), false)] {
             let (mut auto, mut task) = (auto(Gpu::Ready(())), Sleep { cpu, gpu, on_gpu: 0, on_cpu: 0 });
             for _ in 0..10 {
                 auto.run(&mut task).unwrap();

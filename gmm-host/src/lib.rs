@@ -29,12 +29,14 @@
 //! error, memory, compensated, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
 //! statistics, metropolis
+//! variational: prior, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! pairwise, source
-//! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
+//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, bayesian, select, merge, standard,
+//!     stepwise
 //! predict, impute, linfa
 //! ```
 //!
@@ -69,6 +71,7 @@ mod precision;
 mod predict;
 mod source;
 mod statistics;
+mod variational;
 
 pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
@@ -87,7 +90,7 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
-    Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
+    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
     Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
 #[cfg(feature = "cuda")]
@@ -102,6 +105,8 @@ pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
 pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+pub use variational::mixture::VariationalMixture;
+pub use variational::prior::{VariationalPrior, WeightConcentrationPriorType};
 
 /// The example of the README is tested.
 #[cfg(doctest)]

@@ -21,3 +21,4 @@ mod serde;
 mod sharded;
 mod standard;
 mod statistics;
+mod variational;

@@ -154,7 +154,7 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
         let entry = archive.by_index(i).map_err(|e| failed(e.into()))?;
         // The limit is one byte more than the size, so that the reader comes to the end.
         let mut content = entry.take(size + 1);
-        if is_read(name) {
+        if is_read(&name) {
             let mut bytes = Vec::new();
             content.read_to_end(&mut bytes).map_err(failed)?;
             members.insert(name, bytes);

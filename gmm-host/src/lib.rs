@@ -90,8 +90,9 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
-    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
-    Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
+    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardization,
+    StandardizationBuilder, StepwiseEm, merge_down, select,
 };
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;

@@ -449,7 +449,9 @@ fn covariance_of(moments: &Statistics, kind: CovarianceType) -> Covariances {
     let divisor = (weight - 1.0).max(0.5 * weight);
     match (kind, moments.scatter()) {
         (CovarianceType::Full, Covariances::Full(v)) => Covariances::Full(v / divisor),
-        (CovarianceType::Tied, Covariances::Full(v)) => Covariances::Tied(v.index_axis(Axis(0), 0).to_owned() / divisor),
+        (CovarianceType::Tied, Covariances::Full(v)) => {
+            Covariances::Tied(v.index_axis(Axis(0), 0).to_owned() / divisor)
+        }
         (CovarianceType::Spherical, Covariances::Diag(v)) => {
             Covariances::Spherical(v.sum_axis(Axis(1)) / (divisor * v.ncols() as f64))
         }

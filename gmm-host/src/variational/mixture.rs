@@ -84,7 +84,8 @@ impl VariationalMixture {
         ];
         for (name, least, values) in numbers {
             if let Some(value) = values.iter().find(|v| !(v.is_finite() && **v > least)) {
-                let remedy = "it must be finite and positive, and degrees of freedom above the number of features less one";
+                let remedy =
+                    "it must be finite and positive, and degrees of freedom above the number of features less one";
                 return Err(Error::BadParameter { name, value: value.to_string(), remedy });
             }
         }
@@ -122,7 +123,11 @@ impl VariationalMixture {
         let (k, d) = statistics.means().dim();
         if prior.n_features() != d {
             let got = vec![prior.n_features()];
-            return Err(Error::ShapeMismatch { what: "mean_prior (against the data's columns)", expected: vec![d], got });
+            return Err(Error::ShapeMismatch {
+                what: "mean_prior (against the data's columns)",
+                expected: vec![d],
+                got,
+            });
         }
         prior.covariance.check_type("covariance_prior", statistics.covariance_type(), 1, d)?;
         let counts = &statistics.counts() + COUNT_FLOOR;
@@ -286,7 +291,8 @@ impl VariationalMixture {
         let chol = log_det_factors(&self.density);
         let wishart = (0..n.len()).map(|c| -log_wishart_norm(n[c], chol[c], d));
         let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.ln());
-        let terms = wishart.chain(means).chain([before.entropy(statistics), -log_weight_norm(&self.weight_concentration)]);
+        let terms =
+            wishart.chain(means).chain([before.entropy(statistics), -log_weight_norm(&self.weight_concentration)]);
         neumaier_sum(terms)
     }
 
@@ -300,7 +306,9 @@ impl VariationalMixture {
             Covariances::Diag(v) => v.iter().map(|v| v.ln()).sum(),
             Covariances::Spherical(v) => d as f64 * v[0].ln(),
             matrix => match matrix.factorise() {
-                (Some(Covariances::Full(u)), failures) if failures.is_empty() => log_det_of_factor(u.index_axis(Axis(0), 0)),
+                (Some(Covariances::Full(u)), failures) if failures.is_empty() => {
+                    log_det_of_factor(u.index_axis(Axis(0), 0))
+                }
                 (Some(Covariances::Tied(u)), failures) if failures.is_empty() => log_det_of_factor(u.view()),
                 // The prior is improper.
                 _ => f64::NEG_INFINITY,

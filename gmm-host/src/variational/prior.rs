@@ -83,7 +83,8 @@ impl VariationalPrior {
         check_positive("mean_precision_prior", mean_precision)?;
         check_degrees_of_freedom(degrees_of_freedom, mean.len())?;
         covariance.check_shape("covariance_prior", 1, mean.len())?;
-        let bad = |name, value: f64| Error::BadParameter { name, value: value.to_string(), remedy: "it must be finite" };
+        let bad =
+            |name, value: f64| Error::BadParameter { name, value: value.to_string(), remedy: "it must be finite" };
         if let Some(value) = mean.iter().find(|v| !v.is_finite()) {
             return Err(bad("mean_prior", *value));
         }

@@ -86,7 +86,8 @@ fn posteriors_and_their_parameters_come_back() {
     let all = BayesianGaussianMixtureParams::new(2).max_iter(2).mean_prior(ndarray::array![0.5, 1.0, 2.0]);
     for t in CovarianceType::ALL {
         for kind in WeightConcentrationPriorType::ALL {
-            let params = all.clone().covariance_type(t).weight_concentration_prior_type(kind).mean_precision_prior(0.25);
+            let params =
+                all.clone().covariance_type(t).weight_concentration_prior_type(kind).mean_precision_prior(0.25);
             let fit = params.fit(&x).unwrap();
             let back: Fit<VariationalMixture> = through_json(&fit);
             // JSON's parser rounds.

@@ -24,7 +24,9 @@ fn fit(params: BayesianGaussianMixtureParams, evaluator: &mut dyn Evaluator) -> 
 
 /// All covariance types with both priors.
 fn kinds() -> impl Iterator<Item = (CovarianceType, WeightConcentrationPriorType)> {
-    CovarianceType::ALL.into_iter().flat_map(|t| WeightConcentrationPriorType::ALL.into_iter().map(move |kind| (t, kind)))
+    CovarianceType::ALL
+        .into_iter()
+        .flat_map(|t| WeightConcentrationPriorType::ALL.into_iter().map(move |kind| (t, kind)))
 }
 
 /// Responsibilities (N, K) whose rows sum to one.
@@ -207,7 +209,9 @@ impl<'a> Plain<'a> {
         let each: Vec<f64> = match self.t {
             CovarianceType::Full => inverses.iter().flat_map(|v| v.iter().copied()).collect(),
             CovarianceType::Tied => inverses[0].iter().copied().collect(),
-            CovarianceType::Diag => inverses.iter().flat_map(|v| v.diagonal().iter().copied().collect::<Vec<_>>()).collect(),
+            CovarianceType::Diag => {
+                inverses.iter().flat_map(|v| v.diagonal().iter().copied().collect::<Vec<_>>()).collect()
+            }
             _ => inverses.iter().map(|v| v[(0, 0)]).collect(),
         };
         assert_all_close(what, found.covariances().iter(), each, tolerance, 1.0);
@@ -348,7 +352,9 @@ fn the_bound_is_the_evidence_of_two_components_that_share_no_sample() {
             WeightConcentrationPriorType::DirichletProcess => {
                 ln_beta(1.0 + n[0], gamma + n[1]) + ln_beta(1.0 + n[1], gamma) - 2.0 * ln_beta(1.0, gamma)
             }
-            WeightConcentrationPriorType::DirichletDistribution => ln_beta(gamma + n[0], gamma + n[1]) - ln_beta(gamma, gamma),
+            WeightConcentrationPriorType::DirichletDistribution => {
+                ln_beta(gamma + n[0], gamma + n[1]) - ln_beta(gamma, gamma)
+            }
         };
         let prior = found.mixture.prior();
         let expected = labels + log_evidence(&left, prior) + log_evidence(&right, prior);
@@ -362,7 +368,8 @@ fn the_bound_is_the_evidence_of_two_components_that_share_no_sample() {
 fn a_sample_of_weight_two_counts_as_two() {
     let x = blobs(8, 80, 2);
     let weights = Array1::from_shape_fn(80, |i| 1.0 + (i % 3 == 0) as u8 as f64);
-    let twice = x.select(ndarray::Axis(0), &(0..80).flat_map(|i| vec![i; 1 + usize::from(i % 3 == 0)]).collect::<Vec<_>>());
+    let twice =
+        x.select(ndarray::Axis(0), &(0..80).flat_map(|i| vec![i; 1 + usize::from(i % 3 == 0)]).collect::<Vec<_>>());
     for (t, kind) in kinds() {
         let r = responsibilities(9, 80, 3);
         let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
@@ -438,7 +445,12 @@ fn runs_callbacks_and_resumption_are_those_of_em() {
     let x = blobs(1, 300, 2);
     for t in CovarianceType::ALL {
         for init in InitParams::ALL {
-            let params = BayesianGaussianMixtureParams::new(4).covariance_type(t).init_params(init).n_init(3).max_iter(12).tol(0.0);
+            let params = BayesianGaussianMixtureParams::new(4)
+                .covariance_type(t)
+                .init_params(init)
+                .n_init(3)
+                .max_iter(12)
+                .tol(0.0);
             let whole = fit(params.clone(), &mut reference(x.view()));
             let (mut last, mut seen) = (None, Vec::new());
             let stop = &mut |i: &gmm_host::Iteration<'_, VariationalMixture>| {
@@ -486,7 +498,8 @@ fn a_row_without_any_value_leaves_the_components_as_they_are() {
         let params = params(3, t, kind).mean_prior(array![5.0, 5.0]).covariance_prior(wide(t).unwrap());
         let statistics = Statistics::from_responsibilities(x.view(), responsibilities(1, 60, 3).view(), t).unwrap();
         let params = params.start_statistics(statistics).max_iter(1);
-        let a = fit(params.clone(), &mut gmm_host::CpuEvaluator::new(Samples::with_missing(x.view()).unwrap()).unwrap());
+        let a =
+            fit(params.clone(), &mut gmm_host::CpuEvaluator::new(Samples::with_missing(x.view()).unwrap()).unwrap());
         let b = fit(params, &mut gmm_host::CpuEvaluator::new(Samples::with_missing(more.view()).unwrap()).unwrap());
         // Each component has its share of the two rows.
         let counts = |fit: &Fit<VariationalMixture>| fit.mixture.mean_precision().sum();

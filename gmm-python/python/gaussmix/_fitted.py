@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,9 +29,6 @@ _ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precis
 class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The attributes that every fitted mixture has."""
 
-    #: The attributes that are no parameters, and that ``partial_fit`` or a cache has set.
-    _INTERNAL: ClassVar[dict[str, Any]] = {"_made": None}
-
     covariance_type: str
     # Set by a fit, as are the other public attributes.
     weights_: NDArray[Any]
@@ -43,6 +40,8 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
     lower_bound_: float
     n_iter_: int
     converged_: bool
+    #: What the engine has made of the attributes.
+    _made: Any
 
     def _set_arrays(
         self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]
@@ -60,6 +59,10 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
     def _log_factor(self) -> float:
         """Give the logarithm of that factor."""
         return 0.0
+
+    def _forget(self) -> None:
+        """Forget what has been made of earlier attributes."""
+        self._made = None
 
     def _take_bounds(self, found: dict[str, Any]) -> None:
         """Set what a file says of how a fit found the mixture, and of the features."""
@@ -121,19 +124,21 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
         self.lower_bounds_ = list(getattr(other, "lower_bounds_", []))
-        self.__dict__.update(self._INTERNAL)
+        self._forget()
         self._mixture()
 
 
 class FittedMixture(Fitted):
     """The attributes of a mixture that EM has fitted, and the ways to and from parameters, files and scikit-learn's class."""
 
-    _INTERNAL: ClassVar[dict[str, Any]] = {"retained_": [], "_average": None, "_chunks": 0, "_made": None}
-
     retained_: list[int]
     _average: _core.Statistics | None
     _chunks: int
     _made: _core.Mixture | None
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.retained_, self._average, self._chunks = [], None, 0
 
     def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
         self._set_arrays(mixture, dtype)
@@ -194,10 +199,9 @@ class FittedMixture(Fitted):
         cls, mixture: _core.Mixture, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]
     ) -> Self:
         gm = cls(len(mixture.weights), covariance_type=mixture.covariance_type, **params)
+        gm._forget()
         gm._set_mixture(mixture, dtype)
         gm._take_bounds(found)
-        gm.retained_ = []
-        gm._average, gm._chunks = None, 0
         return gm
 
     @classmethod

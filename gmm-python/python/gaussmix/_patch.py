@@ -73,7 +73,8 @@ def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
         result = getattr(other, name)(*args, **kwargs)
         if name not in ("fit", "fit_predict"):
             return result
-        self.__dict__.update(_attributes(other), **self._INTERNAL)
+        self.__dict__.update(_attributes(other))
+        self._forget()
         return self if name == "fit" else result
 
     return method

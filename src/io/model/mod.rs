@@ -180,10 +180,9 @@ mod tests {
                 m.means().iter().copied().chain(m.covariances().iter()).map(f64::to_bits).collect::<Vec<_>>()
             };
             let npz = npz::to_bytes(&written, &FitSummary::default(), None).unwrap();
-            for read in [
-                parse_model(&model_to_json(&written)),
-                npz::read(std::io::Cursor::new(npz)).map(|model| model.mixture),
-            ] {
+            for read in
+                [parse_model(&model_to_json(&written)), npz::read(std::io::Cursor::new(npz)).map(|model| model.mixture)]
+            {
                 let read = read.unwrap();
                 assert_eq!(read, written);
                 assert_eq!(bits(&read), bits(&written));

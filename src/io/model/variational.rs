@@ -48,7 +48,8 @@ pub(super) fn posterior(
 ) -> Result<VariationalMixture, Problem> {
     let (k, d) = mixture.means().dim();
     let kind = mixture.covariance_type();
-    let wrong = |what, expected: &[usize], got: Vec<usize>| Error::ShapeMismatch { what, expected: expected.to_vec(), got };
+    let wrong =
+        |what, expected: &[usize], got: Vec<usize>| Error::ShapeMismatch { what, expected: expected.to_vec(), got };
     let mut of_shape = |name: &'static str, shape: &[usize]| {
         let (got, values) = array(name)?;
         if got == shape { Ok(values) } else { Err(Problem::from(wrong(name, shape, got))) }

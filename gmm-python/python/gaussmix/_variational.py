@@ -301,7 +301,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
     >>> gm = BayesianGaussianMixture(n_components=2, random_state=42).fit(X)
     >>> gm.means_.round(2)
     array([[2.5 , 2.29],
-           [8.46, 4.53]])
+           [8.46, 4.52]])
     >>> gm.predict([[0, 0], [9, 3]])
     array([0, 1])
     """

@@ -45,3 +45,13 @@ impl Sums {
         self.0.into_iter().map(total).collect()
     }
 }
+
+/// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its
+/// finite value.
+pub(crate) fn log_sum_exp(v: &[f64]) -> f64 {
+    let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if max.is_infinite() {
+        return max;
+    }
+    max + v.iter().map(|x| (x - max).exp()).sum::<f64>().ln()
+}

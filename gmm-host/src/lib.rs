@@ -29,12 +29,14 @@
 //! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
 //! statistics, metropolis, sampling
+//! variational: prior, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
+//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, bayesian, select, merge, standard,
+//!     stepwise
 //! predict, impute, linfa
 //! ```
 //!
@@ -91,6 +93,7 @@ mod sampling;
 pub mod simd;
 mod source;
 mod statistics;
+mod variational;
 
 pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
@@ -109,8 +112,9 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
-    Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
-    Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
+    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardization,
+    StandardizationBuilder, StepwiseEm, merge_down, select,
 };
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;
@@ -125,6 +129,8 @@ pub use predict::MixtureOn;
 pub use sampling::Sampling;
 pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+pub use variational::mixture::VariationalMixture;
+pub use variational::prior::{VariationalPrior, WeightConcentrationPriorType};
 
 /// The example of the README is tested.
 #[cfg(doctest)]

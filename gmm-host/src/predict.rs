@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::fit::Criterion;
 use crate::model::mixture::Mixture;
 use crate::source::DataSource;
+use crate::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2};
 
 /// A mixture together with the device that it is to be evaluated on, made by [`Mixture::on`].
@@ -153,5 +154,44 @@ impl MixtureOn<'_> {
             let log_likelihood = evaluator.log_likelihood(mixture)?;
             Ok(criterion.value(log_likelihood, mixture.n_parameters(), evaluator.total_weight(), mixture.n_features()))
         })
+    }
+}
+
+/// # Evaluation
+///
+/// Each of these methods takes a [`DataSource`], which is evaluated on the device
+/// [`Auto`](Device::Auto); for another one, [`density`](Self::density) has [`Mixture::on`]. The
+/// errors are those of [`Mixture`].
+impl VariationalMixture {
+    /// The most probable component of each sample (N,), the first of equals.
+    ///
+    /// # Errors
+    /// As [`Mixture::predict`].
+    pub fn predict(&self, data: impl DataSource) -> Result<Vec<usize>> {
+        self.density().predict(data)
+    }
+
+    /// The responsibilities p(k | xᵢ) (N, K).
+    ///
+    /// # Errors
+    /// As [`Mixture::predict_proba`].
+    pub fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
+        self.density().predict_proba(data)
+    }
+
+    /// The log-density of each sample (N,) in the sense of [`density`](Self::density).
+    ///
+    /// # Errors
+    /// As [`Mixture::score_samples`].
+    pub fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
+        Ok(self.density().score_samples(data)? + self.log_total())
+    }
+
+    /// The mean of [`score_samples`](Self::score_samples), by weight.
+    ///
+    /// # Errors
+    /// As [`Mixture::score`].
+    pub fn score(&self, data: impl DataSource) -> Result<f64> {
+        Ok(self.density().score(data)? + self.log_total())
     }
 }

@@ -513,6 +513,20 @@ impl Statistics {
         self
     }
 
+    /// With so much more variance (K, D) of each component's samples; (1, D) for all components.
+    pub(crate) fn with_variances(mut self, added: ArrayView2<'_, f64>) -> Self {
+        for (c, &count) in self.counts.iter().enumerate() {
+            let added = added.row(c.min(added.nrows() - 1));
+            match &mut self.scatter {
+                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).diag_mut().scaled_add(count, &added),
+                Covariances::Tied(v) => v.diag_mut().scaled_add(count, &added),
+                Covariances::Diag(v) => v.row_mut(c).scaled_add(count, &added),
+                Covariances::Spherical(v) => v[c] += count * added.sum(),
+            }
+        }
+        self
+    }
+
     /// The M-step when there is no previous mixture: every component must have samples and a usable
     /// covariance.
     ///

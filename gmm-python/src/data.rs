@@ -1,7 +1,7 @@
 //! Samples that are resident in a device, and what is computed of them.
 use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
-use crate::fit::{Fit, FitOptions, run};
+use crate::fit::{Fit, FitOptions, VariationalOptions, VariationalStart, run, run_variational};
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
@@ -270,6 +270,20 @@ impl Data {
     ) -> PyResult<Fit> {
         let start = start.map(|mixture| mixture.0.clone());
         compute(py, || run(self.lock().as_mut(), options, start, callback))?
+    }
+
+    /// A run of variational inference, from a posterior, from statistics, or from a start that the
+    /// engine finds.
+    #[pyo3(signature = (options, start=None, callback=None))]
+    fn fit_variational(
+        &self,
+        py: Python<'_>,
+        options: VariationalOptions,
+        start: Option<&Bound<'_, PyAny>>,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<Fit> {
+        let start = start.map(VariationalStart::new).transpose()?;
+        compute(py, || run_variational(self.lock().as_mut(), options, start, callback))?
     }
 
     #[getter]

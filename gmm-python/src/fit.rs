@@ -1,9 +1,10 @@
-//! A run of EM, with signals and callbacks of Python.
+//! A run of EM or of variational inference, with signals and callbacks of Python.
 use crate::arrays;
 use crate::errors::exception;
 use crate::mixture::Mixture;
-use crate::statistics::freeze;
-use gaussmix::{Evaluator, GaussianMixtureParams, InitParams, Iteration};
+use crate::statistics::{Statistics, freeze};
+use crate::variational::VariationalMixture;
+use gaussmix::{BayesianGaussianMixtureParams, Covariances, Evaluator, GaussianMixtureParams, InitParams, Iteration};
 use numpy::{PyArray1, ToPyArray};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -35,38 +36,103 @@ pub struct FitOptions {
     last_lower_bound: Option<f64>,
 }
 
+/// The parameters of a run of variational inference.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct VariationalOptions {
+    n_components: usize,
+    covariance_type: String,
+    tol: f64,
+    reg_covar: f64,
+    max_iter: usize,
+    init_params: String,
+    seed: u64,
+    weight_concentration_prior_type: String,
+    weight_concentration_prior: Option<f64>,
+    mean_precision_prior: Option<f64>,
+    mean_prior: Option<Py<PyAny>>,
+    degrees_of_freedom_prior: Option<f64>,
+    /// In the shape that the covariances of one component have.
+    covariance_prior: Option<Py<PyAny>>,
+    last_lower_bound: Option<f64>,
+}
+
+/// Where a run of variational inference begins.
+pub enum VariationalStart {
+    Mixture(gaussmix::VariationalMixture),
+    Statistics(gaussmix::Statistics),
+}
+
+impl VariationalStart {
+    pub fn new(start: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match start.cast::<VariationalMixture>() {
+            Ok(mixture) => Ok(Self::Mixture(mixture.get().0.clone())),
+            Err(_) => Ok(Self::Statistics(start.cast::<Statistics>()?.get().0.clone())),
+        }
+    }
+}
+
 /// What a run gives.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fit {
-    fit: gaussmix::Fit,
+    mixture: Py<PyAny>,
+    lower_bounds: Vec<f64>,
+    converged: bool,
+    stopped: bool,
+    retained: Vec<usize>,
     error: Option<PyErr>,
+}
+
+/// What the mixtures of a fit are in Python.
+trait ToPython {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
+}
+
+impl ToPython for gaussmix::Mixture {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, Mixture::from(self.clone()))?.into_any())
+    }
+}
+
+impl ToPython for gaussmix::VariationalMixture {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, VariationalMixture(self.clone()))?.into_any())
+    }
+}
+
+impl Fit {
+    fn new<M: ToPython>(fit: gaussmix::Fit<M>, error: Option<PyErr>) -> PyResult<Self> {
+        let mixture = Python::attach(|py| fit.mixture.to_python(py))?;
+        let gaussmix::Fit { lower_bounds, converged, stopped, retained, .. } = fit;
+        Ok(Self { mixture, lower_bounds, converged, stopped, retained, error })
+    }
 }
 
 #[pymethods]
 impl Fit {
     #[getter]
-    fn mixture(&self) -> Mixture {
-        Mixture::from(self.fit.mixture.clone())
+    fn mixture(&self, py: Python<'_>) -> Py<PyAny> {
+        self.mixture.clone_ref(py)
     }
 
     #[getter]
     fn lower_bounds<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.fit.lower_bounds.to_pyarray(py)
+        self.lower_bounds.to_pyarray(py)
     }
 
     #[getter]
     fn converged(&self) -> bool {
-        self.fit.converged
+        self.converged
     }
 
     #[getter]
     fn stopped(&self) -> bool {
-        self.fit.stopped
+        self.stopped
     }
 
     #[getter]
     fn retained(&self) -> Vec<usize> {
-        self.fit.retained.clone()
+        self.retained.clone()
     }
 
     /// The exception that ended the fit: of the callback, or KeyboardInterrupt.
@@ -92,14 +158,72 @@ pub fn run(
     };
     if shift == 0.0 || options.max_iter == 0 {
         let fit = fit(params, evaluator, 0.0, &mut watch)?;
-        return Ok(Fit { fit, error: watch.error });
+        return Fit::new(fit, watch.error);
     }
     let mut first = fit(params.clone().max_iter(1), evaluator, shift, &mut watch)?;
     if let Some(bound) = first.lower_bounds.first_mut() {
         *bound += shift;
     }
     let fit = if first.stopped { first } else { fit(params.resume(first, None), evaluator, 0.0, &mut watch)? };
-    Ok(Fit { fit, error: watch.error })
+    Fit::new(fit, watch.error)
+}
+
+/// Fits to the evaluator's samples by variational inference. To be called without the GIL.
+pub fn run_variational(
+    evaluator: &mut dyn Evaluator,
+    options: VariationalOptions,
+    start: Option<VariationalStart>,
+    callback: Option<Py<PyAny>>,
+) -> PyResult<Fit> {
+    let params = Python::attach(|py| variational_parameters(py, &options, start))?;
+    let params = params.check().map_err(exception)?;
+    let mut watch = Watch { callback, error: None, last_look: Instant::now() };
+    let fit = params.fit_with(evaluator, &mut |iteration| watch.after(iteration, 0.0)).map_err(exception)?;
+    Fit::new(fit, watch.error)
+}
+
+fn variational_parameters(
+    py: Python<'_>,
+    options: &VariationalOptions,
+    start: Option<VariationalStart>,
+) -> PyResult<BayesianGaussianMixtureParams> {
+    let covariance_type = arrays::covariance_type(&options.covariance_type)?;
+    let init_params: InitParams = options.init_params.parse().map_err(exception)?;
+    let mut params = BayesianGaussianMixtureParams::new(options.n_components)
+        .covariance_type(covariance_type)
+        .tol(options.tol)
+        .reg_covar(options.reg_covar)
+        .max_iter(options.max_iter)
+        .init_params(init_params)
+        .random_state(options.seed)
+        .weight_concentration_prior_type(options.weight_concentration_prior_type.parse().map_err(exception)?);
+    if let Some(value) = options.weight_concentration_prior {
+        params = params.weight_concentration_prior(value);
+    }
+    if let Some(value) = options.mean_precision_prior {
+        params = params.mean_precision_prior(value);
+    }
+    if let Some(mean) = &options.mean_prior {
+        params = params.mean_prior(arrays::vector("mean_prior", mean.bind(py))?);
+    }
+    if let Some(value) = options.degrees_of_freedom_prior {
+        params = params.degrees_of_freedom_prior(value);
+    }
+    if let Some(covariance) = &options.covariance_prior {
+        let covariance = arrays::numbers(covariance.bind(py))?;
+        let d = covariance.shape().last().copied().unwrap_or(1);
+        let shaped: PyResult<Covariances> = arrays::covariances(covariance_type, 1, d, covariance);
+        params = params.covariance_prior(shaped?);
+    }
+    Ok(match start {
+        None => params,
+        Some(VariationalStart::Statistics(statistics)) => params.start_statistics(statistics),
+        Some(VariationalStart::Mixture(mixture)) => {
+            let mut before = gaussmix::Fit::new(mixture);
+            before.lower_bounds.extend(options.last_lower_bound);
+            params.warm_start(&before)
+        }
+    })
 }
 
 fn parameters(
@@ -145,7 +269,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn after(&mut self, iteration: &Iteration<'_>, shift: f64) -> ControlFlow<()> {
+    fn after<M: ToPython>(&mut self, iteration: &Iteration<'_, M>, shift: f64) -> ControlFlow<()> {
         let due = self.last_look.elapsed() >= LOOK;
         if !due && self.callback.is_none() {
             return ControlFlow::Continue(());
@@ -156,7 +280,7 @@ impl Watch {
                 self.last_look = Instant::now();
             }
             let Some(callback) = &self.callback else { return Ok(false) };
-            let mixture = Mixture::from(iteration.fit.mixture.clone());
+            let mixture = iteration.fit.mixture.to_python(py)?;
             let stop = callback
                 .call1(py, (iteration.iteration, iteration.lower_bound + shift, iteration.change + shift, mixture))?;
             stop.bind(py).is_truthy()

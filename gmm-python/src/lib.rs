@@ -18,6 +18,7 @@ mod remote;
 mod start;
 mod statistics;
 mod threads;
+mod variational;
 
 use pyo3::prelude::*;
 
@@ -81,6 +82,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mixture::Mixtures>()?;
     module.add_class::<pairwise::InnerProducts>()?;
     module.add_class::<statistics::Statistics>()?;
+    module.add_class::<variational::VariationalMixture>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(few::few_log_densities, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;

@@ -84,6 +84,17 @@ fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::Mixture> {
     gaussmix::Mixture::new(numbers.into(), means, matrices).map_err(exception)
 }
 
+/// How a fit found a mixture.
+pub fn summary_to_python(py: Python<'_>, found: FitSummary) -> PyResult<Bound<'_, PyDict>> {
+    let summary = PyDict::new(py);
+    summary.set_item("converged", found.converged)?;
+    summary.set_item("n_iter", found.n_iter)?;
+    summary.set_item("lower_bound", found.lower_bound)?;
+    summary.set_item("lower_bounds", found.lower_bounds)?;
+    summary.set_item("feature_names", found.feature_names)?;
+    Ok(summary)
+}
+
 /// The mixture of one set of parameters, or those of several sets, to be evaluated together.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixtures(pub Sets);
@@ -221,13 +232,7 @@ impl Mixture {
     #[staticmethod]
     fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
         let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
-        let summary = PyDict::new(py);
-        summary.set_item("converged", found.converged)?;
-        summary.set_item("n_iter", found.n_iter)?;
-        summary.set_item("lower_bound", found.lower_bound)?;
-        summary.set_item("lower_bounds", found.lower_bounds)?;
-        summary.set_item("feature_names", found.feature_names)?;
-        Ok((mixture.into(), summary))
+        Ok((mixture.into(), summary_to_python(py, found)?))
     }
 
     /// Writes a model, JSON or .npz by the name of the file.

@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gaussmix import GaussianMixture
+from gaussmix import BayesianGaussianMixture, GaussianMixture
 
 
 @parametrize_with_checks(
@@ -10,6 +10,8 @@ from gaussmix import GaussianMixture
         GaussianMixture(),
         GaussianMixture(covariance_type="diag", standardize=True),
         GaussianMixture(missing=True),
+        BayesianGaussianMixture(),
+        BayesianGaussianMixture(missing=True, weight_concentration_prior_type="dirichlet_distribution"),
     ]
 )
 def test_estimator(estimator, check):

@@ -30,7 +30,8 @@ def members(cls):
     found = {}
     for base in reversed(cls.__mro__):
         # The methods that a class of a cluster has of the estimator of one process are looked at there.
-        if base is cls or base.__module__ in ("gaussmix._fitted", "gaussmix._likelihood", "gaussmix._prediction"):
+        parts = ("_fitted", "_fitting", "_likelihood", "_prediction", "_variational")
+        if base is cls or base.__module__.removeprefix("gaussmix.") in parts:
             found.update(vars(base))
     return found
 

@@ -264,7 +264,7 @@ impl<T: Float> DeviceParameters<T> {
         }
         let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log2();
         let offsets = largest.iter().zip(&frame.scale).map(column).collect();
-        let weights: Vec<f64> = weights.iter().map(|w| w.log2()).collect();
+        let weights: Vec<f64> = (0..k).map(|c| mixture.log2_weight(c)).collect();
         let (offset, weight, seed) = weights_and_seeds(&weights);
         Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
     }
@@ -312,8 +312,8 @@ fn diagonal<T: Float>(
     scale: &mut [T],
     shift: &mut [T],
 ) -> Result<f64> {
-    let weight = mixture.weights()[c];
-    if weight == 0.0 {
+    let log2_weight = mixture.log2_weight(c);
+    if log2_weight == f64::NEG_INFINITY {
         scale.fill(T::from_f64(0.0));
         shift.fill(T::from_f64(0.0));
         return Ok(f64::NEG_INFINITY);
@@ -379,7 +379,7 @@ fn diagonal<T: Float>(
     }
     let mut product = LogProduct::default();
     product.multiply_all(scale);
-    Ok(weight.log2() + product.log2())
+    Ok(log2_weight + product.log2())
 }
 
 /// Of rows with fewer numbers, vector instructions would leave over the most.
@@ -445,7 +445,7 @@ fn with_matrix<T: Float>(
     mut each: impl FnMut(usize, &[T]),
 ) -> Result<f64> {
     let d = shift.len();
-    let weight = mixture.weights()[c];
+    let log2_weight = mixture.log2_weight(c);
     let mean = mixture.means().index_axis_move(Axis(0), c);
     // Of each row, so that none of the sums waits for another.
     let mut of_rows = vec![0.0; 2 * padded(d)];
@@ -472,7 +472,7 @@ fn with_matrix<T: Float>(
             );
         },
     );
-    if weight == 0.0 {
+    if log2_weight == f64::NEG_INFINITY {
         return Ok(f64::NEG_INFINITY);
     }
     for (i, (to, &pivot)) in shift.iter_mut().zip(&pivots).enumerate() {
@@ -489,7 +489,7 @@ fn with_matrix<T: Float>(
     }
     let mut product = LogProduct::default();
     product.multiply_all(&pivots);
-    Ok(weight.log2() + product.log2())
+    Ok(log2_weight + product.log2())
 }
 
 /// Splits log₂ constants (K,) into an offset that is common to all, the factors wₖ, and the seeds.

@@ -1,16 +1,12 @@
 //! Expectation-maximisation over any evaluator.
-use super::init::check_columns;
-use super::outcome::{Callback, Fit, Iteration};
+use super::iterate::{self, Iterated, Method};
+use super::outcome::{Callback, Fit};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
-use crate::memory;
+use crate::model::mixture::Mixture;
 use crate::source::DataSource;
 use std::ops::ControlFlow;
-
-/// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their
-/// factors before and after an M-step, their statistics, and what the device has of them.
-const OF_A_FIT: usize = 6;
 
 impl GaussianMixtureParams {
     /// Checks the parameters and fits to an array (N, D), to [`Samples`](crate::Samples), or to the
@@ -74,73 +70,7 @@ impl GaussianMixtureValidParams {
     /// # Errors
     /// As [`fit`](Self::fit).
     pub fn fit_with(&self, evaluator: &mut dyn Evaluator, callback: Callback<'_>) -> Result<Fit> {
-        let (n_samples, n_components) = (evaluator.n_samples(), self.n_components);
-        if n_samples < n_components {
-            return Err(Error::TooFewSamples { n_samples, n_components });
-        }
-        self.check_features(evaluator.n_features())?;
-        let shape = self.covariance_type.shape(n_components, evaluator.n_features());
-        let remedy = "use fewer components, or a covariance type with fewer numbers";
-        memory::check("the parameters and statistics of the components", &shape, OF_A_FIT * size_of::<f64>(), remedy)?;
-        let (mut best, mut present, runs) = match &self.start {
-            None => (None, None, 0..self.n_init),
-            Some(Start::At(mixture, _)) => (None, Some(Fit::new((**mixture).clone())), 0..1),
-            Some(Start::Resume(fits)) => {
-                let (present, best) = &**fits;
-                (best.clone(), Some(present.clone()), present.run..self.n_init.max(present.run + 1))
-            }
-        };
-        if present.is_some() {
-            check_columns(evaluator)?;
-        }
-        for run in runs {
-            let fit = match present.take() {
-                Some(fit) => fit,
-                None => Fit { run, ..Fit::new(self.initialise(evaluator, run)?) },
-            };
-            let fit = self.run(evaluator, fit, best.as_ref(), callback)?;
-            let stopped = fit.stopped;
-            match &mut best {
-                Some(best) if fit.lower_bound() <= best.lower_bound() => best.stopped |= stopped,
-                _ => best = Some(fit),
-            }
-            if stopped {
-                break;
-            }
-        }
-        // There is always a run, because `check` refused n_init = 0.
-        best.ok_or(Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" })
-    }
-
-    /// Iterates a run of EM, new or resumed, to its end.
-    fn run(
-        &self,
-        evaluator: &mut dyn Evaluator,
-        mut fit: Fit,
-        best: Option<&Fit>,
-        callback: Callback<'_>,
-    ) -> Result<Fit> {
-        fit.stopped = false;
-        // A resumed run may have another `tol` than before.
-        fit.converged = matches!(fit.lower_bounds[..], [.., a, b] if (b - a).abs() < self.tol);
-        while fit.n_iter() < self.max_iter && !fit.converged && !fit.stopped {
-            let statistics = evaluator.statistics(&fit.mixture)?;
-            let lower_bound = statistics.lower_bound();
-            let update = statistics.into_update(&fit.mixture, self.reg_covar, self.freeze)?;
-            let before = match &self.start {
-                Some(Start::At(_, lower_bound)) if fit.lower_bounds.is_empty() => {
-                    lower_bound.unwrap_or(f64::NEG_INFINITY)
-                }
-                _ => fit.lower_bound(),
-            };
-            let change = lower_bound - before;
-            (fit.mixture, fit.retained) = (update.mixture, update.retained);
-            fit.lower_bounds.push(lower_bound);
-            fit.converged = change.abs() < self.tol;
-            let iteration = Iteration { run: fit.run, iteration: fit.n_iter(), lower_bound, change, fit: &fit, best };
-            fit.stopped = callback(&iteration).is_break();
-        }
-        Ok(fit)
+        iterate::fit(self, evaluator, callback)
     }
 
     /// Checks the initial parameters against the data's D.
@@ -162,5 +92,32 @@ impl GaussianMixtureValidParams {
             Some(precisions) => precisions.check_shape("precisions_init (against the data's columns)", k, d),
             None => Ok(()),
         }
+    }
+}
+
+impl Method for GaussianMixtureValidParams {
+    type Model = Mixture;
+
+    fn settings(&self) -> &GaussianMixtureValidParams {
+        self
+    }
+
+    fn start(&self) -> Option<&Start> {
+        self.start.as_ref()
+    }
+
+    fn check(&self, evaluator: &dyn Evaluator) -> Result<()> {
+        self.check_features(evaluator.n_features())
+    }
+
+    fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
+        GaussianMixtureValidParams::initialise(self, evaluator, run)
+    }
+
+    fn iterate(&self, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Iterated<Mixture>> {
+        let statistics = evaluator.statistics(mixture)?;
+        let lower_bound = statistics.lower_bound();
+        let update = statistics.into_update(mixture, self.reg_covar, self.freeze)?;
+        Ok(Iterated { mixture: update.mixture, lower_bound, retained: update.retained })
     }
 }

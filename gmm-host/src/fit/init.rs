@@ -55,7 +55,48 @@ const LLOYD_TOL: f64 = 1e-4;
 /// shared.
 const NARROW: f64 = 5e-5;
 
+/// What the parameters of a start follow from.
+pub(super) struct Found {
+    statistics: Statistics,
+    /// The mixture of which the statistics are, which a component without samples retains.
+    assigner: Option<Mixture>,
+    /// Of missing values, for which the statistics have the means of their columns.
+    gaps: Option<Gaps>,
+}
+
+impl Found {
+    fn into_mixture(self, reg_covar: f64) -> Result<Mixture> {
+        let mixture = match &self.assigner {
+            Some(assigner) => self.statistics.update(assigner, reg_covar, Freeze::default())?.mixture,
+            None => self.statistics.to_mixture(reg_covar)?,
+        };
+        with_gaps(mixture, self.gaps)
+    }
+
+    /// The statistics, as those of samples of this weight.
+    pub fn into_statistics(self, weight: f64) -> Statistics {
+        let factor = weight / self.statistics.weight();
+        let statistics = self.statistics.scaled(factor);
+        match self.gaps {
+            Some(gaps) => statistics.with_variances(gaps.variances().view()),
+            None => statistics,
+        }
+    }
+}
+
 impl GaussianMixtureValidParams {
+    /// The random numbers of a run.
+    fn random_numbers(&self, run: usize) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.random_state);
+        rng.set_stream(run as u64);
+        rng
+    }
+
+    /// What `init_params` finds for a run.
+    pub(super) fn find(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Found> {
+        self.find_start(evaluator, &mut self.random_numbers(run))
+    }
+
     /// The start of a run for which no mixture is given.
     pub(super) fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
         let found = match (&self.weights_init, &self.means_init, &self.precisions_init) {
@@ -63,11 +104,7 @@ impl GaussianMixtureValidParams {
                 check_columns(evaluator)?;
                 return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
             }
-            _ => {
-                let mut rng = ChaCha8Rng::seed_from_u64(self.random_state);
-                rng.set_stream(run as u64);
-                self.find_start(evaluator, &mut rng)?
-            }
+            _ => self.find(evaluator, run)?.into_mixture(self.reg_covar)?,
         };
         let weights = self.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
         let means = self.means_init.clone().unwrap_or_else(|| found.means().to_owned());
@@ -78,7 +115,7 @@ impl GaussianMixtureValidParams {
     }
 
     /// A start by `init_params`.
-    fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Mixture> {
+    fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());
         let wanted = match self.init_params {
             // Each sample counts for all components.
@@ -159,7 +196,7 @@ impl GaussianMixtureValidParams {
     }
 
     /// A start from random responsibilities of some samples.
-    fn random_start(&self, x: &Array2<f64>, weights: &Array1<f64>, rng: &mut ChaCha8Rng) -> Result<Mixture> {
+    fn random_start(&self, x: &Array2<f64>, weights: &Array1<f64>, rng: &mut ChaCha8Rng) -> Result<Found> {
         let points = Points::new(x, weights);
         let mut r = Array2::from_shape_simple_fn((x.nrows(), self.n_components), || rng.random::<f64>());
         for (mut r, w) in r.outer_iter_mut().zip(weights) {
@@ -169,7 +206,7 @@ impl GaussianMixtureValidParams {
         let statistics = Statistics::from_responsibilities(points.filled().view(), r.view(), self.covariance_type)?;
         // Each component is about as all samples are.
         let means = statistics.means().select(Axis(0), &[0]);
-        with_gaps(statistics.to_mixture(self.reg_covar)?, points.gaps(&means))
+        Ok(Found { statistics, assigner: None, gaps: points.gaps(&means) })
     }
 
     /// A start at centres that were found among some samples, and are improved over all samples
@@ -180,7 +217,7 @@ impl GaussianMixtureValidParams {
         points: &Points,
         mut centres: Array2<f64>,
         are_final: bool,
-    ) -> Result<Mixture> {
+    ) -> Result<Found> {
         // If all samples are equal, so are all components, and any width will do.
         let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
         let mut last = None;
@@ -198,7 +235,7 @@ impl GaussianMixtureValidParams {
                 Some(last) => last,
                 None => assign(evaluator, &centres, narrow, self.covariance_type)?,
             };
-        with_gaps(statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture, points.gaps(&centres))
+        Ok(Found { statistics, assigner: Some(assigner), gaps: points.gaps(&centres) })
     }
 }
 
@@ -212,8 +249,8 @@ fn passes(n: usize, s: usize, k: usize, d: usize) -> usize {
 /// of their columns: each varies about as those do that are observed in the same column. With gaps
 /// of one row, this row is that of all components.
 fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
-    let Some(Gaps { share, variance }) = gaps else { return Ok(mixture) };
-    let added = share * &variance;
+    let Some(gaps) = gaps else { return Ok(mixture) };
+    let added = gaps.variances();
     let (k, d) = mixture.means().dim();
     let of = |c: usize| added.row(c.min(added.nrows() - 1));
     let mut covariances = mixture.covariances().clone();
@@ -318,7 +355,7 @@ fn assign(
 }
 
 /// Calls `evaluate` with a mixture of narrow components at the centres.
-fn with_centres<T>(
+pub(super) fn with_centres<T>(
     centres: &Array2<f64>,
     mut narrow: f64,
     covariance_type: CovarianceType,

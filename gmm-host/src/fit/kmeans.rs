@@ -44,9 +44,16 @@ struct Observed {
 /// What is missing in the samples of each cluster.
 pub(super) struct Gaps {
     /// The share of each column's values that is missing (K, D), by weight.
-    pub share: Array2<f64>,
+    share: Array2<f64>,
     /// The variance of each column within the clusters (D,).
-    pub variance: Array1<f64>,
+    variance: Array1<f64>,
+}
+
+impl Gaps {
+    /// What the missing values add to the variances of the clusters (K, D), or (1, D) for all.
+    pub fn variances(&self) -> Array2<f64> {
+        &self.share * &self.variance
+    }
 }
 
 impl Points {

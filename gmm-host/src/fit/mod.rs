@@ -1,6 +1,8 @@
-//! Fitting by expectation-maximisation over any backend.
+//! Fitting by expectation-maximisation, or by variational inference, over any backend.
+mod bayesian;
 mod em;
 mod init;
+mod iterate;
 mod kmeans;
 mod merge;
 mod outcome;
@@ -10,6 +12,7 @@ mod select;
 mod standard;
 mod stepwise;
 
+pub use bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
 pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};

@@ -1,16 +1,19 @@
 //! What a fit gives, and what its callback sees.
 use crate::model::mixture::Mixture;
+use crate::variational::mixture::VariationalMixture;
 use std::ops::ControlFlow;
 
-/// The result of a fit, whether it converged or not.
+/// The result of a fit, whether it converged or not: of EM, which finds a [`Mixture`], or of
+/// variational inference, which finds a [`VariationalMixture`].
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct Fit {
+pub struct Fit<M = Mixture> {
     /// The parameters after the last iteration.
-    pub mixture: Mixture,
-    /// The mean log-likelihood of a sample at the beginning of each iteration: scikit-learn's
-    /// `lower_bounds_`.
+    pub mixture: M,
+    /// scikit-learn's `lower_bounds_`: of EM, the mean log-likelihood of a sample at the beginning
+    /// of each iteration; of variational inference, the lower bound of the evidence of all samples
+    /// at its end, less what does not depend on the posterior.
     pub lower_bounds: Vec<f64>,
     /// Whether the last iteration changed the lower bound by less than `tol`.
     pub converged: bool,
@@ -25,10 +28,10 @@ pub struct Fit {
     pub retained: Vec<usize>,
 }
 
-impl Fit {
+impl<M> Fit<M> {
     /// A fit without iterations: the first run, at its start. The fields can be set afterwards, for
     /// example by those who read a fit from a file of their own.
-    pub fn new(mixture: Mixture) -> Self {
+    pub fn new(mixture: M) -> Self {
         Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run: 0, retained: Vec::new() }
     }
 
@@ -37,30 +40,45 @@ impl Fit {
         self.lower_bounds.len()
     }
 
-    /// scikit-learn's `lower_bound_`: the mean log-likelihood under the parameters before the last
-    /// M-step; −∞ without iterations.
+    /// scikit-learn's `lower_bound_`, that of the last iteration; −∞ without iterations.
     pub fn lower_bound(&self) -> f64 {
         self.lower_bounds.last().copied().unwrap_or(f64::NEG_INFINITY)
     }
 }
 
+impl Fit<VariationalMixture> {
+    /// The lower bound of the log-evidence of all samples, with what
+    /// [`lower_bound`](Self::lower_bound) leaves out; −∞ without iterations.
+    pub fn elbo(&self) -> f64 {
+        self.lower_bound() + self.mixture.constant_terms()
+    }
+}
+
 /// What a callback sees after each iteration.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct Iteration<'a> {
+pub struct Iteration<'a, M = Mixture> {
     /// Which run (from 0).
     pub run: usize,
     /// Which iteration of it (from 1).
     pub iteration: usize,
-    /// Mean log-likelihood of a sample before this iteration's M-step.
+    /// Its lower bound, as in [`Fit::lower_bounds`].
     pub lower_bound: f64,
     /// Its change since the iteration before; infinite in the first.
     pub change: f64,
     /// The run so far, with the new parameters.
-    pub fit: &'a Fit,
+    pub fit: &'a Fit<M>,
     /// The best of the runs before it.
-    pub best: Option<&'a Fit>,
+    pub best: Option<&'a Fit<M>>,
 }
 
+impl<M> Clone for Iteration<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Iteration<'_, M> {}
+
 /// A callback: progress, a checkpoint, or an early end by [`ControlFlow::Break`].
-pub type Callback<'a> = &'a mut dyn FnMut(&Iteration<'_>) -> ControlFlow<()>;
+pub type Callback<'a, M = Mixture> = &'a mut dyn FnMut(&Iteration<'_, M>) -> ControlFlow<()>;

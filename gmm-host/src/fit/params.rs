@@ -104,16 +104,16 @@ pub struct GaussianMixtureValidParams {
 /// Where a fit begins instead of at what `init_params` finds.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Start {
+pub(super) enum Start<M = Mixture> {
     /// At a mixture, and the lower bound of the last iteration that led to it, if there was one.
-    At(Box<Mixture>, Option<f64>),
+    At(Box<M>, Option<f64>),
     /// In the middle of a run; the second fit is the best of the runs before that.
-    Resume(Box<(Fit, Option<Fit>)>),
+    Resume(Box<(Fit<M>, Option<Fit<M>>)>),
 }
 
-impl Start {
+impl<M> Start<M> {
     /// All mixtures that the start holds.
-    pub fn mixtures(&self) -> impl Iterator<Item = &Mixture> {
+    pub fn mixtures(&self) -> impl Iterator<Item = &M> {
         let (mixture, best) = match self {
             Self::At(mixture, _) => (&**mixture, None),
             Self::Resume(fits) => (&fits.0.mixture, fits.1.as_ref()),
@@ -296,7 +296,7 @@ impl GaussianMixtureParams {
 }
 
 impl GaussianMixtureValidParams {
-    fn check_numbers(&self) -> Result<()> {
+    pub(super) fn check_numbers(&self) -> Result<()> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
         let k = self.n_components;
         if k == 0 {

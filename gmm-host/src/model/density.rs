@@ -1,6 +1,7 @@
 //! The log-density of each component in float64, for the reference backend and for what the host
 //! computes itself.
 use super::marginal::{Marginal, observed};
+use crate::compensated::log_sum_exp;
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{ArrayView1, ArrayView2, Axis};
@@ -31,7 +32,7 @@ impl<'a> Density<'a> {
                 Some(_) => tied,
                 None => 0.5 * (0..d).map(|j| mixture.variance(c, j).ln()).sum::<f64>(),
             };
-            mixture.weights()[c].ln() - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.ln()
+            mixture.log_weight(c) - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.ln()
         });
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
@@ -61,8 +62,8 @@ impl<'a> Density<'a> {
     fn evaluate_observed(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
         let columns = observed(x);
         if columns.is_empty() {
-            let sum = self.mixture.weights().sum();
-            log_p.iter_mut().zip(self.mixture.weights()).for_each(|(log_p, w)| *log_p = (w / sum).ln());
+            let log_sum = self.mixture.weights().sum().ln();
+            log_p.iter_mut().enumerate().for_each(|(c, log_p)| *log_p = self.mixture.log_weight(c) - log_sum);
             return 0.0;
         }
         if self.marginal.as_ref().is_none_or(|marginal| marginal.observed != columns) {
@@ -89,14 +90,4 @@ impl<'a> Density<'a> {
         }
         self.y.iter().map(|y| y * y).sum()
     }
-}
-
-/// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its
-/// finite value.
-pub(crate) fn log_sum_exp(v: &[f64]) -> f64 {
-    let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if max.is_infinite() {
-        return max;
-    }
-    max + v.iter().map(|x| (x - max).exp()).sum::<f64>().ln()
 }

@@ -55,7 +55,8 @@ impl Marginal {
             return Err(failure);
         }
         let means = mixture.means().select(Axis(1), observed);
-        let mixture = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
+        let parts = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
+        let mixture = parts.with_weights_of(mixture);
         Ok(Self { observed: observed.to_vec(), missing, mixture })
     }
 

@@ -1,6 +1,7 @@
 //! The mixture and its parameters, checked once, on construction.
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
+use crate::compensated::log_sum_exp;
 use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
@@ -31,6 +32,9 @@ pub struct Mixture {
     covariances: Covariances,
     /// The Cholesky factors of the precisions, for the types that have matrices.
     factor: Option<Covariances>,
+    /// The logarithms of the weights (K,), where some are too small for a number: such a weight is
+    /// then the smallest normal one.
+    log_weights: Option<Array1<f64>>,
 }
 
 impl Mixture {
@@ -56,7 +60,7 @@ impl Mixture {
         let (factor, failures) = covariances.factorise();
         match failures.into_iter().next() {
             Some(failure) => Err(failure),
-            None => Ok(Self { weights, means, covariances, factor }),
+            None => Ok(Self { weights, means, covariances, factor, log_weights: None }),
         }
     }
 
@@ -99,7 +103,50 @@ impl Mixture {
         factor: Option<Covariances>,
     ) -> Result<Self> {
         check_weights_and_means(&weights, &means)?;
-        Ok(Self { weights, means, covariances, factor })
+        Ok(Self { weights, means, covariances, factor, log_weights: None })
+    }
+
+    /// With other weights, whose logarithms (K,) are given up to a constant; also gives that: the
+    /// logarithm of what the given weights sum to.
+    ///
+    /// # Errors
+    /// [`Error::BadComponent`] for a logarithm that is not a number or +∞, or if all are −∞;
+    /// [`Error::ShapeMismatch`].
+    pub(crate) fn with_log_weights(mut self, mut log_weights: Array1<f64>) -> Result<(Self, f64)> {
+        let k = self.n_components();
+        if log_weights.len() != k {
+            let got = vec![log_weights.len()];
+            return Err(Error::ShapeMismatch { what: "logarithms of weights", expected: vec![k], got });
+        }
+        let total = log_sum_exp(log_weights.as_slice().unwrap_or_default());
+        let usable = |v: f64| v < f64::INFINITY && total.is_finite();
+        if let Some((component, &value)) = log_weights.iter().enumerate().find(|(_, v)| !usable(**v)) {
+            let remedy = "they must be numbers, and one of them finite";
+            return Err(bad_component("logarithm of the weight".into(), component, value, remedy));
+        }
+        log_weights -= total;
+        let least = f64::MIN_POSITIVE;
+        self.weights = log_weights.mapv(|v| if v == f64::NEG_INFINITY { 0.0 } else { v.exp().max(least) });
+        let too_small = log_weights.iter().any(|v| v.is_finite() && *v < least.ln());
+        self.log_weights = too_small.then_some(log_weights);
+        Ok((self, total))
+    }
+
+    /// The same weights for components of other covariances and means.
+    pub(crate) fn with_weights_of(mut self, other: &Self) -> Self {
+        self.log_weights.clone_from(&other.log_weights);
+        self.weights.clone_from(&other.weights);
+        self
+    }
+
+    /// The logarithm of a component's weight; −∞ where that is zero.
+    pub(crate) fn log_weight(&self, c: usize) -> f64 {
+        self.log_weights.as_ref().map_or_else(|| self.weights[c].ln(), |v| v[c])
+    }
+
+    /// log₂ of a component's weight; −∞ where that is zero.
+    pub(crate) fn log2_weight(&self, c: usize) -> f64 {
+        self.log_weights.as_ref().map_or_else(|| self.weights[c].log2(), |v| v[c] * std::f64::consts::LOG2_E)
     }
 
     /// Takes the covariance of component `c` (that of all, if it is tied) from `other`, which has

@@ -20,3 +20,4 @@ mod serde;
 mod sharded;
 mod standard;
 mod statistics;
+mod variational;

@@ -1,7 +1,9 @@
 //! Mixtures, parameters and fits come back from JSON as they were, and unusable ones are refused.
 use crate::common::{blobs, mixture};
 use gmm_host::{
-    CovarianceType, Device, Error, Fit, Freeze, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Mixture,
+    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, CovarianceType, Device, Error, Fit, Freeze,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Mixture, VariationalMixture,
+    WeightConcentrationPriorType,
 };
 use ndarray::Array2;
 use serde::Serialize;
@@ -76,6 +78,29 @@ fn fits_and_parameters_come_back() {
     let mut fit = Fit::new(start);
     (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (vec![-1.5, -1.25], true, 1, vec![0]);
     assert_eq!(format!("{:?}", through_json(&fit)), format!("{fit:?}"));
+}
+
+#[test]
+fn posteriors_and_their_parameters_come_back() {
+    let x = blobs(2, 90, 3).mapv(short);
+    let all = BayesianGaussianMixtureParams::new(2).max_iter(2).mean_prior(ndarray::array![0.5, 1.0, 2.0]);
+    for t in CovarianceType::ALL {
+        for kind in WeightConcentrationPriorType::ALL {
+            let params =
+                all.clone().covariance_type(t).weight_concentration_prior_type(kind).mean_precision_prior(0.25);
+            let fit = params.fit(&x).unwrap();
+            let back: Fit<VariationalMixture> = through_json(&fit);
+            // JSON's parser rounds.
+            let difference = back.mixture.means().to_owned() - fit.mixture.means();
+            assert!(difference.iter().all(|v| v.abs() < 1e-12), "{t} {kind}");
+            assert_eq!(back.mixture.prior().mean_precision, 0.25);
+            let params = params.resume(back.clone(), Some(back));
+            let back: BayesianGaussianMixtureParams = through_json(&params);
+            assert!(back.check().is_ok());
+        }
+    }
+    let bad = serde_json::from_str::<BayesianGaussianMixtureValidParams>(r#"{"mean_precision_prior": -1.0}"#);
+    assert!(bad.unwrap_err().to_string().contains("mean_precision_prior is -1"));
 }
 
 /// Fields that are left out have their defaults; checked parameters are checked again.

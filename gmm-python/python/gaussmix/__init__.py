@@ -1,6 +1,7 @@
 """Gaussian mixtures on the CPU and on CUDA GPUs, with scikit-learn's interface.
 
-`GaussianMixture` fits as scikit-learn's class of this name does, and `patch_sklearn` puts it in its place.
+`GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn` puts them in
+their place.
 `Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
 """
 
@@ -14,8 +15,10 @@ from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_produ
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._reports import Iteration
 from ._select import Candidate, Selection, plot, select
+from ._variational import BayesianGaussianMixture
 
 __all__ = [
+    "BayesianGaussianMixture",
     "BayesianMixture",
     "Candidate",
     "GaussianMixture",

@@ -1,4 +1,4 @@
-"""Runs a program of Python with our mixture in the place of scikit-learn's: ``python -m gaussmix program.py``."""
+"""Runs a program of Python with our mixtures in the place of scikit-learn's: ``python -m gaussmix program.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._patch import patch_sklearn
 USAGE = """usage: python -m gaussmix program.py [argument ...]
        python -m gaussmix -m module [argument ...]
 
-Runs a program unchanged, with gaussmix.GaussianMixture in the place of sklearn.mixture.GaussianMixture."""
+Runs a program unchanged, with GaussianMixture and BayesianGaussianMixture of gaussmix in the place of those of sklearn.mixture."""
 
 
 def main() -> int:

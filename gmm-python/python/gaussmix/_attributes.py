@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 _AT_ONCE = 1 << 20
 
 
-def attribute_type(mixture: _core.Mixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Give the type of all attributes of a mixture that was fitted to samples of this type.
 
     Parameters
@@ -46,7 +46,7 @@ def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return error
 
 
-def _is_held(mixture: _core.Mixture) -> bool:
+def _is_held(mixture: _core.Mixture | _core.VariationalMixture) -> bool:
     weights, means, kind = mixture.weights, mixture.means, mixture.covariance_type
     # A small weight must not become zero.
     if not np.all(np.abs(_error(weights)) <= TOLERANCE * weights):

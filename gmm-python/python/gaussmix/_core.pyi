@@ -20,6 +20,7 @@ __all__ = [
     "OutOfRangeError",
     "Statistics",
     "TooFewSamplesError",
+    "VariationalMixture",
     "__version__",
     "after_fork",
     "check_covariance_type",
@@ -43,7 +44,7 @@ __version__: str
 
 _Floats = NDArray[np.floating[Any]]
 _Float64 = NDArray[np.float64]
-_Callback = Callable[[int, float, float, Mixture], object]
+_Callback = Callable[[int, float, float, Any], object]
 
 class NonFiniteError(ValueError): ...
 class IllDefinedError(ValueError): ...
@@ -150,9 +151,56 @@ class Statistics:
     def scatter(self) -> _Float64: ...
 
 @final
+class VariationalMixture:
+    def __new__(
+        cls,
+        prior: dict[str, Any],
+        mixture: Mixture,
+        weight_concentration: ArrayLike,
+        mean_precision: ArrayLike,
+        degrees_of_freedom: ArrayLike,
+    ) -> Self: ...
+    @staticmethod
+    def read(path: str) -> tuple[VariationalMixture, dict[str, Any]]: ...
+    def write(
+        self,
+        path: str,
+        converged: bool | None = None,
+        n_iter: int | None = None,
+        lower_bounds: Sequence[float] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> None: ...
+    @property
+    def covariance_type(self) -> str: ...
+    @property
+    def weights(self) -> _Float64: ...
+    @property
+    def means(self) -> _Float64: ...
+    @property
+    def covariances(self) -> _Float64: ...
+    @property
+    def precisions(self) -> _Float64: ...
+    @property
+    def precisions_cholesky(self) -> _Float64: ...
+    @property
+    def weight_concentration(self) -> _Float64: ...
+    @property
+    def mean_precision(self) -> _Float64: ...
+    @property
+    def degrees_of_freedom(self) -> _Float64: ...
+    @property
+    def prior(self) -> dict[str, Any]: ...
+    @property
+    def density(self) -> Mixture: ...
+    @property
+    def log_total(self) -> float: ...
+    @property
+    def constant_terms(self) -> float: ...
+
+@final
 class Fit:
     @property
-    def mixture(self) -> Mixture: ...
+    def mixture(self) -> Any: ...
     @property
     def lower_bounds(self) -> _Float64: ...
     @property
@@ -208,6 +256,12 @@ class Data:
         self,
         options: dict[str, Any],
         start: Mixture | None = None,
+        callback: _Callback | None = None,
+    ) -> Fit: ...
+    def fit_variational(
+        self,
+        options: dict[str, Any],
+        start: VariationalMixture | Statistics | None = None,
         callback: _Callback | None = None,
     ) -> Fit: ...
     @property

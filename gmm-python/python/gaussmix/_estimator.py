@@ -8,25 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn import get_config
+from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
-from ._gpu import beside
-from ._prediction import Prediction
+from ._fitted import FittedMixture
+from ._fitting import Fitting, ill_defined
+from ._prediction import Criteria
 from ._reports import Iteration, Reporter
-from ._samples import ArraySamples, Evaluations, Samples
+from ._samples import Evaluations, Samples
 from ._units import Units
-
-_ILL_DEFINED = (
-    "Fitting the mixture model failed because some components have ill-defined empirical covariance (for instance "
-    "caused by singleton or collapsed samples). Try to decrease the number of components, increase reg_covar, or "
-    "scale the input data."
-)
-
 
 def _takes_chunks(estimator: GaussianMixture) -> bool:
     if estimator.standardize:
@@ -34,18 +27,7 @@ def _takes_chunks(estimator: GaussianMixture) -> bool:
     return True
 
 
-class ill_defined:
-    """Gives an error about a covariance scikit-learn's message, with what the engine says."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _core.IllDefinedError):
-            raise ValueError(f"{_ILL_DEFINED} ({error})") from error
-
-
-class GaussianMixture(Prediction):
+class GaussianMixture(Fitting, Criteria, FittedMixture):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and
@@ -212,61 +194,6 @@ class GaussianMixture(Prediction):
         self.missing = missing
         self.callback = callback
 
-    def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = bool(self.missing)
-        return tags
-
-    def _validate_params(self) -> None:
-        """Check the parameters, unless equal ones of this class have passed before."""
-        _parameters.validate(self, super()._validate_params)
-
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> GaussianMixture:
-        """Fit the mixture.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        self : GaussianMixture
-            The fitted mixture.
-        """
-        with self._samples(X, sample_weight) as samples:
-            self._fit(samples)
-        return self
-
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_predict(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
-        """Fit the mixture, and give the most probable component of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The components, which are those that `predict` gives afterwards.
-        """
-        with self._samples(X, sample_weight) as samples:
-            return beside(self._fit(samples).labels(self._mixture()), X)
-
     @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(
@@ -328,10 +255,6 @@ class GaussianMixture(Prediction):
             else:
                 yield estimator, *estimator._total(X, sample_weight)
 
-    def _samples(self, X: Any, sample_weight: Any) -> Samples:
-        """Check what is to be fitted to."""
-        return ArraySamples(self, X, sample_weight)
-
     def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
         return self._data(X, sample_weight).e_step(self._mixture())
 
@@ -347,38 +270,16 @@ class GaussianMixture(Prediction):
         if self.standardize:
             units, fitted_data = samples.standardize()
             parameters = units.apply_to_parameters(parameters)
-        random_state = _start.taken_random_state(self.random_state)
-        best, error = self._best_run(samples, fitted_data, units, parameters, random_state)
-        _start.keep_random_state(random_state, self.random_state)
+        best, error = self._best_run(samples, fitted_data, units, parameters)
         self._keep(best, units, samples.dtype)
-        if error is not None:
-            raise error
-        if not best.converged and not best.stopped and self.max_iter > 0:
-            warnings.warn(
-                "Best performing initialization did not converge. Try different init parameters, or increase "
-                "max_iter, tol, or check for degenerate data.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        self._finish(best, error)
         return data
 
     def _checked_start(self, shape: tuple[int, int]) -> _start.Parameters:
         """Check that there can be a start for samples of this shape; give the parameters of it that are given."""
         n_samples, n_features = shape
-        if n_samples < self.n_components:
-            raise _core.TooFewSamplesError(
-                "Expected n_samples >= n_components "
-                f"but got n_components = {self.n_components}, n_samples = {n_samples}"
-            )
-        parameters = _start.checked_parameters(self, n_features)
-        if get_config().get("array_api_dispatch") and self.init_params not in ("random", "random_from_data"):
-            raise NotImplementedError(
-                "Allowed `init_params` are ['random', 'random_from_data'] if 'array_api_dispatch' is enabled. You "
-                f"passed init_params={self.init_params!r}, which are not implemented to work with "
-                "'array_api_dispatch' enabled. Please disable 'array_api_dispatch' to use "
-                f"init_params={self.init_params!r}."
-            )
-        return parameters
+        self._check_start(n_samples)
+        return _start.checked_parameters(self, n_features)
 
     def _options(self, parameters: _start.Parameters) -> dict[str, Any]:
         """Give what the engine needs for a run; each run sets the last three."""
@@ -405,39 +306,25 @@ class GaussianMixture(Prediction):
         data: Evaluations,
         units: Units | None,
         parameters: _start.Parameters,
-        random_state: np.random.RandomState,
     ) -> tuple[_core.Fit, BaseException | None]:
         """Fit from each start; give the best run, and the error that ended the last one, if one did."""
         before = None
         if self.warm_start and hasattr(self, "converged_"):
             before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
         options = self._options(parameters)
-        best: _core.Fit | None = None
-        best_bound = -math.inf
-        error: BaseException | None = None
-        for run in range(self.n_init if before is None else 1):
-            reporter = Reporter(self, run, 0.0 if units is None else units.log_scale)
-            reporter.begin()
-            with ill_defined():
-                start = before
+        log_scale = 0.0 if units is None else units.log_scale
+
+        def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
+            start = before
+            if start is None:
+                start, options["shift"] = samples.start(parameters, random_state, data.total_weight)
                 if start is None:
-                    start, options["shift"] = samples.start(parameters, random_state, data.total_weight)
-                    if start is None:
-                        options["seed"] = int(random_state.randint(0, 2**31 - 1))
-                elif not math.isinf(self.lower_bound_):
-                    options["last_lower_bound"] = float(self.lower_bound_) + reporter.log_scale
-                fit = data.fit(options, start, reporter.callback())
-            bound = float(fit.lower_bounds[-1]) if len(fit.lower_bounds) else -math.inf
-            if self.max_iter > 0:
-                reporter.end(bound, fit.converged)
-            # Without iterations the last start counts, as in scikit-learn.
-            if best is None or bound > best_bound or self.max_iter == 0:
-                best, best_bound = fit, bound
-            if fit.stopped:
-                error = fit.error
-                break
-        assert best is not None  # There is at least one run.
-        return best, error
+                    options["seed"] = int(random_state.randint(0, 2**31 - 1))
+            elif not math.isinf(self.lower_bound_):
+                options["last_lower_bound"] = float(self.lower_bound_) + log_scale
+            return data.fit(options, start, reporter.callback())
+
+        return self._best_of(self.n_init if before is None else 1, log_scale, run)
 
     def _keep(self, fit: _core.Fit, units: Units | None, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found, in the units of the data."""

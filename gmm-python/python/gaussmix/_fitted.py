@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,8 @@ ScikitLearn: Any = _ScikitLearn
 _ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 
 
-class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The attributes of a fitted mixture, and the ways to and from parameters, files and scikit-learn's class."""
+class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """The attributes that every fitted mixture has."""
 
     covariance_type: str
     # Set by a fit, as are the other public attributes.
@@ -39,18 +40,108 @@ class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     lower_bound_: float
     n_iter_: int
     converged_: bool
+    #: What the engine has made of the attributes.
+    _made: Any
+
+    def _set_arrays(
+        self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]
+    ) -> np.dtype[Any]:
+        """Set the arrays of a mixture, in the type that is given back."""
+        dtype = attribute_type(mixture, dtype)
+        for name in _ARRAYS:
+            setattr(self, name, getattr(mixture, name.rstrip("_")).astype(dtype, copy=False))
+        return dtype
+
+    def _mixture(self) -> _core.Mixture:
+        """Give the mixture of which the probabilities of the components are, and the densities but for a factor."""
+        raise NotImplementedError
+
+    def _log_factor(self) -> float:
+        """Give the logarithm of that factor."""
+        return 0.0
+
+    def _forget(self) -> None:
+        """Forget what has been made of earlier attributes."""
+        self._made = None
+
+    def _take_bounds(self, found: dict[str, Any]) -> None:
+        """Set what a file says of how a fit found the mixture, and of the features."""
+        self.n_features_in_ = self.means_.shape[1]
+        names = found.get("feature_names")
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        bounds = found.get("lower_bounds")
+        self.lower_bounds_ = [] if bounds is None else list(bounds)
+        bound = found.get("lower_bound")
+        self.lower_bound_ = -math.inf if bound is None else float(bound)
+        self.n_iter_ = int(found.get("n_iter") or 0)
+        self.converged_ = bool(found.get("converged"))
+
+    def _feature_names(self) -> list[str] | None:
+        """Give the names of the features for a file."""
+        names = getattr(self, "feature_names_in_", None)
+        # A table's columns cannot be found by names that stand for several of them.
+        return [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
+
+    def _written(self) -> _core.Mixture | _core.VariationalMixture:
+        """Give what a file holds."""
+        return self._mixture()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mixture to a file that the command ``gmm`` and `load` read.
+
+        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns
+        of a table by them.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; its name ends in .json or .npz.
+        """
+        check_is_fitted(self)
+        self._written().write(
+            os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, self._feature_names()
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_made" in state:
+            # It is made anew of the attributes.
+            state["_made"] = None
+        return state
+
+    def _copy_to(self, other: Any, more: Iterable[str]) -> Any:
+        """Give an object of scikit-learn the attributes of this one."""
+        fitted = (*_ARRAYS, "converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_")
+        for name in (*fitted, "feature_names_in_", *more):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        return other
+
+    def _take_from(self, other: Any) -> None:
+        """Take the attributes of a fitted object of scikit-learn."""
+        for name, value in vars(other).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(self, name, value)
+        self.lower_bounds_ = list(getattr(other, "lower_bounds_", []))
+        self._forget()
+        self._mixture()
+
+
+class FittedMixture(Fitted):
+    """The attributes of a mixture that EM has fitted, and the ways to and from parameters, files and scikit-learn's class."""
+
     retained_: list[int]
     _average: _core.Statistics | None
     _chunks: int
     _made: _core.Mixture | None
 
+    def _forget(self) -> None:
+        super()._forget()
+        self.retained_, self._average, self._chunks = [], None, 0
+
     def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
-        dtype = attribute_type(mixture, dtype)
-        self.weights_ = mixture.weights.astype(dtype, copy=False)
-        self.means_ = mixture.means.astype(dtype, copy=False)
-        self.covariances_ = mixture.covariances.astype(dtype, copy=False)
-        self.precisions_cholesky_ = mixture.precisions_cholesky.astype(dtype, copy=False)
-        self.precisions_ = mixture.precisions.astype(dtype, copy=False)
+        self._set_arrays(mixture, dtype)
         self._made = None
         self._mixture()
 
@@ -63,13 +154,6 @@ class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             made = _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
             self._made = made
         return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "_made" in state:
-            # It is made anew of the attributes.
-            state["_made"] = None
-        return state
 
     def _take_fit(self, other: FittedMixture) -> None:
         """Take the attributes of a fitted mixture, without what `partial_fit` goes on from."""
@@ -114,39 +198,11 @@ class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def _of(
         cls, mixture: _core.Mixture, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]
     ) -> Self:
-        k, d = mixture.means.shape
-        gm = cls(k, covariance_type=mixture.covariance_type, **params)
-        gm.n_features_in_ = d
-        names = found.get("feature_names")
-        if names is not None:
-            gm.feature_names_in_ = np.array(names, dtype=object)
+        gm = cls(len(mixture.weights), covariance_type=mixture.covariance_type, **params)
+        gm._forget()
         gm._set_mixture(mixture, dtype)
-        bounds = found.get("lower_bounds")
-        gm.lower_bounds_ = [] if bounds is None else list(bounds)
-        bound = found.get("lower_bound")
-        gm.lower_bound_ = -math.inf if bound is None else float(bound)
-        gm.n_iter_ = int(found.get("n_iter") or 0)
-        gm.converged_ = bool(found.get("converged"))
-        gm.retained_ = []
-        gm._average, gm._chunks = None, 0
+        gm._take_bounds(found)
         return gm
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mixture to a file that the command ``gmm`` and `load` read.
-
-        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns
-        of a table by them.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file; its name ends in .json or .npz.
-        """
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        # A table's columns cannot be found by names that stand for several of them.
-        names = [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
-        self._mixture().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, names)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
@@ -177,11 +233,7 @@ class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         """
         params = self.get_params()
         other = ScikitLearn(**{name: params[name] for name in SHARED})
-        fitted = (*_ARRAYS, "converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_")
-        for name in (*fitted, "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(other, name, getattr(self, name))
-        return other
+        return self._copy_to(other, ())
 
     @classmethod
     def from_sklearn(cls, gm: Any, **params: Any) -> Self:
@@ -202,12 +254,5 @@ class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         own = gm.get_params()
         made = cls(**{name: own[name] for name in SHARED}, **params)
         if hasattr(gm, "means_"):
-            for name, value in vars(gm).items():
-                if name.endswith("_") and not name.startswith("_"):
-                    setattr(made, name, value)
-            made.lower_bounds_ = list(getattr(gm, "lower_bounds_", []))
-            made.retained_ = []
-            made._average, made._chunks = None, 0
-            made._made = None
-            made._mixture()
+            made._take_from(gm)
         return made

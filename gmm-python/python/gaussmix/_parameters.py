@@ -25,10 +25,31 @@ SHARED = (
     "verbose",
     "verbose_interval",
 )
+#: Those of scikit-learn's estimator by variational inference.
+BAYESIAN_SHARED = (
+    "n_components",
+    "covariance_type",
+    "tol",
+    "reg_covar",
+    "max_iter",
+    "n_init",
+    "init_params",
+    "weight_concentration_prior_type",
+    "weight_concentration_prior",
+    "mean_precision_prior",
+    "mean_prior",
+    "degrees_of_freedom_prior",
+    "covariance_prior",
+    "random_state",
+    "warm_start",
+    "verbose",
+    "verbose_interval",
+)
 #: The values of parameters that are names, in the order in which they are described.
 CHOICES = {
     "covariance_type": ("full", "tied", "diag", "spherical"),
     "init_params": ("kmeans", "k-means++", "random", "random_from_data"),
+    "weight_concentration_prior_type": ("dirichlet_process", "dirichlet_distribution"),
     "freeze": ("weights", "means", "covariances"),
 }
 
@@ -55,6 +76,19 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "n_jobs": [Integral, None],
     "missing": ["boolean"],
     "callback": [callable, None],
+}
+
+_PRIOR = [None, Interval(Real, 0.0, None, closed="neither")]
+#: The same for the estimator by variational inference.
+BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
+    **{name: CONSTRAINTS[name] for name in BAYESIAN_SHARED if name in CONSTRAINTS},
+    **{name: CONSTRAINTS[name] for name in ("device", "n_jobs", "missing", "callback")},
+    "weight_concentration_prior_type": [StrOptions(set(CHOICES["weight_concentration_prior_type"]))],
+    "weight_concentration_prior": _PRIOR,
+    "mean_precision_prior": _PRIOR,
+    "mean_prior": ["array-like", None],
+    "degrees_of_freedom_prior": _PRIOR,
+    "covariance_prior": ["array-like", *_PRIOR],
 }
 
 #: The types of parameters that cannot change.

@@ -1,8 +1,9 @@
-"""Puts our mixture in the place of scikit-learn's."""
+"""Puts our mixtures in the place of scikit-learn's."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import warnings
 from abc import ABCMeta
@@ -14,7 +15,7 @@ from sklearn import get_config
 
 from ._estimator import GaussianMixture
 from ._fitted import ScikitLearn
-from ._parameters import SHARED
+from ._variational import BayesianGaussianMixture, BayesianScikitLearn
 
 
 class _EitherClass(ABCMeta):
@@ -22,63 +23,70 @@ class _EitherClass(ABCMeta):
 
     def __instancecheck__(cls, instance: object) -> bool:
         # Classes that inherit from that class have their own objects only.
-        return isinstance(instance, (GaussianMixture, ScikitLearn)) if cls is _Patched else super().__instancecheck__(instance)
+        classes = _CLASSES.get(cls)
+        return super().__instancecheck__(instance) if classes is None else isinstance(instance, classes)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, (GaussianMixture, ScikitLearn)) if cls is _Patched else super().__subclasscheck__(subclass)
+        classes = _CLASSES.get(cls)
+        return super().__subclasscheck__(subclass) if classes is None else issubclass(subclass, classes)
 
 
 class _Patched(GaussianMixture, metaclass=_EitherClass):
     """Our mixture under scikit-learn's name, which leaves to scikit-learn what it cannot serve."""
 
-    def _theirs(self) -> Any:
-        """Give scikit-learn's object with what this one has."""
-        params = self.get_params()
-        other = ScikitLearn(**{name: params[name] for name in SHARED})
-        other.__dict__.update(_attributes(self))
-        return other
+
+class _PatchedBayesian(BayesianGaussianMixture, metaclass=_EitherClass):
+    """The same for the mixture by variational inference."""
+
+
+#: The classes that are put in the place of scikit-learn's, with ours and scikit-learn's.
+_CLASSES: dict[type, tuple[type, type]] = {
+    _Patched: (GaussianMixture, ScikitLearn),
+    _PatchedBayesian: (BayesianGaussianMixture, BayesianScikitLearn),
+}
+
+
+def _theirs(estimator: Any, theirs: type) -> Any:
+    """Give scikit-learn's object with what one of ours has."""
+    params = estimator.get_params()
+    other = theirs(**{name: params[name] for name in inspect.signature(theirs).parameters})
+    other.__dict__.update(_attributes(estimator))
+    return other
 
 
 def _attributes(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and not name.startswith("_")}
 
 
-def _or_theirs(name: str) -> Callable[..., Any]:
+def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
     """Make a method that calls ours, or scikit-learn's for what ours cannot take."""
-    ours = getattr(GaussianMixture, name)
+    ours = getattr(own, name)
 
     @functools.wraps(ours)
-    def method(self: _Patched, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         data = args[0] if args and name != "sample" else kwargs.get("X", getattr(self, "means_", None))
         why = _cannot(data)
         if why is None:
             return ours(self, *args, **kwargs)
-        warnings.warn(f"scikit-learn's own GaussianMixture does this: {why}", UserWarning, stacklevel=2)
-        other = self._theirs()
+        warnings.warn(f"scikit-learn's own {theirs.__name__} does this: {why}", UserWarning, stacklevel=2)
+        other = _theirs(self, theirs)
         result = getattr(other, name)(*args, **kwargs)
         if name not in ("fit", "fit_predict"):
             return result
-        self.__dict__.update(_attributes(other), retained_=[], _average=None, _chunks=0, _made=None)
+        self.__dict__.update(_attributes(other))
+        self._forget()
         return self if name == "fit" else result
 
     return method
 
 
-for _name in (
-    "fit",
-    "fit_predict",
-    "predict",
-    "predict_proba",
-    "score_samples",
-    "score",
-    "bic",
-    "aic",
-    "sample",
-):
-    setattr(_Patched, _name, _or_theirs(_name))
-
-# The name that shows in messages and in the repr.
-_Patched.__name__ = "GaussianMixture"
+_METHODS = ("fit", "fit_predict", "predict", "predict_proba", "score_samples", "score", "bic", "aic", "sample")
+for _patched, (_own, _of_scikit_learn) in _CLASSES.items():
+    for _name in _METHODS:
+        if hasattr(_own, _name):
+            setattr(_patched, _name, _or_theirs(_name, _own, _of_scikit_learn))
+    # The name that shows in messages and in the repr.
+    _patched.__name__ = _own.__name__
 
 
 def _cannot(X: Any) -> str | None:
@@ -91,27 +99,30 @@ def _cannot(X: Any) -> str | None:
 
 
 def patch_sklearn() -> None:
-    """Put our mixture in the place of `sklearn.mixture.GaussianMixture`.
+    """Put our mixtures in the place of `sklearn.mixture.GaussianMixture` and `sklearn.mixture.BayesianGaussianMixture`.
 
-    Modules that have imported that class by its name get ours too. What the engine cannot serve is left to
+    Modules that have imported these classes by their names get ours too. What the engine cannot serve is left to
     scikit-learn, with a warning that says why.
 
-    Objects of scikit-learn's class, also those that were made before, and of ours are instances of the class in its place. From then
-    on ours are instances of scikit-learn's class and of its `BaseMixture` too, for modules that have these by other names.
+    Objects of scikit-learn's classes, also those that were made before, and of ours are instances of the classes in their place. From
+    then on ours are instances of scikit-learn's classes and of its `BaseMixture` too, for modules that have these by other names.
     """
-    ScikitLearn.register(GaussianMixture)
-    _replace(ScikitLearn, _Patched)
+    for patched, (ours, theirs) in _CLASSES.items():
+        theirs.register(ours)  # type: ignore[attr-defined]
+        _replace(theirs, patched)
 
 
 def unpatch_sklearn() -> None:
     """Undo `patch_sklearn`."""
-    _replace(_Patched, ScikitLearn)
+    for patched, (_, theirs) in _CLASSES.items():
+        _replace(patched, theirs)
 
 
 def _replace(old: type, new: type) -> None:
+    title = new.__name__
     for name, module in list(sys.modules.items()):
         inside = name == "sklearn" or name.startswith(("sklearn.", "gaussmix"))
         # A look into the dictionary, because some modules import others when an attribute is asked for.
-        if not inside and getattr(module, "__dict__", {}).get("GaussianMixture") is old:
-            module.GaussianMixture = new  # type: ignore[attr-defined]
-    sklearn.mixture.GaussianMixture = new
+        if not inside and getattr(module, "__dict__", {}).get(title) is old:
+            setattr(module, title, new)
+    setattr(sklearn.mixture, title, new)

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _arrays, _core
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
-from ._fitted import FittedMixture
+from ._fitted import Fitted
 from ._gpu import beside
 
 
-class Prediction(FittedMixture):
+class Prediction(Fitted):
     """The methods of a fitted mixture that evaluate samples, or draw them."""
 
     device: str
@@ -116,7 +116,7 @@ class Prediction(FittedMixture):
         if (few := self._few(X)) is not None:
             return few[1].astype(self._value_type(np.asarray(X).dtype), copy=False)
         data = self._data(X)
-        return self._typed(data, data.scores(self._mixture()), X)
+        return self._typed(data, data.scores(self._mixture()) + self._log_factor(), X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
@@ -142,11 +142,12 @@ class Prediction(FittedMixture):
                 return float(few[1].mean())
             try:
                 threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
-                return _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)
+                mean = _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)
+                return mean + self._log_factor()
             except _core.NonFiniteError as error:
                 _arrays.refuse_non_finite(self, X, error)
                 raise
-        return self._data(X, sample_weight).mean_score(self._mixture())
+        return self._data(X, sample_weight).mean_score(self._mixture()) + self._log_factor()
 
     def impute(
         self,
@@ -187,6 +188,47 @@ class Prediction(FittedMixture):
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
         return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
+
+    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw samples: those that scikit-learn draws for the same `random_state`.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The samples, ordered by component.
+        y : ndarray of shape (n_samples,)
+            The component of each.
+        """
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample."
+            )
+        random_state = check_random_state(self.random_state)
+        k, d = self.means_.shape
+        # The parts, and what they are put together to; of the components there is one number a
+        # sample.
+        _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
+        counts = random_state.multinomial(n_samples, self.weights_.astype(np.float64))
+        parts = []
+        for component, count in enumerate(counts):
+            mean = self.means_[component]
+            if self.covariance_type in ("full", "tied"):
+                covariance = self.covariances_ if self.covariance_type == "tied" else self.covariances_[component]
+                parts.append(random_state.multivariate_normal(mean, covariance, int(count)))
+            else:
+                deviation = np.sqrt(self.covariances_[component])
+                parts.append(mean + random_state.standard_normal(size=(count, d)) * deviation)
+        return np.vstack(parts).astype(np.float64, copy=False), np.repeat(np.arange(k, dtype=np.int64), counts)
+
+
+class Criteria(Prediction):
+    """Criteria for the choice of a mixture by its likelihood."""
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Give the Bayesian information criterion; the lower the better.
@@ -235,40 +277,3 @@ class Prediction(FittedMixture):
 
     def _n_parameters(self) -> int:
         return self._mixture().n_parameters
-
-    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Draw samples: those that scikit-learn draws for the same `random_state`.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The samples, ordered by component.
-        y : ndarray of shape (n_samples,)
-            The component of each.
-        """
-        check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(
-                f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample."
-            )
-        random_state = check_random_state(self.random_state)
-        k, d = self.means_.shape
-        # The parts, and what they are put together to; of the components there is one number a
-        # sample.
-        _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
-        counts = random_state.multinomial(n_samples, self.weights_.astype(np.float64))
-        parts = []
-        for component, count in enumerate(counts):
-            mean = self.means_[component]
-            if self.covariance_type in ("full", "tied"):
-                covariance = self.covariances_ if self.covariance_type == "tied" else self.covariances_[component]
-                parts.append(random_state.multivariate_normal(mean, covariance, int(count)))
-            else:
-                deviation = np.sqrt(self.covariances_[component])
-                parts.append(mean + random_state.standard_normal(size=(count, d)) * deviation)
-        return np.vstack(parts).astype(np.float64, copy=False), np.repeat(np.arange(k, dtype=np.int64), counts)

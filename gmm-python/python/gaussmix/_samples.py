@@ -68,7 +68,7 @@ class ArraySamples(Samples):
         self.X: Floats | _core.GpuArray = validated(estimator, X, reset=True, min_samples=2)
         self.shape, self.dtype = (self.X.shape[0], self.X.shape[1]), self.X.dtype
 
-    def load(self) -> Evaluations:
+    def load(self) -> _core.Data:
         if self.estimator.standardize and on_gpu(self.X):
             raise ValueError(
                 "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
@@ -81,7 +81,7 @@ class ArraySamples(Samples):
             _arrays.note_missing(_arrays.Missing.of(on_host(self.X), self.weights))
         return data
 
-    def _load(self, original: Any = None) -> Evaluations:
+    def _load(self, original: Any = None) -> _core.Data:
         estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
         return load(estimator, self.X, self.weights, device=estimator.device, threads=threads, original=original)
 
@@ -96,3 +96,8 @@ class ArraySamples(Samples):
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:
         return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight)
+
+    def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
+        """Give the statistics of scikit-learn's start, or nothing where the engine is to find one."""
+        x = _start.few(self.X, self.estimator)
+        return None if x is None else _start.statistics_of(x, self.estimator, random_state, self.weights)

@@ -59,13 +59,13 @@ def checked_parameters(estimator: Any, n_features: int) -> Parameters:
         else:
             precisions = precisions.astype(np.float64)
             transposed = np.swapaxes(precisions, -1, -2)
-            if not _is_positive_definite(precisions, transposed):
+            if not is_positive_definite(precisions, transposed):
                 raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
             precisions = (precisions + transposed) / 2
     return weights, means, precisions
 
 
-def _is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
+def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
     """Say whether matrices are symmetric and positive definite, whatever the units of the features are."""
     variances = np.diagonal(matrices, axis1=-2, axis2=-1)
     if not np.all(variances > 0.0):
@@ -147,7 +147,7 @@ def statistics_of(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
                 "points in X.",
                 ConvergenceWarning,
-                stacklevel=8,
+                stacklevel=10,
             )
         return statistics
     if init_params == "k-means++":
@@ -195,6 +195,15 @@ def _tied(
     return _core.Mixture(counts / counts.sum(), means, covariance, "tied")
 
 
+def few(X: Floats | _core.GpuArray, estimator: Any) -> Floats | None:
+    """Give the samples, if scikit-learn's start is made of them; otherwise the engine is to find one."""
+    if X.shape[0] > SCIKIT_LEARN_START:
+        return None
+    x: Floats = on_host(X)
+    # scikit-learn's k-means takes no missing values; the engine's does.
+    return None if estimator.missing and np.isnan(x).any() else x
+
+
 def start(
     X: Floats | _core.GpuArray,
     given: Parameters,
@@ -211,11 +220,7 @@ def start(
     kind = estimator.covariance_type
     if weights is not None and means is not None and precisions is not None:
         return _core.Mixture.from_precisions(weights, means, precisions, kind), 0.0
-    if X.shape[0] > SCIKIT_LEARN_START:
-        return None, 0.0
-    x: Floats = on_host(X)
-    if estimator.missing and np.isnan(x).any():
-        # scikit-learn's k-means takes no missing values; the engine's does.
+    if (x := few(X, estimator)) is None:
         return None, 0.0
     statistics = statistics_of(x, estimator, random_state, sample_weight)
     found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)

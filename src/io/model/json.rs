@@ -39,7 +39,7 @@ impl From<&Mixture> for ModelMembers {
 }
 
 /// An array as lists of lists.
-struct NestedLists(Array);
+pub(super) struct NestedLists(pub Array);
 
 impl Serialize for NestedLists {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -146,7 +146,7 @@ pub(super) fn parse_model_with_summary(json: &str) -> Result<(Mixture, FitSummar
     Ok((mixture, summary))
 }
 
-fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Problem> {
+pub(super) fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Problem> {
     serde_json::from_str(json).map_err(|e| Problem::format(format!("not a model in JSON: {e}")))
 }
 

@@ -4,6 +4,7 @@ mod contents;
 mod json;
 mod json_array;
 mod npz;
+mod variational;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
 pub use contents::FitSummary;
@@ -11,7 +12,7 @@ pub use json::{model_to_json, parse_model, read_text};
 pub use npz::check_npz;
 
 use super::{Output, Problem, Result};
-use gmm_host::{Fit, Mixture};
+use gmm_host::{Fit, Mixture, VariationalMixture};
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
@@ -26,7 +27,7 @@ use std::path::Path;
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
     let read = match Format::of(path) {
-        Ok(Format::Npz) => read_npz(path).map(|(mixture, _)| mixture),
+        Ok(Format::Npz) => read_npz(path).map(|model| model.mixture),
         _ => parse_model(&read_text(path)?),
     };
     read.map_err(|problem| problem.at(path))
@@ -40,13 +41,30 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
 pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
     let path = path.as_ref();
     let read = match Format::of(path) {
-        Ok(Format::Npz) => read_npz(path),
+        Ok(Format::Npz) => read_npz(path).map(|model| (model.mixture, model.summary)),
         _ => json::parse_model_with_summary(&read_text(path)?),
     };
     read.map_err(|problem| problem.at(path))
 }
 
-fn read_npz(path: &Path) -> std::result::Result<(Mixture, FitSummary), Problem> {
+/// Reads a posterior of variational inference, and how a fit found it. [`read_model`] reads the
+/// mixture of its means from the same file.
+///
+/// # Errors
+/// As [`read_model_with_summary`]; also if the file holds a mixture alone.
+pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixture, FitSummary)> {
+    let path = path.as_ref();
+    let read = match Format::of(path) {
+        Ok(Format::Npz) => read_npz(path).and_then(|model| {
+            let posterior = model.posterior.ok_or_else(variational::no_posterior)?;
+            Ok((posterior, model.summary))
+        }),
+        _ => variational::parse_json(&read_text(path)?),
+    };
+    read.map_err(|problem| problem.at(path))
+}
+
+fn read_npz(path: &Path) -> std::result::Result<npz::Model, Problem> {
     npz::read(std::io::BufReader::new(File::open(path).map_err(Problem::io("read it"))?))
 }
 
@@ -102,12 +120,28 @@ impl ModelOutput {
 
     /// Writes the mixture and what is known of how a fit found it. Errors: as [`Output::write`].
     pub fn write_with_summary(&self, mixture: &Mixture, summary: &FitSummary) -> Result<()> {
-        let bytes = match self.format {
+        self.write_bytes(match self.format {
             Format::Json => json::model_with_summary_to_json(mixture, summary)
                 .map(String::into_bytes)
                 .map_err(|e| Problem::format(e.to_string())),
-            Format::Npz => npz::to_bytes(mixture, summary),
-        };
+            Format::Npz => npz::to_bytes(mixture, summary, None),
+        })
+    }
+
+    /// Writes a posterior of variational inference beside the mixture of its means, which is what
+    /// programs read that do not know posteriors, and what is known of how a fit found it. Errors:
+    /// as [`Output::write`].
+    pub fn write_variational(&self, posterior: &VariationalMixture, summary: &FitSummary) -> Result<()> {
+        let mixture = posterior.to_mixture().map_err(|e| Problem::from(e).at(self.path()))?;
+        self.write_bytes(match self.format {
+            Format::Json => variational::to_json_text(posterior, &mixture, summary)
+                .map(String::into_bytes)
+                .map_err(|e| Problem::format(e.to_string())),
+            Format::Npz => npz::to_bytes(&mixture, summary, Some(posterior)),
+        })
+    }
+
+    fn write_bytes(&self, bytes: std::result::Result<Vec<u8>, Problem>) -> Result<()> {
         let bytes = bytes.map_err(|problem| problem.at(self.path()))?;
         self.output.write(|file| file.write_all(&bytes))
     }
@@ -145,11 +179,10 @@ mod tests {
             let bits = |m: &Mixture| {
                 m.means().iter().copied().chain(m.covariances().iter()).map(f64::to_bits).collect::<Vec<_>>()
             };
-            let npz = npz::to_bytes(&written, &FitSummary::default()).unwrap();
-            for read in [
-                parse_model(&model_to_json(&written)),
-                npz::read(std::io::Cursor::new(npz)).map(|(mixture, _)| mixture),
-            ] {
+            let npz = npz::to_bytes(&written, &FitSummary::default(), None).unwrap();
+            for read in
+                [parse_model(&model_to_json(&written)), npz::read(std::io::Cursor::new(npz)).map(|model| model.mixture)]
+            {
                 let read = read.unwrap();
                 assert_eq!(read, written);
                 assert_eq!(bits(&read), bits(&written));

@@ -1,11 +1,12 @@
 //! Models as .npz, with the names and shapes of scikit-learn's attributes.
 use super::contents::{FitSummary, mixture_from_arrays};
+use super::variational;
 use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
 use crate::io::data::short as shortened;
 use crate::io::{Problem, Result as FileResult};
-use gmm_host::{CovarianceType, Covariances, Mixture, memory};
-use ndarray::{arr0, aview1};
+use gmm_host::{CovarianceType, Covariances, Mixture, VariationalMixture, memory};
+use ndarray::{ArrayD, arr0, aview1};
 use ndarray_npy::WritableElement;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -39,10 +40,29 @@ const MEMBERS: [&str; 11] = [
     BOUNDS,
 ];
 
+/// What a file holds.
+pub(super) struct Model {
+    pub mixture: Mixture,
+    pub summary: FitSummary,
+    /// The posterior of which the mixture is that of the means.
+    pub posterior: Option<VariationalMixture>,
+}
+
+/// Whether a member is read.
+fn is_read(name: &str) -> bool {
+    MEMBERS.contains(&name) || name == variational::PRIOR_TYPE || is_of_posterior(name)
+}
+
+/// Whether a member is an array of a posterior.
+fn is_of_posterior(name: &str) -> bool {
+    name.strip_suffix('_').is_some_and(|name| variational::NAMES.contains(&name))
+}
+
 /// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`) and what the file says
-/// of how a fit found it.
-pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Problem> {
+/// of how a fit found it, and of the posterior.
+pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     let mut members = members(file)?;
+    let prior_type = members.remove(variational::PRIOR_TYPE);
     let mut entry = |name: &str| members.remove(name);
     let missing = |name: &str| Problem::format(format!("the .npz has no usable `{name}`: there is no such member"));
     let named = |name: &str, e: Problem| Problem::format(format!("`{name}`: {e}"));
@@ -74,6 +94,14 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
         }
     }
     let lower_bounds = array("lower_bounds_")?.map(|(_, values)| values);
+    let posterior = match prior_type {
+        None => None,
+        Some(text) => {
+            let prior_type = npy::parse_text(&text).map_err(|e| named(variational::PRIOR_TYPE, e))?;
+            let of_name = |name: &'static str| array(&format!("{name}_"))?.ok_or_else(|| variational::missing(name));
+            Some(variational::posterior(&mixture, &prior_type, of_name)?)
+        }
+    };
     let names = entry(NAMES).map(|bytes| npy::parse_texts(&bytes).map_err(|e| named(NAMES, e))).transpose()?;
     let mut number =
         |name: &str| entry(name).map(|bytes| npy::parse_scalar(&bytes).map_err(|e| named(name, e))).transpose();
@@ -95,7 +123,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
         ));
     }
     summary.check(&mixture).map_err(|e| named(NAMES, e))?;
-    Ok((mixture, summary))
+    Ok(Model { mixture, summary, posterior })
 }
 
 /// Checks the members of a .npz without reading their values: each name occurs once, each member is
@@ -126,7 +154,7 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
         let entry = archive.by_index(i).map_err(|e| failed(e.into()))?;
         // The limit is one byte more than the size, so that the reader comes to the end.
         let mut content = entry.take(size + 1);
-        if MEMBERS.contains(&name.as_str()) {
+        if is_read(&name) {
             let mut bytes = Vec::new();
             content.read_to_end(&mut bytes).map_err(failed)?;
             members.insert(name, bytes);
@@ -141,7 +169,7 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
 /// mixture of the shape of the means needs, nor all together more than there is memory for: a
 /// member may be compressed to a thousandth of its size.
 fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
-    let used = || headers.iter().filter(|(name, ..)| MEMBERS.contains(&name.as_str()));
+    let used = || headers.iter().filter(|(name, ..)| is_read(name));
     let count = |shape: &[usize]| shape.iter().fold(1usize, |n, &length| n.saturating_mul(length));
     let means = used().find(|(name, ..)| name == MEANS).map(|(.., header)| &header.shape[..]);
     let (k, d) = match means {
@@ -160,6 +188,7 @@ fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
             NAMES => d,
             "covariances_" | "precisions_" | "precisions_cholesky_" => count(&[k, d, d]),
             BOUNDS => usize::MAX,
+            name if is_of_posterior(name) => count(&[2, k, d, d]),
             _ => 1,
         };
         if count(shape) > most.max(SMALL) {
@@ -258,8 +287,13 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
 }
 
 /// The bytes of a .npz with all attributes that a scikit-learn object needs, precisions and their
-/// Cholesky factors included, and how a fit found the mixture.
-pub(super) fn to_bytes(mixture: &Mixture, summary: &FitSummary) -> Result<Vec<u8>, Problem> {
+/// Cholesky factors included, how a fit found the mixture, and the posterior of which it is that of
+/// the means, if there is one.
+pub(super) fn to_bytes(
+    mixture: &Mixture,
+    summary: &FitSummary,
+    posterior: Option<&VariationalMixture>,
+) -> Result<Vec<u8>, Problem> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     // Not compressed, as `numpy.savez` does it.
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
@@ -276,6 +310,13 @@ pub(super) fn to_bytes(mixture: &Mixture, summary: &FitSummary) -> Result<Vec<u8
         ("precisions_cholesky_", &*mixture.precisions_cholesky()),
     ] {
         add(name, covariance_bytes(covariances)?)?;
+    }
+    if let Some(posterior) = posterior {
+        let prior_type = posterior.prior().weight_concentration_type.name();
+        add(variational::PRIOR_TYPE, npy::text_to_npy(prior_type).map_err(Problem::io("write it"))?)?;
+        for (name, array) in variational::NAMES.into_iter().zip(variational::arrays(posterior)) {
+            add(&format!("{name}_"), array_bytes(array)?)?;
+        }
     }
     if let Some(names) = &summary.feature_names {
         add(NAMES, npy::texts_to_npy(names).map_err(Problem::io("write it"))?)?;
@@ -303,7 +344,10 @@ fn bytes<T: WritableElement, D: ndarray::Dimension>(array: &ndarray::ArrayRef<T,
 }
 
 fn covariance_bytes(covariances: &Covariances) -> Result<Vec<u8>, Problem> {
-    let shape = covariances.shape().to_vec();
-    let array = ndarray::ArrayD::from_shape_vec(shape, covariances.iter().collect());
+    array_bytes((covariances.shape().to_vec(), covariances.iter().collect()))
+}
+
+fn array_bytes((shape, values): (Vec<usize>, Vec<f64>)) -> Result<Vec<u8>, Problem> {
+    let array = ArrayD::from_shape_vec(shape, values);
     bytes(&*array.map_err(|e| Problem::format(e.to_string()))?)
 }

@@ -288,7 +288,7 @@ pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -
     let (k, d) = mixture.means().dim();
     let (weights, rest) = out.split_at_mut(k);
     let (means, covariances) = rest.split_at_mut(k * d);
-    weights.iter_mut().zip(mixture.weights()).for_each(|(to, w)| *to = w.log2());
+    weights.iter_mut().enumerate().for_each(|(c, to)| *to = mixture.log2_weight(c));
     for (to, mean) in means.chunks_exact_mut(d).zip(mixture.means().outer_iter()) {
         to.iter_mut().zip(mean).enumerate().for_each(|(j, (to, mean))| *to = frame.apply(j, *mean));
     }

@@ -1,0 +1,470 @@
+//! The posterior distribution of a mixture's parameters: the M-step of variational inference, and
+//! the density of its E-step.
+//!
+//! q(π) is a product of Beta distributions, or a Dirichlet distribution, and for each component
+//! q(μ, Λ) = N(μ; m, (β·Λ)⁻¹)·Wishart(Λ; W, ν), with the formulas of Bishop (2006, section 10.2) and
+//! of scikit-learn, which has the other covariance types too. There q(Λ) is the best approximation
+//! of the posterior by Wishart distributions with a diagonal W (`diag`), with a multiple of the unit
+//! matrix (`spherical`), or with one and the same for all components (`tied`), each of which has a
+//! precision of its own a priori: so each step of the iteration raises one and the same bound.
+use super::prior::{VariationalPrior, WeightConcentrationPriorType};
+use crate::compensated::neumaier_sum;
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::{for_each_matrix, gram};
+use crate::model::mixture::Mixture;
+use crate::statistics::{COUNT_FLOOR, Statistics};
+use libm::lgamma;
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use statrs::function::gamma::digamma;
+use std::borrow::Cow;
+
+/// The posterior distribution of the parameters of a mixture, given a prior and some samples.
+///
+/// [`to_mixture`](Self::to_mixture) is the mixture of its means. What it says of samples is, as in
+/// scikit-learn, that of [`density`](Self::density), whose constants are expectations of logarithms.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "serialised::Parts", into = "serialised::Parts")
+)]
+pub struct VariationalMixture {
+    prior: VariationalPrior,
+    /// (2, K) or (1, K).
+    weight_concentration: Array2<f64>,
+    /// β (K,).
+    mean_precision: Array1<f64>,
+    /// ν (K,).
+    degrees_of_freedom: Array1<f64>,
+    /// The m, the covariances (ν·W)⁻¹, and weights exp E[log …] over their sum.
+    density: Mixture,
+    /// The logarithm of that sum.
+    log_total: f64,
+}
+
+impl VariationalMixture {
+    /// The posterior of these parameters: `weight_concentration` (2, K) for a Dirichlet process, the
+    /// two parameters of each Beta distribution, and (1, K) for a Dirichlet distribution;
+    /// `mean_precision` β and `degrees_of_freedom` ν (K,), the same for all components if their
+    /// covariance is tied; `means` (K, D), and `covariances` (ν·W)⁻¹ in their type's shape.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`]; [`Error::BadParameter`] for a number that is not in its range; as
+    /// [`Mixture::new`].
+    pub fn new(
+        prior: VariationalPrior,
+        weight_concentration: Array2<f64>,
+        mean_precision: Array1<f64>,
+        degrees_of_freedom: Array1<f64>,
+        means: Array2<f64>,
+        covariances: Covariances,
+    ) -> Result<Self> {
+        let (k, d) = means.dim();
+        let rows = match prior.weight_concentration_type {
+            WeightConcentrationPriorType::DirichletProcess => 2,
+            WeightConcentrationPriorType::DirichletDistribution => 1,
+        };
+        let shapes = [
+            ("weight_concentration", vec![rows, k], weight_concentration.shape()),
+            ("mean_precision", vec![k], mean_precision.shape()),
+            ("degrees_of_freedom", vec![k], degrees_of_freedom.shape()),
+            ("mean_prior", vec![d], prior.mean.shape()),
+        ];
+        for (what, expected, got) in shapes {
+            if expected != got {
+                return Err(Error::ShapeMismatch { what, expected, got: got.to_vec() });
+            }
+        }
+        covariances.check_type("covariances", prior.covariance_type(), k, d)?;
+        let numbers = [
+            ("weight_concentration", 0.0, weight_concentration.view().into_dyn()),
+            ("mean_precision", 0.0, mean_precision.view().into_dyn()),
+            ("degrees_of_freedom", d as f64 - 1.0, degrees_of_freedom.view().into_dyn()),
+        ];
+        for (name, least, values) in numbers {
+            if let Some(value) = values.iter().find(|v| !(v.is_finite() && **v > least)) {
+                let remedy =
+                    "it must be finite and positive, and degrees of freedom above the number of features less one";
+                return Err(Error::BadParameter { name, value: value.to_string(), remedy });
+            }
+        }
+        let parts = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?;
+        Self::with_density_of(prior, weight_concentration, mean_precision, degrees_of_freedom, parts)
+    }
+
+    /// Gives the density the weights that follow from the other parameters.
+    fn with_density_of(
+        prior: VariationalPrior,
+        weight_concentration: Array2<f64>,
+        mean_precision: Array1<f64>,
+        degrees_of_freedom: Array1<f64>,
+        parts: Mixture,
+    ) -> Result<Self> {
+        let d = parts.n_features() as f64;
+        let log_weights = expected_log_weights(&weight_concentration)
+            + Array1::from_shape_fn(mean_precision.len(), |c| {
+                let (nu, beta) = (degrees_of_freedom[c], mean_precision[c]);
+                // ½·(E[log |Λ|] − log |νW|) and the trace's ½·D/β.
+                0.5 * (expected_log_det(nu, parts.n_features()) - d * nu.ln() - d / beta)
+            });
+        let (density, log_total) = parts.with_log_weights(log_weights)?;
+        Ok(Self { prior, weight_concentration, mean_precision, degrees_of_freedom, density, log_total })
+    }
+
+    /// The M-step: the posterior given responsibilities, of which these are the statistics. As in
+    /// scikit-learn `reg_covar` is added to the variances of each component's samples, and
+    /// [`COUNT_FLOOR`] to their number.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where the prior is for another D or
+    /// covariance type; as [`Mixture::new`] where a covariance is not usable.
+    pub fn from_statistics(prior: &VariationalPrior, statistics: &Statistics, reg_covar: f64) -> Result<Self> {
+        let (k, d) = statistics.means().dim();
+        if prior.n_features() != d {
+            let got = vec![prior.n_features()];
+            return Err(Error::ShapeMismatch {
+                what: "mean_prior (against the data's columns)",
+                expected: vec![d],
+                got,
+            });
+        }
+        prior.covariance.check_type("covariance_prior", statistics.covariance_type(), 1, d)?;
+        let counts = &statistics.counts() + COUNT_FLOOR;
+        let beta = &counts + prior.mean_precision;
+        let mut means = statistics.means().to_owned();
+        // From m₀ to the samples' mean; of no component without samples.
+        let mut away = &means - &prior.mean;
+        for (c, mut mean) in means.outer_iter_mut().enumerate() {
+            let count = statistics.counts()[c];
+            if count <= COUNT_FLOOR {
+                away.row_mut(c).fill(0.0);
+                mean.assign(&prior.mean);
+            }
+            for (mean, prior) in mean.iter_mut().zip(&prior.mean) {
+                *mean = (prior * (beta[c] - count) + count * *mean) / beta[c];
+            }
+        }
+        // nₖ·β₀/βₖ: how much the distance from m₀ adds to the scatter.
+        let pulls = &counts * prior.mean_precision / &beta;
+        let mut nu = &counts + prior.degrees_of_freedom;
+        let mut covariances = statistics.scatter().clone();
+        match (&mut covariances, &prior.covariance) {
+            (Covariances::Full(v), Covariances::Full(of_prior)) => {
+                let of_prior = of_prior.index_axis(Axis(0), 0);
+                for_each_matrix(v, |c, mut v| {
+                    add_outer(&mut v, pulls[c], away.row(c));
+                    v.diag_mut().map_inplace(|v| *v += counts[c] * reg_covar);
+                    v += &of_prior;
+                    v /= nu[c];
+                });
+            }
+            (Covariances::Tied(v), Covariances::Tied(of_prior)) => {
+                // Of a prior for each component there is one posterior: their mean.
+                nu.fill(prior.degrees_of_freedom + counts.sum() / k as f64);
+                away.outer_iter().zip(&pulls).for_each(|(away, pull)| add_outer(&mut v.view_mut(), *pull, away));
+                v.diag_mut().map_inplace(|v| *v += counts.sum() * reg_covar);
+                *v /= k as f64;
+                *v += of_prior;
+                *v /= nu[0];
+            }
+            (Covariances::Diag(v), Covariances::Diag(of_prior)) => {
+                for ((c, j), v) in v.indexed_iter_mut() {
+                    let added = counts[c] * reg_covar + pulls[c] * away[[c, j]] * away[[c, j]];
+                    *v = (*v + added + of_prior[[0, j]]) / nu[c];
+                }
+            }
+            (Covariances::Spherical(v), Covariances::Spherical(of_prior)) => {
+                for (c, v) in v.iter_mut().enumerate() {
+                    let squares = pulls[c] * away.row(c).iter().map(|v| v * v).sum::<f64>();
+                    *v = ((*v + squares) / d as f64 + counts[c] * reg_covar + of_prior[0]) / nu[c];
+                }
+            }
+            // The types are equal.
+            _ => debug_assert!(false, "a prior of another covariance type"),
+        }
+        let (factor, failures) = covariances.factorise();
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
+        }
+        let parts = Mixture::from_parts(Array1::from_elem(k, 1.0 / k as f64), means, covariances, factor)?;
+        Self::with_density_of(prior.clone(), prior.weight_concentration_of(&counts), beta, nu, parts)
+    }
+
+    /// The prior.
+    pub fn prior(&self) -> &VariationalPrior {
+        &self.prior
+    }
+
+    /// K.
+    pub fn n_components(&self) -> usize {
+        self.density.n_components()
+    }
+
+    /// D.
+    pub fn n_features(&self) -> usize {
+        self.density.n_features()
+    }
+
+    /// The covariance type.
+    pub fn covariance_type(&self) -> CovarianceType {
+        self.density.covariance_type()
+    }
+
+    /// The parameters of q(π): (2, K) for a Dirichlet process, (1, K) for a Dirichlet distribution.
+    pub fn weight_concentration(&self) -> ArrayView2<'_, f64> {
+        self.weight_concentration.view()
+    }
+
+    /// β (K,).
+    pub fn mean_precision(&self) -> ArrayView1<'_, f64> {
+        self.mean_precision.view()
+    }
+
+    /// ν (K,): the same for all components, if their covariance is tied.
+    pub fn degrees_of_freedom(&self) -> ArrayView1<'_, f64> {
+        self.degrees_of_freedom.view()
+    }
+
+    /// E[π] (K,), over its sum: the sticks of a Dirichlet process leave a rest.
+    pub fn weights(&self) -> Array1<f64> {
+        let sums = self.weight_concentration.sum_axis(Axis(0));
+        let mut left = 1.0;
+        let mut weights = self.weight_concentration.row(0).to_owned();
+        if let WeightConcentrationPriorType::DirichletProcess = self.prior.weight_concentration_type {
+            for (c, weight) in weights.iter_mut().enumerate() {
+                *weight *= left / sums[c];
+                left *= self.weight_concentration[[1, c]] / sums[c];
+            }
+        }
+        let sum = weights.sum();
+        weights / sum
+    }
+
+    /// E[μ] (K, D).
+    pub fn means(&self) -> ArrayView2<'_, f64> {
+        self.density.means()
+    }
+
+    /// E[Λ]⁻¹ in the covariance type's shape.
+    pub fn covariances(&self) -> &Covariances {
+        self.density.covariances()
+    }
+
+    /// E[Λ], as [`Mixture::precisions`].
+    pub fn precisions(&self) -> Covariances {
+        self.density.precisions()
+    }
+
+    /// Its Cholesky factors, as [`Mixture::precisions_cholesky`].
+    pub fn precisions_cholesky(&self) -> Cow<'_, Covariances> {
+        self.density.precisions_cholesky()
+    }
+
+    /// The mixture of the posterior means E[π], E[μ] and E[Λ]⁻¹.
+    ///
+    /// # Errors
+    /// [`Error::BadComponent`] where the weights leave the range of float64.
+    pub fn to_mixture(&self) -> Result<Mixture> {
+        let (covariances, factor) = (self.covariances().clone(), self.density.factor().cloned());
+        Mixture::from_parts(self.weights(), self.means().to_owned(), covariances, factor)
+    }
+
+    /// The mixture of which the responsibilities of samples are, and with
+    /// [`log_total`](Self::log_total) their log-densities in the sense of scikit-learn's
+    /// `score_samples`: log Σₖ exp E[log πₖ + log N(x; μₖ, Λₖ⁻¹)].
+    pub fn density(&self) -> &Mixture {
+        &self.density
+    }
+
+    /// What is to be added to log-densities under [`density`](Self::density), whose weights sum to
+    /// one.
+    pub fn log_total(&self) -> f64 {
+        self.log_total
+    }
+
+    /// The lower bound of the evidence after an M-step that began at `before`, with the statistics
+    /// of the E-step: that of scikit-learn, in which what does not depend on the posterior is left
+    /// out ([`constant_terms`](Self::constant_terms)). It is that of all samples, not their mean.
+    pub(crate) fn lower_bound(&self, before: &Self, statistics: &Statistics) -> f64 {
+        let (n, d) = (&self.degrees_of_freedom, self.n_features());
+        let chol = log_det_factors(&self.density);
+        let wishart = (0..n.len()).map(|c| -log_wishart_norm(n[c], chol[c], d));
+        let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.ln());
+        let terms =
+            wishart.chain(means).chain([before.entropy(statistics), -log_weight_norm(&self.weight_concentration)]);
+        neumaier_sum(terms)
+    }
+
+    /// What scikit-learn's lower bound leaves out of the bound of the log-evidence: the normalising
+    /// constants of the prior and of the samples' densities. With `reg_covar` above zero, the sum is
+    /// slightly too low, because that counts as scatter of the samples.
+    pub fn constant_terms(&self) -> f64 {
+        let (prior, k, d) = (&self.prior, self.n_components(), self.n_features());
+        let counts = &self.mean_precision - prior.mean_precision;
+        let log_det: f64 = match &prior.covariance {
+            Covariances::Diag(v) => v.iter().map(|v| v.ln()).sum(),
+            Covariances::Spherical(v) => d as f64 * v[0].ln(),
+            matrix => match matrix.factorise() {
+                (Some(Covariances::Full(u)), failures) if failures.is_empty() => {
+                    log_det_of_factor(u.index_axis(Axis(0), 0))
+                }
+                (Some(Covariances::Tied(u)), failures) if failures.is_empty() => log_det_of_factor(u.view()),
+                // The prior is improper.
+                _ => f64::NEG_INFINITY,
+            },
+        };
+        let nu = prior.degrees_of_freedom;
+        // That of νW for the factor, as `log_wishart_norm` takes it.
+        let chol = -0.5 * log_det + 0.5 * d as f64 * nu.ln();
+        let components = k as f64 * (log_wishart_norm(nu, chol, d) + 0.5 * d as f64 * prior.mean_precision.ln());
+        let weights = log_weight_norm(&prior.weight_concentration_of(&Array1::zeros(k)));
+        components + weights - 0.5 * counts.sum() * d as f64 * std::f64::consts::TAU.ln()
+    }
+
+    /// The entropy of the responsibilities, −Σᵢ wᵢ Σₖ rᵢₖ log rᵢₖ, and of what is missing, under
+    /// this posterior. With ρᵢₖ = rᵢₖ·Σₖ ρᵢₖ, the density of sample and component, it is the
+    /// log-likelihood less the mean of log ρ, which the statistics give.
+    fn entropy(&self, statistics: &Statistics) -> f64 {
+        let (density, d) = (&self.density, self.n_features());
+        let chol = log_det_factors(density);
+        let tied = match (statistics.scatter(), density.factor()) {
+            (Covariances::Tied(s), Some(Covariances::Tied(u))) => Some(trace_of_product(s.view(), u.view())),
+            _ => None,
+        };
+        let (counts, means) = (statistics.counts(), statistics.means());
+        let of_component = |c: usize| {
+            let away = &means.row(c) - &density.means().row(c);
+            let count = counts[c];
+            let quadratic = match (statistics.scatter(), density.factor_of(c)) {
+                (Covariances::Full(s), Some(u)) => {
+                    trace_of_product(s.index_axis(Axis(0), c), u) + count * squared_length(u, away.view())
+                }
+                (_, Some(u)) => count * squared_length(u, away.view()),
+                (Covariances::Diag(s), None) => {
+                    (0..d).map(|j| (s[[c, j]] + count * away[j] * away[j]) / density.variance(c, j)).sum()
+                }
+                (Covariances::Spherical(s), None) => {
+                    (s[c] + count * away.iter().map(|v| v * v).sum::<f64>()) / density.variance(c, 0)
+                }
+                // Not reached: these types have factors.
+                (Covariances::Full(_) | Covariances::Tied(_), None) => f64::NAN,
+            };
+            let constant = density.log_weight(c) + chol[c] - 0.5 * d as f64 * std::f64::consts::TAU.ln();
+            if count > 0.0 { 0.5 * quadratic - count * constant } else { 0.0 }
+        };
+        let terms = (0..counts.len()).map(of_component);
+        neumaier_sum(terms.chain([statistics.log_likelihood(), 0.5 * tied.unwrap_or(0.0)]))
+    }
+}
+
+/// E[log π] (K,).
+fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
+    let of_sums = concentration.sum_axis(Axis(0)).mapv(digamma);
+    let first = concentration.row(0).mapv(digamma);
+    if concentration.nrows() == 1 {
+        return first - digamma(concentration.sum());
+    }
+    let mut left = 0.0;
+    Array1::from_shape_fn(first.len(), |c| {
+        let log_weight = first[c] - of_sums[c] + left;
+        left += digamma(concentration[[1, c]]) - of_sums[c];
+        log_weight
+    })
+}
+
+/// E[log |Λ|] − log |W| under a Wishart distribution.
+fn expected_log_det(nu: f64, d: usize) -> f64 {
+    (0..d).map(|j| digamma(0.5 * (nu - j as f64)) + std::f64::consts::LN_2).sum()
+}
+
+/// The logarithm of a Wishart distribution's normalising constant, less what does not depend on its
+/// parameters: of ν, and of the logarithm of the determinant of the Cholesky factor of ν·W.
+fn log_wishart_norm(nu: f64, log_det_factor: f64, d: usize) -> f64 {
+    let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.ln();
+    let gammas: f64 = (0..d).map(|j| lgamma(0.5 * (nu - j as f64))).sum();
+    -(nu * log_det_factor + 0.5 * nu * d as f64 * std::f64::consts::LN_2 + gammas)
+}
+
+/// The logarithm of the normalising constant of the distribution of the weights.
+fn log_weight_norm(concentration: &Array2<f64>) -> f64 {
+    if concentration.nrows() == 1 {
+        return lgamma(concentration.sum()) - concentration.iter().map(|&a| lgamma(a)).sum::<f64>();
+    }
+    concentration.columns().into_iter().map(|ab| lgamma(ab[0] + ab[1]) - lgamma(ab[0]) - lgamma(ab[1])).sum()
+}
+
+/// The logarithm of the determinant of each component's Cholesky factor of its precision (K,).
+fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
+    let d = mixture.n_features();
+    let of_component = |c: usize| match mixture.factor_of(c) {
+        Some(u) => -0.5 * log_det_of_factor(u),
+        None => -0.5 * (0..d).map(|j| mixture.variance(c, j).ln()).sum::<f64>(),
+    };
+    Array1::from_shape_fn(mixture.n_components(), of_component)
+}
+
+/// log |Σ| of U with Σ⁻¹ = U·Uᵀ.
+fn log_det_of_factor(u: ArrayView2<'_, f64>) -> f64 {
+    -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>()
+}
+
+/// tr(S·U·Uᵀ).
+fn trace_of_product(s: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>) -> f64 {
+    gram(u).iter().zip(s).map(|(p, s)| p * s).sum()
+}
+
+/// |Uᵀx|².
+fn squared_length(u: ArrayView2<'_, f64>, x: ArrayView1<'_, f64>) -> f64 {
+    u.t().dot(&x).iter().map(|v| v * v).sum()
+}
+
+/// Adds `factor`·xxᵀ.
+fn add_outer(matrix: &mut ndarray::ArrayViewMut2<'_, f64>, factor: f64, x: ArrayView1<'_, f64>) {
+    for (mut row, a) in matrix.outer_iter_mut().zip(x) {
+        row.iter_mut().zip(x).for_each(|(v, b)| *v += factor * (a * b));
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serialised {
+    use super::{Covariances, Result, VariationalMixture, VariationalPrior};
+    use crate::error::Error;
+    use ndarray::{Array1, Array2};
+
+    /// What a posterior is serialised as: its parameters, without what is computed from them.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Parts {
+        prior: VariationalPrior,
+        weight_concentration: Array2<f64>,
+        mean_precision: Array1<f64>,
+        degrees_of_freedom: Array1<f64>,
+        means: Array2<f64>,
+        covariances: Covariances,
+    }
+
+    impl From<VariationalMixture> for Parts {
+        fn from(m: VariationalMixture) -> Self {
+            let (means, covariances) = (m.means().to_owned(), m.covariances().clone());
+            let VariationalMixture { prior, weight_concentration, mean_precision, degrees_of_freedom, .. } = m;
+            Self { prior, weight_concentration, mean_precision, degrees_of_freedom, means, covariances }
+        }
+    }
+
+    impl TryFrom<Parts> for VariationalMixture {
+        type Error = Error;
+
+        fn try_from(p: Parts) -> Result<Self> {
+            let prior = VariationalPrior::new(
+                p.prior.weight_concentration_type,
+                p.prior.weight_concentration,
+                p.prior.mean_precision,
+                p.prior.mean,
+                p.prior.degrees_of_freedom,
+                p.prior.covariance,
+            )?;
+            let (beta, nu) = (p.mean_precision, p.degrees_of_freedom);
+            Self::new(prior, p.weight_concentration, beta, nu, p.means, p.covariances)
+        }
+    }
+}

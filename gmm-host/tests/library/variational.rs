@@ -1,0 +1,536 @@
+//! Variational inference: its steps and its bound against formulas written out in full, and what it
+//! has in common with EM.
+use crate::common::*;
+use gmm_host::{
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, Error, Evaluator, Fit, InitParams, Samples, Statistics,
+    VariationalMixture, VariationalPrior, WeightConcentrationPriorType,
+};
+use nalgebra::{DMatrix, DVector};
+use ndarray::{Array1, Array2, array};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use statrs::function::beta::ln_beta;
+use statrs::function::gamma::{digamma, ln_gamma};
+use std::f64::consts::{LN_2, PI, TAU};
+use std::ops::ControlFlow;
+
+fn params(k: usize, t: CovarianceType, kind: WeightConcentrationPriorType) -> BayesianGaussianMixtureParams {
+    BayesianGaussianMixtureParams::new(k).covariance_type(t).weight_concentration_prior_type(kind)
+}
+
+fn fit(params: BayesianGaussianMixtureParams, evaluator: &mut dyn Evaluator) -> Fit<VariationalMixture> {
+    params.check().unwrap().fit(evaluator).unwrap()
+}
+
+/// All covariance types with both priors.
+fn kinds() -> impl Iterator<Item = (CovarianceType, WeightConcentrationPriorType)> {
+    CovarianceType::ALL
+        .into_iter()
+        .flat_map(|t| WeightConcentrationPriorType::ALL.into_iter().map(move |kind| (t, kind)))
+}
+
+/// Responsibilities (N, K) whose rows sum to one.
+fn responsibilities(seed: u64, n: usize, k: usize) -> Array2<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut r = Array2::from_shape_simple_fn((n, k), || rng.random::<f64>().powi(3) + 1e-3);
+    r.outer_iter_mut().for_each(|mut row| {
+        let sum = row.sum();
+        row /= sum;
+    });
+    r
+}
+
+/// The posterior with matrices for all covariance types, by the formulas of Bishop (2006), 10.2,
+/// which the types restrict.
+struct Plain<'a> {
+    t: CovarianceType,
+    prior: &'a VariationalPrior,
+    concentration: Vec<(f64, f64)>,
+    beta: Vec<f64>,
+    nu: Vec<f64>,
+    m: Vec<DVector<f64>>,
+    w: Vec<DMatrix<f64>>,
+}
+
+fn row(x: &Array2<f64>, i: usize) -> DVector<f64> {
+    DVector::from_iterator(x.ncols(), x.row(i).iter().copied())
+}
+
+/// W₀⁻¹ as a matrix.
+fn matrix_of_prior(prior: &VariationalPrior) -> DMatrix<f64> {
+    let d = prior.n_features();
+    let values: Vec<f64> = prior.covariance.iter().collect();
+    match prior.covariance_type() {
+        CovarianceType::Full | CovarianceType::Tied => DMatrix::from_row_slice(d, d, &values),
+        CovarianceType::Diag => DMatrix::from_diagonal(&DVector::from_vec(values)),
+        _ => DMatrix::identity(d, d) * values[0],
+    }
+}
+
+/// The nearest matrix of the form that a covariance type has for each component.
+fn restricted(t: CovarianceType, a: &DMatrix<f64>) -> DMatrix<f64> {
+    match t {
+        CovarianceType::Diag => DMatrix::from_diagonal(&a.diagonal()),
+        CovarianceType::Spherical => DMatrix::identity(a.nrows(), a.nrows()) * (a.trace() / a.nrows() as f64),
+        _ => a.clone(),
+    }
+}
+
+impl<'a> Plain<'a> {
+    /// The M-step.
+    fn new(x: &Array2<f64>, r: &Array2<f64>, prior: &'a VariationalPrior, reg_covar: f64) -> Self {
+        let ((n, k), t, d) = (r.dim(), prior.covariance_type(), x.ncols());
+        let counts: Vec<f64> = (0..k).map(|c| r.column(c).sum()).collect();
+        let m0 = DVector::from_vec(prior.mean.to_vec());
+        let gamma = prior.weight_concentration;
+        let concentration = (0..k).map(|c| match prior.weight_concentration_type {
+            WeightConcentrationPriorType::DirichletProcess => {
+                (1.0 + counts[c], gamma + counts[c + 1..].iter().sum::<f64>())
+            }
+            WeightConcentrationPriorType::DirichletDistribution => (gamma + counts[c], 0.0),
+        });
+        let concentration = concentration.collect();
+        let (mut beta, mut nu, mut m, mut inverses) = (vec![], vec![], vec![], vec![]);
+        for c in 0..k {
+            let sum = (0..n).fold(DVector::zeros(d), |sum, i| sum + row(x, i) * r[[i, c]]);
+            let mean = &sum / counts[c];
+            beta.push(prior.mean_precision + counts[c]);
+            nu.push(prior.degrees_of_freedom + counts[c]);
+            m.push((&m0 * prior.mean_precision + sum) / beta[c]);
+            let mut inverse = matrix_of_prior(prior) + DMatrix::identity(d, d) * (counts[c] * reg_covar);
+            for i in 0..n {
+                let away = row(x, i) - &mean;
+                inverse += &away * away.transpose() * r[[i, c]];
+            }
+            let away = &mean - &m0;
+            inverse += &away * away.transpose() * (prior.mean_precision * counts[c] / beta[c]);
+            inverses.push(inverse);
+        }
+        if t == CovarianceType::Tied {
+            let mean = inverses.iter().sum::<DMatrix<f64>>() / k as f64;
+            inverses = vec![mean; k];
+            nu = vec![nu.iter().sum::<f64>() / k as f64; k];
+        }
+        let w = inverses.iter().map(|a| restricted(t, a).try_inverse().unwrap()).collect();
+        Self { t, prior, concentration, beta, nu, m, w }
+    }
+
+    /// E[log π], E[log v] and E[log (1 − v)] of a component.
+    fn log_weight(&self, c: usize) -> (f64, f64, f64) {
+        let stick = |c: usize| {
+            let (a, b) = self.concentration[c];
+            (digamma(a) - digamma(a + b), digamma(b) - digamma(a + b))
+        };
+        match self.prior.weight_concentration_type {
+            WeightConcentrationPriorType::DirichletProcess => {
+                let (taken, left) = stick(c);
+                (taken + (0..c).map(|j| stick(j).1).sum::<f64>(), taken, left)
+            }
+            WeightConcentrationPriorType::DirichletDistribution => {
+                let sum: f64 = self.concentration.iter().map(|(a, _)| a).sum();
+                (digamma(self.concentration[c].0) - digamma(sum), 0.0, 0.0)
+            }
+        }
+    }
+
+    /// E[log |Λ|].
+    fn log_det(&self, c: usize) -> f64 {
+        let d = self.m[c].len();
+        let digammas: f64 = (0..d).map(|i| digamma(0.5 * (self.nu[c] - i as f64))).sum();
+        digammas + d as f64 * LN_2 + self.w[c].determinant().ln()
+    }
+
+    /// The logarithms of the unnormalised responsibilities (N, K).
+    fn log_rho(&self, x: &Array2<f64>) -> Array2<f64> {
+        let d = x.ncols() as f64;
+        Array2::from_shape_fn((x.nrows(), self.m.len()), |(i, c)| {
+            let away = row(x, i) - &self.m[c];
+            let quadratic = d / self.beta[c] + self.nu[c] * (away.transpose() * &self.w[c] * &away)[0];
+            self.log_weight(c).0 + 0.5 * (self.log_det(c) - d * TAU.ln() - quadratic)
+        })
+    }
+
+    /// The bound, term by term: equations 10.71 to 10.77.
+    fn elbo(&self, x: &Array2<f64>, r: &Array2<f64>) -> f64 {
+        let (p, k, d) = (self.prior, self.m.len(), x.ncols() as f64);
+        let m0 = DVector::from_vec(p.mean.to_vec());
+        let of_prior = matrix_of_prior(p);
+        let log_b = |log_det: f64, nu: f64| {
+            let gammas: f64 = (0..x.ncols()).map(|i| ln_gamma(0.5 * (nu - i as f64))).sum();
+            -0.5 * nu * log_det - (0.5 * nu * d * LN_2 + d * (d - 1.0) / 4.0 * PI.ln() + gammas)
+        };
+        let mut sum = -r.iter().filter(|r| **r > 0.0).map(|r| r * r.ln()).sum::<f64>();
+        for c in 0..k {
+            let (log_weight, taken, left) = self.log_weight(c);
+            let (log_det, nu, beta, w) = (self.log_det(c), self.nu[c], self.beta[c], &self.w[c]);
+            for i in 0..x.nrows() {
+                let away = row(x, i) - &self.m[c];
+                let quadratic = nu * (away.transpose() * w * &away)[0];
+                sum += r[[i, c]] * (0.5 * (log_det - d / beta - quadratic - d * TAU.ln()) + log_weight);
+            }
+            let away = &self.m[c] - &m0;
+            let quadratic = p.mean_precision * nu * (away.transpose() * w * &away)[0];
+            sum += 0.5 * (d * (p.mean_precision / TAU).ln() + log_det - d * p.mean_precision / beta - quadratic);
+            sum += log_b(-of_prior.determinant().ln(), p.degrees_of_freedom);
+            sum += 0.5 * (p.degrees_of_freedom - d - 1.0) * log_det - 0.5 * nu * (&of_prior * w).trace();
+            let entropy = -log_b(w.determinant().ln(), nu) - 0.5 * (nu - d - 1.0) * log_det + 0.5 * nu * d;
+            sum -= 0.5 * log_det + 0.5 * d * (beta / TAU).ln() - 0.5 * d - entropy;
+            if p.weight_concentration_type == WeightConcentrationPriorType::DirichletProcess {
+                let ((a, b), gamma) = (self.concentration[c], p.weight_concentration);
+                sum += gamma.ln() + (gamma - 1.0) * left;
+                sum -= (a - 1.0) * taken + (b - 1.0) * left - ln_beta(a, b);
+            } else {
+                sum += (p.weight_concentration - self.concentration[c].0) * log_weight;
+            }
+        }
+        if p.weight_concentration_type == WeightConcentrationPriorType::DirichletDistribution {
+            let alphas: Vec<f64> = self.concentration.iter().map(|(a, _)| *a).collect();
+            let log_c = |a: &[f64]| ln_gamma(a.iter().sum()) - a.iter().map(|a| ln_gamma(*a)).sum::<f64>();
+            sum += log_c(&vec![p.weight_concentration; k]) - log_c(&alphas);
+        }
+        sum
+    }
+
+    /// Compares all parameters.
+    fn assert_is(&self, what: &str, found: &VariationalMixture, tolerance: f64) {
+        let of_process = |(a, b): &(f64, f64)| [*a, *b];
+        let concentration: Vec<f64> = match self.prior.weight_concentration_type {
+            WeightConcentrationPriorType::DirichletProcess => self.concentration.iter().flat_map(of_process).collect(),
+            WeightConcentrationPriorType::DirichletDistribution => self.concentration.iter().map(|(a, _)| *a).collect(),
+        };
+        let got = found.weight_concentration().t().iter().copied().collect::<Vec<_>>();
+        assert_all_close(what, got, concentration, tolerance, 0.0);
+        assert_all_close(what, found.mean_precision().to_vec(), self.beta.clone(), tolerance, 0.0);
+        assert_all_close(what, found.degrees_of_freedom().to_vec(), self.nu.clone(), tolerance, 0.0);
+        let means = self.m.iter().flat_map(|m| m.iter().copied());
+        assert_all_close(what, found.means().iter().copied(), means, tolerance, 1.0);
+        let inverses = self.w.iter().zip(&self.nu).map(|(w, nu)| (w * *nu).try_inverse().unwrap());
+        let inverses: Vec<DMatrix<f64>> = inverses.collect();
+        let each: Vec<f64> = match self.t {
+            CovarianceType::Full => inverses.iter().flat_map(|v| v.iter().copied()).collect(),
+            CovarianceType::Tied => inverses[0].iter().copied().collect(),
+            CovarianceType::Diag => {
+                inverses.iter().flat_map(|v| v.diagonal().iter().copied().collect::<Vec<_>>()).collect()
+            }
+            _ => inverses.iter().map(|v| v[(0, 0)]).collect(),
+        };
+        assert_all_close(what, found.covariances().iter(), each, tolerance, 1.0);
+    }
+}
+
+/// r = ρ over its sum.
+fn normalised(mut log_rho: Array2<f64>) -> Array2<f64> {
+    for mut row in log_rho.outer_iter_mut() {
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        row.mapv_inplace(|v| (v - max).exp());
+        let sum = row.sum();
+        row /= sum;
+    }
+    log_rho
+}
+
+#[test]
+fn the_steps_and_the_bound_are_those_of_the_formulas() {
+    let (x, k) = (blobs(4, 60, 3), 4);
+    let r = responsibilities(5, 60, k);
+    for (t, kind) in kinds() {
+        for reg_covar in [0.0, 1e-2] {
+            let what = format!("{t} {kind} {reg_covar}");
+            let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
+            let params = params(k, t, kind).reg_covar(reg_covar).tol(0.0).start_statistics(statistics);
+            let start = fit(params.clone().max_iter(0), &mut reference(x.view())).mixture;
+            let mut plain = Plain::new(&x, &r, start.prior(), reg_covar);
+            // Both are float64; the inverses of the plain one lose a few digits.
+            plain.assert_is(&what, &start, 1e-12);
+            let found = fit(params.max_iter(4), &mut reference(x.view()));
+            let mut bounds = Vec::new();
+            for _ in 0..4 {
+                let r = normalised(plain.log_rho(&x));
+                plain = Plain::new(&x, &r, start.prior(), reg_covar);
+                bounds.push(plain.elbo(&x, &r));
+            }
+            plain.assert_is(&what, &found.mixture, 1e-10);
+            if reg_covar == 0.0 {
+                let constant = found.mixture.constant_terms();
+                let full = found.lower_bounds.iter().map(|bound| bound + constant);
+                assert_all_close(&what, full, bounds, 1e-11, 100.0);
+                assert_eq!(found.elbo(), found.lower_bounds[3] + constant);
+            } else {
+                // What is scatter in excess only lowers the bound.
+                assert!(found.elbo() < bounds[3], "{what}");
+            }
+            let scores = found.mixture.score_samples(&x).unwrap();
+            for (score, log_rho) in scores.iter().zip(plain.log_rho(&x).outer_iter()) {
+                let max = log_rho.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let expected = max + log_rho.iter().map(|v| (v - max).exp()).sum::<f64>().ln();
+                assert_close(&what, *score, expected, 1e-9, 1.0);
+            }
+        }
+    }
+}
+
+/// The prior of scikit-learn: the mean and the covariance of the samples.
+#[test]
+fn what_is_not_given_of_a_prior_is_of_the_samples() {
+    let x = normal(3, 50, 2, 7.0) * &array![1.0, 30.0];
+    for (t, kind) in kinds() {
+        let found = fit(params(3, t, kind).max_iter(0), &mut reference(x.view()));
+        let prior = found.mixture.prior();
+        assert_eq!((prior.weight_concentration, prior.mean_precision), (1.0 / 3.0, 1.0));
+        assert_eq!((prior.degrees_of_freedom, prior.weight_concentration_type), (2.0, kind));
+        let mean = x.mean_axis(ndarray::Axis(0)).unwrap();
+        let away = &x - &mean;
+        let covariance = away.t().dot(&away) / 49.0;
+        let expected: Vec<f64> = match t {
+            CovarianceType::Full | CovarianceType::Tied => covariance.iter().copied().collect(),
+            CovarianceType::Diag => covariance.diag().to_vec(),
+            _ => vec![covariance.diag().mean().unwrap()],
+        };
+        assert_all_close("mean", prior.mean.to_vec(), mean.to_vec(), 1e-13, 0.0);
+        assert_all_close("covariance", prior.covariance.iter(), expected, 1e-12, 0.0);
+    }
+}
+
+#[test]
+fn the_bound_never_falls() {
+    let mut steps = 0;
+    for seed in 0..4 {
+        let (n, d) = (40 + 30 * seed as usize, 1 + seed as usize);
+        let x = blobs(seed, n, d) + normal(seed + 10, n, d, 0.0) * 2.0;
+        let mut holes = x.clone();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        holes.iter_mut().skip(d).filter(|_| d > 1 && rng.random::<f64>() < 0.2).for_each(|v| *v = f64::NAN);
+        for (t, kind) in kinds() {
+            for missing in [false, true] {
+                let samples = Samples::with_missing(if missing { holes.view() } else { x.view() }).unwrap();
+                let mut evaluator = gmm_host::CpuEvaluator::new(samples).unwrap();
+                let params = params(6, t, kind).reg_covar(0.0).tol(0.0).init_params(InitParams::Random).max_iter(20);
+                let fit = fit(params.weight_concentration_prior(0.05).random_state(seed), &mut evaluator);
+                for pair in fit.lower_bounds.windows(2) {
+                    // The bound is a difference of sums that rounding leaves so exact.
+                    assert!(pair[1] >= pair[0] - 1e-11 * pair[0].abs().max(1e3), "{t} {kind} {missing}: {pair:?}");
+                    steps += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(steps, 4 * 8 * 2 * 19);
+}
+
+/// log p(x) of samples of one component with one feature: each given those before it is of a
+/// Student distribution.
+fn log_evidence(x: &[f64], prior: &VariationalPrior) -> f64 {
+    let (mut beta, mut nu, mut m) = (prior.mean_precision, prior.degrees_of_freedom, prior.mean[0]);
+    let mut inverse: f64 = prior.covariance.iter().sum();
+    let mut sum = 0.0;
+    for x in x {
+        let squared = (1.0 + beta) / beta * inverse / nu;
+        let t = (x - m) * (x - m) / (nu * squared);
+        sum += ln_gamma(0.5 * (nu + 1.0)) - ln_gamma(0.5 * nu) - 0.5 * (nu * PI * squared).ln();
+        sum -= 0.5 * (nu + 1.0) * t.ln_1p();
+        inverse += beta / (beta + 1.0) * (x - m) * (x - m);
+        m = (beta * m + x) / (beta + 1.0);
+        (beta, nu) = (beta + 1.0, nu + 1.0);
+    }
+    sum
+}
+
+#[test]
+fn the_bound_is_the_evidence_of_two_components_that_share_no_sample() {
+    let (left, right) = ([-1000.3, -999.1, -1001.2, -1000.0, -998.7], [1000.9, 999.3, 1000.1, 1001.6]);
+    let x = Array2::from_shape_vec((9, 1), [&left[..], &right[..]].concat()).unwrap();
+    let r = Array2::from_shape_fn((9, 2), |(i, c)| f64::from((i < 5) == (c == 0)));
+    let (gamma, n) = (0.7, [5.0, 4.0]);
+    // All types are the same for one feature, but the tied one.
+    for (t, kind) in kinds().filter(|(t, _)| *t != CovarianceType::Tied) {
+        let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
+        let covariance = Covariances::from_vec(t, 1, 1, vec![2.0]).unwrap();
+        let params = params(2, t, kind).weight_concentration_prior(gamma).mean_precision_prior(0.01);
+        let params = params.mean_prior(array![3.0]).degrees_of_freedom_prior(2.5).covariance_prior(covariance);
+        let found = fit(params.reg_covar(0.0).start_statistics(statistics), &mut reference(x.view()));
+        let labels = match kind {
+            WeightConcentrationPriorType::DirichletProcess => {
+                ln_beta(1.0 + n[0], gamma + n[1]) + ln_beta(1.0 + n[1], gamma) - 2.0 * ln_beta(1.0, gamma)
+            }
+            WeightConcentrationPriorType::DirichletDistribution => {
+                ln_beta(gamma + n[0], gamma + n[1]) - ln_beta(gamma, gamma)
+            }
+        };
+        let prior = found.mixture.prior();
+        let expected = labels + log_evidence(&left, prior) + log_evidence(&right, prior);
+        // lgamma of both sides is exact to some 10⁻¹⁴.
+        assert_close(&format!("{t} {kind}"), found.elbo(), expected, 1e-12, 1.0);
+        assert!(found.converged);
+    }
+}
+
+#[test]
+fn a_sample_of_weight_two_counts_as_two() {
+    let x = blobs(8, 80, 2);
+    let weights = Array1::from_shape_fn(80, |i| 1.0 + (i % 3 == 0) as u8 as f64);
+    let twice =
+        x.select(ndarray::Axis(0), &(0..80).flat_map(|i| vec![i; 1 + usize::from(i % 3 == 0)]).collect::<Vec<_>>());
+    for (t, kind) in kinds() {
+        let r = responsibilities(9, 80, 3);
+        let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
+        let params = params(3, t, kind).start_statistics(statistics).max_iter(15);
+        let a = fit(params.clone(), &mut weighted(x.view(), weights.view()));
+        let b = fit(params, &mut reference(twice.view()));
+        assert_all_close("bounds", a.lower_bounds, b.lower_bounds, 1e-10, 1.0);
+        assert_all_close("means", a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-9, 1.0);
+    }
+}
+
+/// E[log π] of components behind many others may be so low that π is no number; a sample that is
+/// far from all others belongs to such a component all the same.
+#[test]
+fn weights_below_all_numbers_count() {
+    for t in CovarianceType::ALL {
+        let covariance = Covariances::from_vec(t, 1, 1, vec![1.0]).unwrap();
+        let kind = WeightConcentrationPriorType::DirichletProcess;
+        let prior = VariationalPrior::new(kind, 1e-3, 1.0, array![0.0], 1.0, covariance).unwrap();
+        let concentration = array![[1e6, 1.0, 1.0], [1e-3, 1e-3, 1e-3]];
+        let n = t.shape(3, 1).iter().product();
+        let covariances = Covariances::from_vec(t, 3, 1, vec![1.0; n]).unwrap();
+        let (beta, nu) = (array![1e6, 1.0, 1.0], array![1e6, 1e6, 1e6]);
+        let means = array![[0.0], [100.0], [200.0]];
+        let mixture = VariationalMixture::new(prior, concentration.clone(), beta, nu, means, covariances).unwrap();
+        let x = array![[0.5], [100.0], [200.0], [70.0]];
+        let left = digamma(1e-3) - digamma(1e6 + 1e-3);
+        let later = digamma(1e-3) - digamma(1.001);
+        let first = digamma(1.0) - digamma(1.001);
+        // ½·(E[log |Λ|] − log ν − 1/β − log 2π); ν is so large that the first two are equal.
+        let log_weights = [digamma(1e6) - digamma(1e6 + 1e-3) - 0.5e-6, left + first - 0.5, left + later + first - 0.5];
+        let constant = 0.5 * (digamma(0.5e6) + LN_2 - 1e6f64.ln() - TAU.ln());
+        let expected = [
+            log_weights[0] + constant - 0.125,
+            log_weights[1] + constant,
+            log_weights[2] + constant,
+            log_weights[1] + constant - 450.0,
+        ];
+        for backend in BACKENDS {
+            let mut evaluator = backend.evaluator(x.view(), None);
+            assert_eq!(evaluator.predict(mixture.density()).unwrap(), [0, 1, 2, 1], "{}", backend.name);
+            let scores = evaluator.score_samples(mixture.density()).unwrap() + mixture.log_total();
+            assert_all_close(backend.name, scores, expected, backend.tolerance(1e-12, 1e-6), 1.0);
+            let counts = evaluator.statistics(mixture.density()).unwrap().counts().to_vec();
+            assert_eq!(counts, [1.0, 2.0, 1.0], "{}", backend.name);
+        }
+    }
+}
+
+#[test]
+fn all_backends_find_the_same() {
+    let x = blobs(2, 400, 3);
+    for (t, kind) in kinds() {
+        let params = params(5, t, kind).max_iter(30).tol(0.0);
+        for backend in BACKENDS {
+            let seen = backend.seen(&x);
+            let r = responsibilities(3, 400, 5);
+            let statistics = Statistics::from_responsibilities(seen.view(), r.view(), t).unwrap();
+            let params = params.clone().start_statistics(statistics);
+            let expected = fit(params.clone(), &mut reference(seen.view()));
+            let found = fit(params, backend.evaluator(x.view(), None).as_mut());
+            // Thirty iterations may enlarge what rounding of float32 leaves.
+            let tolerance = backend.tolerance(1e-9, 2e-3);
+            let weights = found.mixture.weights();
+            assert_all_close(backend.name, weights, expected.mixture.weights(), tolerance, 1.0);
+            assert_close(backend.name, found.elbo(), expected.elbo(), backend.tolerance(1e-11, 1e-5), 1.0);
+        }
+    }
+}
+
+#[test]
+fn runs_callbacks_and_resumption_are_those_of_em() {
+    let x = blobs(1, 300, 2);
+    for t in CovarianceType::ALL {
+        for init in InitParams::ALL {
+            let params = BayesianGaussianMixtureParams::new(4)
+                .covariance_type(t)
+                .init_params(init)
+                .n_init(3)
+                .max_iter(12)
+                .tol(0.0);
+            let whole = fit(params.clone(), &mut reference(x.view()));
+            let (mut last, mut seen) = (None, Vec::new());
+            let stop = &mut |i: &gmm_host::Iteration<'_, VariationalMixture>| {
+                seen.push((i.run, i.iteration));
+                if (i.run, i.iteration) != (1, 5) {
+                    return ControlFlow::Continue(());
+                }
+                last = Some((i.fit.clone(), i.best.cloned()));
+                ControlFlow::Break(())
+            };
+            let valid = params.clone().check().unwrap();
+            let stopped = valid.fit_with(&mut reference(x.view()), stop).unwrap();
+            assert!(stopped.stopped && seen.len() == 12 + 5 && seen[12] == (1, 1));
+            let (present, best) = last.unwrap();
+            let resumed = fit(params.clone().resume(present.clone(), best), &mut reference(x.view()));
+            assert_eq!((&resumed.mixture, &resumed.lower_bounds), (&whole.mixture, &whole.lower_bounds), "{t} {init}");
+            let warm = fit(params.warm_start(&present).max_iter(1), &mut reference(x.view()));
+            assert!(warm.lower_bound() >= present.lower_bound() - 1e-6, "{t} {init}");
+        }
+    }
+}
+
+#[test]
+fn few_components_stay_alive() {
+    let x = blobs(6, 600, 2);
+    for init in [InitParams::KMeans, InitParams::KMeansPlusPlus, InitParams::RandomFromData] {
+        let params = BayesianGaussianMixtureParams::new(10).init_params(init).weight_concentration_prior(1e-2);
+        let (found, labels) = params.max_iter(1000).fit_predict(&x).unwrap();
+        let alive = found.mixture.weights().iter().filter(|w| **w > 0.02).count();
+        // Three blobs.
+        assert_eq!((alive, found.converged), (3, true), "{init}");
+        assert_eq!(labels, found.mixture.predict(&x).unwrap());
+        let proba = found.mixture.predict_proba(&x).unwrap();
+        assert!((proba.sum() - 600.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn a_row_without_any_value_leaves_the_components_as_they_are() {
+    let x = blobs(7, 60, 2);
+    let mut more = Array2::from_elem((62, 2), f64::NAN);
+    more.slice_mut(ndarray::s![..60, ..]).assign(&x);
+    let wide = |t| Covariances::from_vec(t, 1, 2, vec![4.0; t.shape(1, 2).iter().product()]);
+    for (t, kind) in kinds().filter(|(t, _)| matches!(t, CovarianceType::Diag | CovarianceType::Spherical)) {
+        let params = params(3, t, kind).mean_prior(array![5.0, 5.0]).covariance_prior(wide(t).unwrap());
+        let statistics = Statistics::from_responsibilities(x.view(), responsibilities(1, 60, 3).view(), t).unwrap();
+        let params = params.start_statistics(statistics).max_iter(1);
+        let a =
+            fit(params.clone(), &mut gmm_host::CpuEvaluator::new(Samples::with_missing(x.view()).unwrap()).unwrap());
+        let b = fit(params, &mut gmm_host::CpuEvaluator::new(Samples::with_missing(more.view()).unwrap()).unwrap());
+        // Each component has its share of the two rows.
+        let counts = |fit: &Fit<VariationalMixture>| fit.mixture.mean_precision().sum();
+        assert_close("counts", counts(&b) - counts(&a), 2.0, 1e-12, 1.0);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    let x = blobs(1, 30, 2);
+    let message = |params: BayesianGaussianMixtureParams| params.fit(&x).unwrap_err().to_string();
+    let new = || BayesianGaussianMixtureParams::new(2);
+    for (params, expected) in [
+        (new().weight_concentration_prior(0.0), "weight_concentration_prior"),
+        (new().mean_precision_prior(f64::NAN), "mean_precision_prior"),
+        (new().degrees_of_freedom_prior(1.0), "degrees_of_freedom_prior"),
+        (new().mean_prior(array![1.0]), "mean_prior"),
+        (new().covariance_prior(Covariances::Spherical(array![1.0])), "covariance_prior"),
+        (new().covariance_prior(Covariances::Full(Array2::eye(3).insert_axis(ndarray::Axis(0)))), "covariance_prior"),
+        (new().tol(-1.0), "tol"),
+        (new().n_init(0), "n_init"),
+    ] {
+        let message = message(params);
+        assert!(message.contains(expected), "{message}");
+    }
+    assert!(matches!(BayesianGaussianMixtureParams::new(31).fit(&x), Err(Error::TooFewSamples { .. })));
+    let start = fit(new().max_iter(1), &mut reference(x.view())).mixture;
+    assert!(message(BayesianGaussianMixtureParams::new(3).start(start.clone())).contains("start's means"));
+    let other = new().covariance_type(CovarianceType::Tied).start(start);
+    assert!(message(other).contains("start's covariances"));
+    // All samples are equal, and so their covariance, which is the prior's, is singular.
+    let equal = Array2::<f64>::ones((10, 2));
+    assert!(new().reg_covar(0.0).fit(&equal).is_err());
+}

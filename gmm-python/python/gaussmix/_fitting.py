@@ -1,0 +1,168 @@
+"""What all estimators that are fitted have in common: the methods `fit` and `fit_predict`, and runs from several starts."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+
+from . import _core, _parameters, _start
+from ._gpu import beside
+from ._prediction import Prediction
+from ._reports import Reporter
+from ._samples import ArraySamples, Evaluations, Samples
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_ILL_DEFINED = (
+    "Fitting the mixture model failed because some components have ill-defined empirical covariance (for instance "
+    "caused by singleton or collapsed samples). Try to decrease the number of components, increase reg_covar, or "
+    "scale the input data."
+)
+
+
+class ill_defined:
+    """Gives an error about a covariance scikit-learn's message, with what the engine says."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _core.IllDefinedError):
+            raise ValueError(f"{_ILL_DEFINED} ({error})") from error
+
+
+class Fitting(Prediction):
+    """An estimator that is fitted by iterations from a start."""
+
+    n_components: int
+    init_params: str
+    max_iter: int
+    missing: bool
+    #: Whether to fit to columns of mean 0 and standard deviation 1, where the estimator can.
+    standardize: bool = False
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what the estimator takes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = bool(self.missing)
+        return tags
+
+    def _validate_params(self) -> None:
+        """Check the parameters, unless equal ones of this class have passed before."""
+        _parameters.validate(self, super()._validate_params)
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        self : object
+            The fitted mixture.
+        """
+        with self._samples(X, sample_weight) as samples:
+            self._fit(samples)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """Fit the mixture, and give the most probable component of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The components, which are those that `predict` gives afterwards.
+        """
+        with self._samples(X, sample_weight) as samples:
+            return beside(self._fit(samples).labels(self._mixture()), X)
+
+    def _samples(self, X: Any, sample_weight: Any) -> Samples:
+        """Check what is to be fitted to."""
+        return ArraySamples(self, X, sample_weight)
+
+    @abstractmethod
+    def _fit(self, samples: Samples) -> Evaluations:
+        """Fit, and give the samples in the device."""
+
+    def _check_start(self, n_samples: int) -> None:
+        """Check that there can be a start for so many samples."""
+        if n_samples < self.n_components:
+            raise _core.TooFewSamplesError(
+                "Expected n_samples >= n_components "
+                f"but got n_components = {self.n_components}, n_samples = {n_samples}"
+            )
+        if get_config().get("array_api_dispatch") and self.init_params not in ("random", "random_from_data"):
+            raise NotImplementedError(
+                "Allowed `init_params` are ['random', 'random_from_data'] if 'array_api_dispatch' is enabled. You "
+                f"passed init_params={self.init_params!r}, which are not implemented to work with "
+                "'array_api_dispatch' enabled. Please disable 'array_api_dispatch' to use "
+                f"init_params={self.init_params!r}."
+            )
+
+    def _best_of(
+        self, runs: int, log_scale: float, run: Callable[[np.random.RandomState, Reporter], _core.Fit]
+    ) -> tuple[_core.Fit, BaseException | None]:
+        """Fit from each start; give the best run, and the error that ended the last one, if one did."""
+        random_state = _start.taken_random_state(self.random_state)
+        best: _core.Fit | None = None
+        best_bound = -math.inf
+        error: BaseException | None = None
+        for number in range(runs):
+            reporter = Reporter(self, number, log_scale)
+            reporter.begin()
+            with ill_defined():
+                fit = run(random_state, reporter)
+            bound = float(fit.lower_bounds[-1]) if len(fit.lower_bounds) else -math.inf
+            if self.max_iter > 0:
+                reporter.end(bound, fit.converged)
+            # Without iterations the last start counts, as in scikit-learn.
+            if best is None or bound > best_bound or self.max_iter == 0:
+                best, best_bound = fit, bound
+            if fit.stopped:
+                error = fit.error
+                break
+        _start.keep_random_state(random_state, self.random_state)
+        assert best is not None  # There is at least one run.
+        return best, error
+
+    def _finish(self, best: _core.Fit, error: BaseException | None) -> None:
+        """Raise the error that ended a fit, or warn that it has not converged; to be called by `_fit` at its end."""
+        if error is not None:
+            raise error
+        if not best.converged and not best.stopped and self.max_iter > 0:
+            warnings.warn(
+                "Best performing initialization did not converge. Try different init parameters, or increase "
+                "max_iter, tol, or check for degenerate data.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )

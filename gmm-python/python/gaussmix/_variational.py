@@ -1,0 +1,452 @@
+"""The estimator `BayesianGaussianMixture`, and its fit by variational inference."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.mixture import BayesianGaussianMixture as _ScikitLearn
+from sklearn.utils import check_array
+
+from . import _core, _parameters, _start
+from ._fitted import Fitted
+from ._fitting import Fitting
+from ._parameters import BAYESIAN_SHARED
+from ._reports import Iteration, Reporter
+from ._samples import ArraySamples, Samples
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: scikit-learn's class, also when ours is in its place.
+BayesianScikitLearn: Any = _ScikitLearn
+#: The attributes that scikit-learn's object has too, beside those of every mixture.
+_POSTERIOR = (
+    "weight_concentration_",
+    "mean_precision_",
+    "degrees_of_freedom_",
+    "weight_concentration_prior_",
+    "mean_precision_prior_",
+    "mean_prior_",
+    "degrees_of_freedom_prior_",
+    "covariance_prior_",
+)
+
+
+class FittedPosterior(Fitted):
+    """The attributes of a posterior, and the ways to and from files and scikit-learn's class."""
+
+    weight_concentration_prior_type: str
+    weight_concentration_: Any
+    mean_precision_: NDArray[Any]
+    degrees_of_freedom_: Any
+    weight_concentration_prior_: float
+    mean_precision_prior_: float
+    mean_prior_: NDArray[Any]
+    degrees_of_freedom_prior_: float
+    covariance_prior_: Any
+    #: The bits of the attributes that a posterior was made of, and what was made of them.
+    _made: tuple[bytes, _core.Mixture, _core.VariationalMixture, _core.Mixture] | None
+
+    @property
+    def elbo_(self) -> float:
+        """The lower bound of the log-evidence of the samples that were fitted to, with all constants."""
+        return float(self.lower_bound_) + self._posterior().constant_terms
+
+    def _set_posterior(self, posterior: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
+        dtype = self._set_arrays(posterior, dtype)
+
+        def narrow(array: NDArray[np.float64]) -> NDArray[Any]:
+            return array.astype(dtype, copy=False)
+
+        concentration = narrow(posterior.weight_concentration)
+        is_process = self.weight_concentration_prior_type == "dirichlet_process"
+        self.weight_concentration_ = tuple(concentration) if is_process else concentration[0]
+        self.mean_precision_ = narrow(posterior.mean_precision)
+        degrees = narrow(posterior.degrees_of_freedom)
+        self.degrees_of_freedom_ = degrees[0] if self.covariance_type == "tied" else degrees
+        prior = posterior.prior
+        self.weight_concentration_prior_ = prior["weight_concentration"]
+        self.mean_precision_prior_ = prior["mean_precision"]
+        self.mean_prior_ = narrow(prior["mean"])
+        self.degrees_of_freedom_prior_ = prior["degrees_of_freedom"]
+        covariance = narrow(prior["covariance"])
+        self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
+        self._made = None
+        self._posterior()
+
+    def _bits(self) -> bytes:
+        """Give the bits of the small attributes of which a posterior is made."""
+        small = (*np.atleast_2d(self.weight_concentration_), self.mean_precision_, self.degrees_of_freedom_)
+        prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
+        return b"".join(np.asarray(array, dtype=np.float64).tobytes() for array in (*small, *prior))
+
+    def _checked_posterior(self) -> tuple[_core.VariationalMixture, _core.Mixture]:
+        made, bits = getattr(self, "_made", None), self._bits()
+        weights, means, factors = self.weights_, self.means_, self.precisions_cholesky_
+        if made is None or made[0] != bits or not made[1].made_of(weights, means, factors):
+            covariances, kind = getattr(self, "covariances_", None), self.covariance_type
+            mixture = _core.Mixture.from_attributes(weights, means, covariances, factors, kind)
+            k, d = means.shape
+            prior = {
+                "weight_concentration_prior_type": self.weight_concentration_prior_type,
+                "weight_concentration": float(self.weight_concentration_prior_),
+                "mean_precision": float(self.mean_precision_prior_),
+                "mean": self.mean_prior_,
+                "degrees_of_freedom": float(self.degrees_of_freedom_prior_),
+                "covariance": np.reshape(self.covariance_prior_, _start.shape_of(kind, 1, d)),
+            }
+            degrees = np.broadcast_to(self.degrees_of_freedom_, k)
+            concentration = np.atleast_2d(self.weight_concentration_)
+            posterior = _core.VariationalMixture(prior, mixture, concentration, self.mean_precision_, degrees)
+            made = self._made = (bits, mixture, posterior, posterior.density)
+        return made[2], made[3]
+
+    def _posterior(self) -> _core.VariationalMixture:
+        """Give the posterior of the attributes, which may have been set by hand."""
+        return self._checked_posterior()[0]
+
+    def _mixture(self) -> _core.Mixture:
+        return self._checked_posterior()[1]
+
+    def _log_factor(self) -> float:
+        return self._posterior().log_total
+
+    def _written(self) -> _core.VariationalMixture:
+        return self._posterior()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
+        """Read a posterior from a file of `save`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, JSON or .npz.
+        **params : dict
+            Parameters of the estimator, which the file does not hold.
+
+        Returns
+        -------
+        gm : BayesianGaussianMixture
+            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
+        """
+        posterior, found = _core.VariationalMixture.read(os.fspath(path))
+        kinds = {
+            "covariance_type": posterior.covariance_type,
+            "weight_concentration_prior_type": posterior.prior["weight_concentration_prior_type"],
+        }
+        gm = cls(n_components=len(posterior.weights), **kinds, **params)
+        gm._set_posterior(posterior, np.dtype(np.float64))
+        gm._take_bounds(found)
+        return gm
+
+    def to_sklearn(self) -> Any:
+        """Give the same mixture as an object of scikit-learn.
+
+        Returns
+        -------
+        gm : sklearn.mixture.BayesianGaussianMixture
+            With the same parameters, and fitted if this one is.
+        """
+        params = self.get_params()
+        other = BayesianScikitLearn(**{name: params[name] for name in BAYESIAN_SHARED})
+        return self._copy_to(other, _POSTERIOR)
+
+    @classmethod
+    def from_sklearn(cls, gm: Any, **params: Any) -> Self:
+        """Make a mixture of an object of scikit-learn.
+
+        Parameters
+        ----------
+        gm : sklearn.mixture.BayesianGaussianMixture
+            The mixture, fitted or not.
+        **params : dict
+            Parameters that scikit-learn's estimator does not have.
+
+        Returns
+        -------
+        gm : BayesianGaussianMixture
+            With the same parameters, and fitted if the other is.
+        """
+        own = gm.get_params()
+        made = cls(**{name: own[name] for name in BAYESIAN_SHARED}, **params)
+        if hasattr(gm, "means_"):
+            made._take_from(gm)
+        return made
+
+
+class BayesianGaussianMixture(Fitting, FittedPosterior):
+    """A Gaussian mixture, fitted by variational inference.
+
+    Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`,
+    and from the same start both find the same mixture. A fit gives weight only to as many components
+    as the samples need; `n_components` is their largest number. The arithmetic is done by the engine
+    of this package, as in :class:`GaussianMixture`.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        The largest number of components.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
+        The shape of the covariances: a matrix for each component, one matrix for all, a variance
+        for each component and feature, or a variance for each component.
+    tol : float, default=1e-3
+        A fit has converged when an iteration changes the lower bound by less than this. As in
+        scikit-learn that is the bound of all samples, not of one in the mean.
+    reg_covar : float, default=1e-6
+        Added to all variances of samples.
+    max_iter : int, default=100
+        The most iterations of a run.
+    n_init : int, default=1
+        The number of runs from different starts, of which the best counts.
+    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, default='kmeans'
+        How a start is found, as in :class:`GaussianMixture`.
+    weight_concentration_prior_type : {'dirichlet_process', 'dirichlet_distribution'}, \
+            default='dirichlet_process'
+        The prior of the weights.
+    weight_concentration_prior : float or None, default=None
+        Its concentration: the smaller, the fewer components have weight; by default
+        1 / n_components.
+    mean_precision_prior : float or None, default=None
+        The larger, the nearer are the means to `mean_prior`; by default 1.
+    mean_prior : array-like of shape (n_features,), default=None
+        The prior mean; by default that of the samples.
+    degrees_of_freedom_prior : float or None, default=None
+        The degrees of freedom of the prior of the precisions; by default n_features.
+    covariance_prior : float or array-like, default=None
+        The scale of that prior, in the shape of the covariance of one component; by default the
+        covariance of the samples.
+    random_state : int, RandomState instance or None, default=None
+        The source of random numbers for starts and for `sample`.
+    warm_start : bool, default=False
+        Whether a fit goes on where the last one stopped.
+    verbose : int, default=0
+        1 prints the iterations, 2 also times and changes.
+    verbose_interval : int, default=10
+        How many iterations lie between two lines.
+    device : str, default='auto'
+        Where to compute, as in :class:`GaussianMixture`.
+    n_jobs : int or None, default=None
+        The number of threads, as joblib counts; by default all cores, or as many as
+        RAYON_NUM_THREADS says.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random, instead of being an error.
+    callback : callable or None, default=None
+        Called after each iteration with an :class:`Iteration`; the fit ends when it returns
+        something true.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_components,)
+        The posterior mean of the weights.
+    means_ : ndarray of shape (n_components, n_features)
+        The posterior mean of each component's mean.
+    covariances_ : ndarray
+        The inverses of the posterior means of the precisions, in the shape of their type.
+    precisions_ : ndarray
+        The posterior means of the precisions, in the same shape.
+    precisions_cholesky_ : ndarray
+        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 /
+        standard deviation.
+    weight_concentration_ : tuple of ndarray, or ndarray of shape (n_components,)
+        The parameters of the Beta distributions of a Dirichlet process, two arrays of shape
+        (n_components,), or those of the Dirichlet distribution.
+    mean_precision_ : ndarray of shape (n_components,)
+        How many times the precision of a component its mean has.
+    degrees_of_freedom_ : ndarray of shape (n_components,), or float
+        The degrees of freedom of the precisions; one number for 'tied' covariances.
+    weight_concentration_prior_ : float
+        The concentration that was used.
+    mean_precision_prior_ : float
+        The precision of the prior mean that was used.
+    mean_prior_ : ndarray of shape (n_features,)
+        The prior mean that was used.
+    degrees_of_freedom_prior_ : float
+        The degrees of freedom that were used.
+    covariance_prior_ : float or ndarray
+        The scale of the prior of the precisions that was used.
+    converged_ : bool
+        Whether the best run converged.
+    n_iter_ : int
+        The iterations of the best run.
+    lower_bound_ : float
+        The lower bound of the evidence after the last iteration, of all samples. As in scikit-learn
+        what does not depend on the posterior is left out.
+    lower_bounds_ : list of float
+        That of each iteration.
+    elbo_ : float
+        The lower bound of the log-evidence of the samples, with all constants.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where the data had names.
+
+    See Also
+    --------
+    GaussianMixture : A mixture whose number of components is given, fitted by
+        expectation-maximisation.
+    BayesianMixture : Draws from the posterior, by Markov chains.
+    sklearn.mixture.BayesianGaussianMixture : The estimator in whose place this one can be put.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import BayesianGaussianMixture
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [4, 2], [12, 4], [10, 7]])
+    >>> gm = BayesianGaussianMixture(n_components=2, random_state=42).fit(X)
+    >>> gm.means_.round(2)
+    array([[2.5 , 2.29],
+           [8.46, 4.52]])
+    >>> gm.predict([[0, 0], [9, 3]])
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.BAYESIAN_CONSTRAINTS
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 1,
+        covariance_type: str = "full",
+        tol: float = 1e-3,
+        reg_covar: float = 1e-6,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "kmeans",
+        weight_concentration_prior_type: str = "dirichlet_process",
+        weight_concentration_prior: float | None = None,
+        mean_precision_prior: float | None = None,
+        mean_prior: ArrayLike | None = None,
+        degrees_of_freedom_prior: float | None = None,
+        covariance_prior: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        verbose_interval: int = 10,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        missing: bool = False,
+        callback: Callable[[Iteration], object] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weight_concentration_prior_type = weight_concentration_prior_type
+        self.weight_concentration_prior = weight_concentration_prior
+        self.mean_precision_prior = mean_precision_prior
+        self.mean_prior = mean_prior
+        self.degrees_of_freedom_prior = degrees_of_freedom_prior
+        self.covariance_prior = covariance_prior
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+        self.device = device
+        self.n_jobs = n_jobs
+        self.missing = missing
+        self.callback = callback
+
+    def _few(self, X: Any) -> None:
+        """Have all samples evaluated by the engine, under the constants of the posterior."""
+
+    def _fit(self, samples: Samples) -> _core.Data:
+        """Fit, and give the samples in the device."""
+        assert isinstance(samples, ArraySamples)  # No cluster has this estimator.
+        self._check_start(samples.shape[0])
+        options = self._options(samples.shape[1])
+        data = samples.load()
+        _start.check_memory(self, samples.shape[1])
+        best, error = self._best_run(samples, data, options)
+        self._keep(best, samples.dtype)
+        self._finish(best, error)
+        return data
+
+    def _options(self, n_features: int) -> dict[str, Any]:
+        """Check the prior, with scikit-learn's messages, and give what the engine needs for a run; each sets the last two."""
+        mean, covariance = self.mean_prior, self.covariance_prior
+        if mean is not None:
+            mean = _checked(mean, (n_features,), "means")
+        degrees = self.degrees_of_freedom_prior
+        if degrees is not None and degrees <= n_features - 1.0:
+            raise ValueError(
+                f"The parameter 'degrees_of_freedom_prior' should be greater than {n_features - 1}, but got {degrees:.3f}."
+            )
+        if covariance is not None:
+            covariance = self._checked_covariance(covariance, n_features)
+        return {
+            "n_components": self.n_components,
+            "covariance_type": self.covariance_type,
+            "tol": self.tol,
+            "reg_covar": self.reg_covar,
+            "max_iter": self.max_iter,
+            "init_params": self.init_params,
+            "weight_concentration_prior_type": self.weight_concentration_prior_type,
+            "weight_concentration_prior": self.weight_concentration_prior,
+            "mean_precision_prior": self.mean_precision_prior,
+            "mean_prior": mean,
+            "degrees_of_freedom_prior": degrees,
+            "covariance_prior": covariance,
+            "seed": 0,
+            "last_lower_bound": None,
+        }
+
+    def _checked_covariance(self, covariance: ArrayLike, n_features: int) -> NDArray[np.float64]:
+        """Check the prior covariance, and give it in the shape of the covariances of one component."""
+        kind = self.covariance_type
+        if kind == "spherical":
+            if np.size(covariance) != 1:
+                raise ValueError("covariance_prior must be one number for 'spherical' covariances")
+            return np.reshape(np.asarray(covariance, dtype=np.float64), 1)
+        shape = (n_features,) if kind == "diag" else (n_features, n_features)
+        array = _checked(covariance, shape, f"{kind} covariance_prior")
+        if kind == "diag":
+            if np.any(array <= 0.0):
+                raise ValueError("'diag precision' should be positive")
+            return array[np.newaxis]
+        if not _start.is_positive_definite(array, array.T):
+            raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
+        array = (array + array.T) / 2
+        return array[np.newaxis] if kind == "full" else array
+
+    def _best_run(
+        self, samples: ArraySamples, data: _core.Data, options: dict[str, Any]
+    ) -> tuple[_core.Fit, BaseException | None]:
+        """Fit from each start; give the best run, and the error that ended the last one, if one did."""
+        before = self._posterior() if self.warm_start and hasattr(self, "converged_") else None
+
+        def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
+            start: _core.VariationalMixture | _core.Statistics | None = before
+            if before is None:
+                start = samples.statistics(random_state)
+                if start is None:
+                    options["seed"] = int(random_state.randint(0, 2**31 - 1))
+            elif not math.isinf(self.lower_bound_):
+                options["last_lower_bound"] = float(self.lower_bound_)
+            return data.fit_variational(options, start, reporter.callback())
+
+        return self._best_of(self.n_init if before is None else 1, 0.0, run)
+
+    def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
+        """Set the attributes to what a run has found."""
+        self._set_posterior(fit.mixture, dtype)
+        self.converged_ = fit.converged
+        self.lower_bounds_ = [float(bound) for bound in fit.lower_bounds]
+        self.n_iter_ = len(self.lower_bounds_)
+        self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
+
+
+def _checked(values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    array = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False)
+    if array.shape != shape:
+        raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
+    wide: NDArray[np.float64] = array.astype(np.float64)
+    return wide

@@ -1,0 +1,157 @@
+//! The posterior of variational inference, checked once.
+use crate::arrays::{self, numbers};
+use crate::errors::{exception, file_exception};
+use crate::mixture::{Mixture, summary_to_python};
+use gaussmix::io::{FitSummary, ModelOutput, read_variational_model};
+use gaussmix::{VariationalPrior, WeightConcentrationPriorType};
+use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+
+/// A posterior whose parameters were checked.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct VariationalMixture(pub gaussmix::VariationalMixture);
+
+/// The prior of a posterior.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Prior {
+    weight_concentration_prior_type: String,
+    weight_concentration: f64,
+    mean_precision: f64,
+    mean: Py<PyAny>,
+    degrees_of_freedom: f64,
+    /// In the shape that the covariances of one component have.
+    covariance: Py<PyAny>,
+}
+
+#[pymethods]
+impl VariationalMixture {
+    /// The posterior whose means and covariances are those of a mixture.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        prior: Prior,
+        mixture: &Mixture,
+        weight_concentration: &Bound<'_, PyAny>,
+        mean_precision: &Bound<'_, PyAny>,
+        degrees_of_freedom: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let kind: WeightConcentrationPriorType = prior.weight_concentration_prior_type.parse().map_err(exception)?;
+        let mean = arrays::vector("mean_prior", prior.mean.bind(py))?;
+        let covariance = numbers(prior.covariance.bind(py))?;
+        let covariance = arrays::covariances(mixture.0.covariance_type(), 1, mean.len(), covariance)?;
+        let (gamma, beta, nu) = (prior.weight_concentration, prior.mean_precision, prior.degrees_of_freedom);
+        let prior = VariationalPrior::new(kind, gamma, beta, mean, nu, covariance).map_err(exception)?;
+        gaussmix::VariationalMixture::new(
+            prior,
+            arrays::matrix("weight_concentration_", weight_concentration)?,
+            arrays::vector("mean_precision_", mean_precision)?,
+            arrays::vector("degrees_of_freedom_", degrees_of_freedom)?,
+            mixture.0.means().to_owned(),
+            mixture.0.covariances().clone(),
+        )
+        .map(Self)
+        .map_err(exception)
+    }
+
+    /// Reads a model, and how a fit found it.
+    #[staticmethod]
+    fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
+        let (mixture, found) = read_variational_model(path).map_err(file_exception)?;
+        Ok((Self(mixture), summary_to_python(py, found)?))
+    }
+
+    /// Writes a model, JSON or .npz by the name of the file.
+    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None, feature_names=None))]
+    fn write(
+        &self,
+        path: PathBuf,
+        converged: Option<bool>,
+        n_iter: Option<u64>,
+        lower_bounds: Option<Vec<f64>>,
+        feature_names: Option<Vec<String>>,
+    ) -> PyResult<()> {
+        let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
+        let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
+        let output = ModelOutput::create(path).map_err(file_exception)?;
+        output.write_variational(&self.0, &summary).map_err(file_exception)
+    }
+
+    #[getter]
+    fn covariance_type(&self) -> &'static str {
+        self.0.covariance_type().name()
+    }
+
+    #[getter]
+    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.weights().into_pyarray(py)
+    }
+
+    #[getter]
+    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.means().to_pyarray(py)
+    }
+
+    #[getter]
+    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, self.0.covariances())
+    }
+
+    #[getter]
+    fn precisions<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, &self.0.precisions())
+    }
+
+    #[getter]
+    fn precisions_cholesky<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
+    }
+
+    #[getter]
+    fn weight_concentration<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.weight_concentration().to_pyarray(py)
+    }
+
+    #[getter]
+    fn mean_precision<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.mean_precision().to_pyarray(py)
+    }
+
+    #[getter]
+    fn degrees_of_freedom<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.degrees_of_freedom().to_pyarray(py)
+    }
+
+    /// The prior, by the names that the constructor takes.
+    #[getter]
+    fn prior<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (prior, dict) = (self.0.prior(), PyDict::new(py));
+        dict.set_item("weight_concentration_prior_type", prior.weight_concentration_type.name())?;
+        dict.set_item("weight_concentration", prior.weight_concentration)?;
+        dict.set_item("mean_precision", prior.mean_precision)?;
+        dict.set_item("mean", prior.mean.to_pyarray(py))?;
+        dict.set_item("degrees_of_freedom", prior.degrees_of_freedom)?;
+        dict.set_item("covariance", arrays::covariances_to_numpy(py, &prior.covariance))?;
+        Ok(dict)
+    }
+
+    /// The mixture whose density says what the posterior says of samples, but for a factor.
+    #[getter]
+    fn density(&self) -> Mixture {
+        Mixture::from(self.0.density().clone())
+    }
+
+    /// The logarithm of that factor.
+    #[getter]
+    fn log_total(&self) -> f64 {
+        self.0.log_total()
+    }
+
+    /// What scikit-learn's lower bound leaves out.
+    #[getter]
+    fn constant_terms(&self) -> f64 {
+        self.0.constant_terms()
+    }
+}

@@ -1,0 +1,287 @@
+"""Variational inference beside scikit-learn's, and what it offers beyond it."""
+
+import copy
+import pickle
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.mixture
+from scipy.special import betaln, gammaln
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import BayesianGaussianMixture as ScikitLearn
+
+import gaussmix
+from gaussmix import BayesianGaussianMixture, _start
+
+TYPES = ["full", "tied", "diag", "spherical"]
+PRIORS = ["dirichlet_process", "dirichlet_distribution"]
+ARRAYS = [
+    "weights_",
+    "means_",
+    "covariances_",
+    "precisions_",
+    "precisions_cholesky_",
+    "mean_precision_",
+    "degrees_of_freedom_",
+    "mean_prior_",
+    "covariance_prior_",
+]
+NUMBERS = ["weight_concentration_prior_", "mean_precision_prior_", "degrees_of_freedom_prior_"]
+
+
+def clouds(seed, n=None, d=None):
+    """Gaussian clouds, more or less apart, in any units."""
+    rng = np.random.default_rng(seed)
+    n, d = n or int(rng.integers(60, 400)), d or int(rng.integers(1, 6))
+    k = int(rng.integers(1, 6))
+    centres = rng.normal(scale=rng.uniform(1, 8), size=(k, d))
+    mixing = rng.normal(size=(k, d, d)) / np.sqrt(d) + np.eye(d)
+    labels = rng.integers(k, size=n)
+    x = centres[labels] + np.einsum("nij,nj->ni", mixing[labels], rng.normal(size=(n, d)))
+    return x * 10.0 ** rng.uniform(-1, 1) + rng.normal(size=d)
+
+
+def assert_agree(ours, theirs, rtol=1e-8):
+    # The issue's bound; the two sum in another order, so the last digits differ.
+    for name in ARRAYS:
+        one, other = getattr(ours, name), getattr(theirs, name)
+        assert np.shape(one) == np.shape(other), name
+        scale = np.abs(other).max()
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * scale, err_msg=name)
+    for name in NUMBERS:
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert type(ours.weight_concentration_) is type(theirs.weight_concentration_)
+    np.testing.assert_allclose(ours.weight_concentration_, theirs.weight_concentration_, rtol=rtol)
+    assert (ours.n_iter_, ours.converged_) == (theirs.n_iter_, theirs.converged_)
+    # scikit-learn's bounds are arrays of one number where the covariances are tied.
+    np.testing.assert_allclose(ours.lower_bounds_, np.ravel(theirs.lower_bounds_), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(ours.lower_bound_, np.ravel(theirs.lower_bound_)[0], rtol=rtol, atol=rtol)
+
+
+def both(params, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return BayesianGaussianMixture(**params).fit(x), ScikitLearn(**params).fit(x)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_the_same_random_state_finds_the_same_posterior(prior, covariance_type, seed):
+    x = clouds(seed)
+    params = dict(
+        n_components=2 + seed % 5,
+        covariance_type=covariance_type,
+        weight_concentration_prior_type=prior,
+        weight_concentration_prior=[None, 1e-3, 10.0][seed % 3],
+        init_params=["kmeans", "random"][seed % 4 == 3],
+        random_state=seed,
+        max_iter=300,
+    )
+    if seed % 5 == 4:
+        d = x.shape[1]
+        prior_covariance = {"full": 2 * np.eye(d), "tied": 2 * np.eye(d), "diag": np.full(d, 2.0), "spherical": 2.0}
+        params |= dict(
+            mean_prior=np.arange(d) + 0.5,
+            mean_precision_prior=0.3,
+            degrees_of_freedom_prior=d + 1.5,
+            covariance_prior=prior_covariance[covariance_type],
+        )
+    ours, theirs = both(params, x)
+    assert_agree(ours, theirs)
+    np.testing.assert_array_equal(ours.predict(x), theirs.predict(x))
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-8)
+    np.testing.assert_allclose(ours.score_samples(x), theirs.score_samples(x), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(ours.score(x), theirs.score(x), rtol=1e-9, atol=1e-9)
+    for one, other in zip(ours.sample(20), theirs.sample(20)):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(x).max())
+
+
+@pytest.mark.parametrize("init_params", ["k-means++", "random_from_data"])
+@pytest.mark.parametrize("covariance_type", ["full", "diag", "spherical"])
+def test_starts_at_single_samples(covariance_type, init_params):
+    x = clouds(3, 200, 2)
+    params = dict(n_components=4, covariance_type=covariance_type, init_params=init_params, random_state=1, max_iter=300)
+    assert_agree(*both(params, x))
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_several_runs_and_warm_starts(covariance_type):
+    x = clouds(5, 150, 2)
+    params = dict(n_components=5, covariance_type=covariance_type, n_init=3, init_params="random", random_state=2)
+    ours, theirs = both(params | dict(max_iter=20), x)
+    assert_agree(ours, theirs)
+    ours, theirs = both(params | dict(max_iter=3, warm_start=True), x)
+    for _ in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            ours.fit(x), theirs.fit(x)
+        assert_agree(ours, theirs)
+    none = BayesianGaussianMixture(n_components=2, max_iter=0).fit(x)
+    assert (none.n_iter_, none.lower_bounds_, none.lower_bound_) == (0, [], -np.inf)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_elbo_has_all_constants(prior):
+    """Of one component, the bound is the evidence: its two parts are known in closed form."""
+    x = clouds(7, 90, 3)
+    n, d = x.shape
+    gm = BayesianGaussianMixture(weight_concentration_prior_type=prior, reg_covar=0.0).fit(x)
+
+    def log_norm(nu, log_det, beta):
+        """The logarithm of the integral of an unnormalised normal-Wishart density."""
+        gammas = gammaln(0.5 * (nu - np.arange(d))).sum()
+        return 0.5 * nu * (d * np.log(2) + log_det) + gammas - 0.5 * d * np.log(beta)
+
+    log_det = -np.linalg.slogdet(gm.covariances_[0])[1] - d * np.log(gm.degrees_of_freedom_[0])
+    log_det_prior = -np.linalg.slogdet(gm.covariance_prior_)[1]
+    evidence = log_norm(gm.degrees_of_freedom_[0], log_det, gm.mean_precision_[0])
+    evidence -= log_norm(gm.degrees_of_freedom_prior_, log_det_prior, gm.mean_precision_prior_)
+    evidence -= 0.5 * n * d * np.log(2 * np.pi)
+    if prior == "dirichlet_process":
+        # What is left of the stick belongs to components that are cut off.
+        evidence += betaln(1 + n, 1.0) - betaln(1.0, 1.0)
+    np.testing.assert_allclose(gm.elbo_, evidence, rtol=1e-12)
+
+
+def test_weights_missing_values_and_float32():
+    x = clouds(9, 300, 3)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 3, size=len(x)).astype(float)
+    params = dict(n_components=4, random_state=0, max_iter=500, init_params="kmeans")
+    weighted = BayesianGaussianMixture(**params).fit(x, sample_weight=weights)
+    repeated = np.repeat(x, weights.astype(int), axis=0)
+    np.testing.assert_allclose(weighted.mean_prior_, repeated.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(weighted.covariance_prior_, np.cov(repeated.T), rtol=1e-12)
+    np.testing.assert_allclose(weighted.mean_precision_.sum(), weights.sum() + 4, rtol=1e-12)
+    narrow = BayesianGaussianMixture(**params).fit(x.astype(np.float32))
+    wide = BayesianGaussianMixture(**params).fit(x.astype(np.float32).astype(np.float64))
+    assert narrow.score_samples(x.astype(np.float32)).dtype in (np.float32, np.float64)
+    np.testing.assert_allclose(narrow.score(x), wide.score(x), rtol=1e-3)
+    holes = np.where(rng.uniform(size=x.shape) < 0.2, np.nan, x)
+    holes[:, 0] = x[:, 0]
+    with pytest.raises(ValueError, match="NaN"):
+        BayesianGaussianMixture(**params).fit(holes)
+    missing = BayesianGaussianMixture(**params, missing=True, reg_covar=0.0).fit(holes)
+    assert np.all(np.diff(missing.lower_bounds_) > -1e-7)
+    assert missing.impute(holes).shape == x.shape and np.isfinite(missing.score(holes))
+    complete = BayesianGaussianMixture(**params, missing=True).fit(x)
+    np.testing.assert_allclose(complete.means_, BayesianGaussianMixture(**params).fit(x).means_, rtol=1e-8)
+
+
+def test_many_samples_start_with_the_engine():
+    x = np.concatenate([clouds(1, 12_000, 2), clouds(2, 12_000, 2) + 60.0])
+    assert len(x) > _start.SCIKIT_LEARN_START
+    gm = BayesianGaussianMixture(n_components=8, covariance_type="diag", random_state=0, max_iter=50, tol=1e3).fit(x)
+    assert np.all(np.diff(gm.lower_bounds_) >= -1e-3) and gm.converged_
+    again = BayesianGaussianMixture(n_components=8, covariance_type="diag", random_state=0, max_iter=50, tol=1e3).fit(x)
+    np.testing.assert_array_equal(gm.means_, again.means_)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_other_forms(prior, covariance_type, tmp_path):
+    x = clouds(4, 120, 2)
+    params = dict(covariance_type=covariance_type, weight_concentration_prior_type=prior)
+    gm = BayesianGaussianMixture(n_components=3, **params, random_state=0, tol=1e-2).fit(x)
+    scores = gm.score_samples(x)
+    others = [pickle.loads(pickle.dumps(gm)), copy.deepcopy(gm)]
+    for name in ("model.json", "model.npz"):
+        gm.save(tmp_path / name)
+        others.append(BayesianGaussianMixture.load(tmp_path / name, random_state=0))
+        # Other programs read the mixture of the posterior means.
+        mean = gaussmix.GaussianMixture.load(tmp_path / name)
+        np.testing.assert_array_equal(mean.covariances_, gm.covariances_)
+        np.testing.assert_array_equal(mean.weights_, gm.weights_)
+    theirs = gm.to_sklearn()
+    assert type(theirs) is ScikitLearn
+    np.testing.assert_allclose(theirs.score_samples(x), scores, rtol=1e-10)
+    others.append(BayesianGaussianMixture.from_sklearn(theirs))
+    for other in others:
+        assert_agree(other, gm, rtol=0)
+        np.testing.assert_array_equal(other.score_samples(x), scores)
+        np.testing.assert_array_equal(other.predict(x), gm.predict(x))
+        assert other.elbo_ == gm.elbo_
+    assert clone(gm).get_params() == gm.get_params()
+    gaussmix.GaussianMixture(n_components=2).fit(x).save(tmp_path / "em.json")
+    with pytest.raises(ValueError, match="without a posterior"):
+        BayesianGaussianMixture.load(tmp_path / "em.json")
+
+
+def test_attributes_set_by_hand_count():
+    x = clouds(2, 100, 2)
+    gm = BayesianGaussianMixture(n_components=2, random_state=0, tol=1e-2).fit(x)
+    theirs = gm.to_sklearn()
+    for one in (gm, theirs):
+        one.means_ = one.means_ + 0.25
+        one.mean_precision_ = one.mean_precision_ * 2
+        one.weight_concentration_ = (one.weight_concentration_[0] + 3, one.weight_concentration_[1])
+    np.testing.assert_allclose(gm.score_samples(x), theirs.score_samples(x), rtol=1e-9)
+
+
+def test_a_callback_sees_iterations_and_ends_the_fit():
+    x = clouds(6, 150, 2)
+    seen = []
+
+    def callback(iteration):
+        seen.append(iteration)
+        return iteration.iteration == 4
+
+    gm = BayesianGaussianMixture(n_components=3, tol=0.0, random_state=0, callback=callback).fit(x)
+    assert gm.n_iter_ == 4 and [i.iteration for i in seen] == [1, 2, 3, 4]
+    assert [i.lower_bound for i in seen] == gm.lower_bounds_
+    np.testing.assert_array_equal(seen[-1].mixture.means, gm.means_)
+
+    def failing(iteration):
+        raise KeyError("callback")
+
+    with pytest.raises(KeyError, match="callback"):
+        BayesianGaussianMixture(n_components=3, callback=failing).fit(x)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (dict(degrees_of_freedom_prior=1.0), "should be greater than 1, but got 1.000"),
+        (dict(mean_prior=[1.0]), "The parameter 'means' should have the shape of"),
+        (dict(covariance_prior=np.eye(3)), "'full covariance_prior' should have the shape of"),
+        (dict(covariance_prior=-np.eye(2)), "symmetric, positive-definite"),
+        (dict(covariance_type="diag", covariance_prior=[1.0, -1.0]), "'diag precision' should be positive"),
+        (dict(covariance_type="spherical", covariance_prior=[1.0, 1.0]), "one number"),
+        (dict(weight_concentration_prior=0.0), "weight_concentration_prior"),
+        (dict(weight_concentration_prior_type="none"), "weight_concentration_prior_type"),
+        (dict(n_components=31), "n_samples >= n_components"),
+    ],
+)
+def test_what_cannot_be_is_an_error(params, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianGaussianMixture(**params).fit(clouds(0, 30, 2))
+
+
+def test_it_has_no_methods_that_it_cannot_have():
+    gm = BayesianGaussianMixture()
+    for name in ("partial_fit", "bic", "aic", "from_parameters"):
+        assert not hasattr(gm, name)
+
+
+def test_patching_replaces_both_classes():
+    x = clouds(8, 80, 2)
+    before = ScikitLearn(n_components=2, random_state=0).fit(x)
+    module = sys.modules[__name__]
+    assert module.ScikitLearn is sklearn.mixture.BayesianGaussianMixture
+    gaussmix.patch_sklearn()
+    try:
+        patched = sklearn.mixture.BayesianGaussianMixture
+        assert issubclass(patched, BayesianGaussianMixture)
+        gm = patched(n_components=2, random_state=0).fit(x)
+        np.testing.assert_allclose(gm.means_, before.means_, rtol=1e-8)
+        assert isinstance(before, patched) and isinstance(BayesianGaussianMixture(), patched)
+        assert isinstance(gm, ScikitLearn) and not isinstance(gm, sklearn.mixture.GaussianMixture)
+        assert repr(gm).startswith("BayesianGaussianMixture(")
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(gm)).means_, gm.means_)
+    finally:
+        gaussmix.unpatch_sklearn()
+    assert sklearn.mixture.BayesianGaussianMixture is ScikitLearn

@@ -1,0 +1,138 @@
+//! What a model file holds of a posterior of variational inference, besides the mixture of its
+//! means: arrays under the names of scikit-learn's attributes.
+use super::contents::{Array, FitSummary};
+use super::json::{ModelMembers, NestedLists, decode, parse_model_with_summary, to_json};
+use super::json_array::{JsonArray, quote_non_finite};
+use crate::io::Problem;
+use gmm_host::{Covariances, Error, Mixture, VariationalMixture, VariationalPrior};
+use ndarray::{Array1, Array2};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::HashMap;
+
+/// The name of the type of the weights' prior.
+pub(super) const PRIOR_TYPE: &str = "weight_concentration_prior_type";
+/// The names of the arrays, without the underscore behind an attribute's name.
+pub(super) const NAMES: [&str; 8] = [
+    "weight_concentration",
+    "mean_precision",
+    "degrees_of_freedom",
+    "weight_concentration_prior",
+    "mean_precision_prior",
+    "mean_prior",
+    "degrees_of_freedom_prior",
+    "covariance_prior",
+];
+
+/// The arrays of a posterior, in the order of [`NAMES`]; those of one number have no dimension.
+pub(super) fn arrays(posterior: &VariationalMixture) -> [Array; 8] {
+    let prior = posterior.prior();
+    let vector = |v: &[f64]| (vec![v.len()], v.to_vec());
+    let number = |v: f64| (vec![], vec![v]);
+    [
+        (posterior.weight_concentration().shape().to_vec(), posterior.weight_concentration().iter().copied().collect()),
+        vector(&posterior.mean_precision().to_vec()),
+        vector(&posterior.degrees_of_freedom().to_vec()),
+        number(prior.weight_concentration),
+        number(prior.mean_precision),
+        vector(&prior.mean.to_vec()),
+        number(prior.degrees_of_freedom),
+        (prior.covariance.shape().to_vec(), prior.covariance.iter().collect()),
+    ]
+}
+
+/// Puts a posterior together: `mixture` is that of its means, `array` gives an array by its name.
+pub(super) fn posterior(
+    mixture: &Mixture,
+    prior_type: &str,
+    mut array: impl FnMut(&'static str) -> Result<Array, Problem>,
+) -> Result<VariationalMixture, Problem> {
+    let (k, d) = mixture.means().dim();
+    let kind = mixture.covariance_type();
+    let wrong =
+        |what, expected: &[usize], got: Vec<usize>| Error::ShapeMismatch { what, expected: expected.to_vec(), got };
+    let mut of_shape = |name: &'static str, shape: &[usize]| {
+        let (got, values) = array(name)?;
+        if got == shape { Ok(values) } else { Err(Problem::from(wrong(name, shape, got))) }
+    };
+    let gamma = of_shape("weight_concentration_prior", &[])?[0];
+    let beta = of_shape("mean_precision_prior", &[])?[0];
+    let nu = of_shape("degrees_of_freedom_prior", &[])?[0];
+    let mean = Array1::from_vec(of_shape("mean_prior", &[d])?);
+    let covariance = Covariances::from_vec(kind, 1, d, of_shape("covariance_prior", &kind.shape(1, d))?)?;
+    let prior = VariationalPrior::new(prior_type.parse()?, gamma, beta, mean, nu, covariance)?;
+    let mean_precision = Array1::from_vec(of_shape("mean_precision", &[k])?);
+    let degrees_of_freedom = Array1::from_vec(of_shape("degrees_of_freedom", &[k])?);
+    let (shape, values) = array("weight_concentration")?;
+    let concentration = match shape[..] {
+        [rows, columns] => Array2::from_shape_vec((rows, columns), values).ok(),
+        _ => None,
+    };
+    let concentration = concentration.ok_or_else(|| Problem::from(wrong("weight_concentration", &[2, k], shape)))?;
+    let (means, covariances) = (mixture.means().to_owned(), mixture.covariances().clone());
+    Ok(VariationalMixture::new(prior, concentration, mean_precision, degrees_of_freedom, means, covariances)?)
+}
+
+/// A posterior as JSON: the members of the mixture of its means, and one more, `variational`.
+pub(super) fn to_json_text(
+    posterior: &VariationalMixture,
+    mixture: &Mixture,
+    summary: &FitSummary,
+) -> serde_json::Result<String> {
+    struct Arrays<'a>(&'a VariationalMixture);
+
+    impl Serialize for Arrays<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(NAMES.into_iter().zip(arrays(self.0).map(NestedLists)))
+        }
+    }
+
+    #[derive(Serialize)]
+    struct Variational<'a> {
+        weight_concentration_prior_type: &'static str,
+        #[serde(flatten)]
+        arrays: Arrays<'a>,
+    }
+
+    #[derive(Serialize)]
+    struct Members<'a> {
+        #[serde(flatten)]
+        model: ModelMembers,
+        #[serde(flatten)]
+        summary: &'a FitSummary,
+        variational: Variational<'a>,
+    }
+
+    let weight_concentration_prior_type = posterior.prior().weight_concentration_type.name();
+    let variational = Variational { weight_concentration_prior_type, arrays: Arrays(posterior) };
+    to_json(&Members { model: mixture.into(), summary, variational })
+}
+
+/// Reads what [`to_json_text`] gives.
+pub(super) fn parse_json(json: &str) -> Result<(VariationalMixture, FitSummary), Problem> {
+    #[derive(Deserialize)]
+    struct Variational {
+        weight_concentration_prior_type: String,
+        #[serde(flatten)]
+        arrays: HashMap<String, JsonArray>,
+    }
+
+    #[derive(Deserialize)]
+    struct Members {
+        variational: Option<Variational>,
+    }
+
+    let (mixture, summary) = parse_model_with_summary(json)?;
+    let Members { variational } = decode(&quote_non_finite(json))?;
+    let Variational { weight_concentration_prior_type, mut arrays } = variational.ok_or_else(no_posterior)?;
+    let array = |name| arrays.remove(name).ok_or_else(|| missing(name))?.into_parts(name);
+    Ok((posterior(&mixture, &weight_concentration_prior_type, array)?, summary))
+}
+
+/// The error of a file without a posterior.
+pub(super) fn no_posterior() -> Problem {
+    Problem::format("it is a mixture without a posterior of variational inference; read it as a GaussianMixture")
+}
+
+pub(super) fn missing(name: &str) -> Problem {
+    Problem::format(format!("the posterior has no `{name}`"))
+}

@@ -3,7 +3,8 @@ use crate::arrays;
 use crate::errors::exception;
 use crate::mixture::Mixture;
 use crate::statistics::freeze;
-use gaussmix::{Evaluator, GaussianMixtureParams, InitParams, Iteration};
+use gaussmix::evaluator::Evaluator;
+use gaussmix::fit::{GaussianMixtureParams, InitParams, Iteration};
 use numpy::{PyArray1, ToPyArray};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -38,7 +39,7 @@ pub struct FitOptions {
 /// What a run gives.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fit {
-    fit: gaussmix::Fit,
+    fit: gaussmix::fit::Fit,
     error: Option<PyErr>,
 }
 
@@ -80,7 +81,7 @@ impl Fit {
 pub fn run(
     evaluator: &mut dyn Evaluator,
     options: FitOptions,
-    start: Option<gaussmix::Mixture>,
+    start: Option<gaussmix::model::Mixture>,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Fit> {
     let shift = options.shift;
@@ -106,7 +107,7 @@ fn parameters(
     py: Python<'_>,
     options: &FitOptions,
     n_features: usize,
-    start: Option<gaussmix::Mixture>,
+    start: Option<gaussmix::model::Mixture>,
 ) -> PyResult<GaussianMixtureParams> {
     let covariance_type = arrays::covariance_type(&options.covariance_type)?;
     let init_params: InitParams = options.init_params.parse().map_err(exception)?;
@@ -119,7 +120,7 @@ fn parameters(
         .random_state(options.seed)
         .freeze(freeze(&options.freeze)?);
     if let Some(start) = start {
-        let mut before = gaussmix::Fit::new(start);
+        let mut before = gaussmix::fit::Fit::new(start);
         before.lower_bounds.extend(options.last_lower_bound);
         return Ok(params.warm_start(&before));
     }

@@ -1,9 +1,12 @@
 //! Fits data that does not fit into memory, chunk by chunk, with a checkpoint, and learns from a
 //! stream: `cargo run --release --example chunks`.
+use gaussmix::data::Samples;
+use gaussmix::evaluator::{ChunkedEvaluator, CpuEvaluator};
+use gaussmix::fit::{GaussianMixtureParams, StepwiseEm};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity};
-use gaussmix::{
-    ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, Samples, StepwiseEm, mcmc,
-};
+use gaussmix::mcmc;
+use gaussmix::model::CovarianceType;
+use gaussmix::statistics::Freeze;
 use std::ops::{ControlFlow, Range};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

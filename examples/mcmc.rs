@@ -1,13 +1,16 @@
 //! Draws from the posterior of a mixture over the iris data: `cargo run --release --example mcmc`.
+use gaussmix::device::{Device, LoadOptions};
+use gaussmix::fit::GaussianMixtureParams;
+use gaussmix::io;
 use gaussmix::mcmc::{DataSummary, Model, Posterior, Prior, Run, Settings, Start};
-use gaussmix::{CovarianceType, Device, GaussianMixtureParams, LoadOptions, io};
+use gaussmix::model::CovarianceType;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = io::read_data(Path::new("data/iris.csv"))?;
     let samples = data.samples()?;
-    let mut evaluator = gaussmix::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
+    let mut evaluator = gaussmix::device::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
 
     // Three components, in the order of their mean petal length (column 2), with the default prior.
     let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples))?;

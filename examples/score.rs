@@ -1,12 +1,14 @@
 //! The log-likelihood of data that stays on the device, for one mixture after the other:
 //! `cargo run --release --example score`.
-use gaussmix::{Covariances, Device, LoadOptions, Mixture, Samples};
+use gaussmix::data::Samples;
+use gaussmix::device::{Device, LoadOptions};
+use gaussmix::model::{Covariances, Mixture};
 use ndarray::{Array2, arr1, arr2};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // N samples × D features. float64 arrays work as well.
     let x = Array2::from_shape_fn((100_000, 2), |(i, j)| ((i * (j + 3)) as f32 * 0.618).sin());
-    let mut data = gaussmix::load(Device::Auto, Samples::from_f32(x.view())?, &LoadOptions::default())?;
+    let mut data = gaussmix::device::load(Device::Auto, Samples::from_f32(x.view())?, &LoadOptions::default())?;
     for step in 0..5 {
         let shift = 0.1 * f64::from(step);
         let mixture = Mixture::new(

@@ -1,28 +1,108 @@
 //! Gaussian mixture models on the CPU and on CUDA GPUs.
 //!
-//! This crate puts together the engine [`gmm_host`] (mixtures, data, devices, fitting; all its
-//! items are here as well), Markov chain Monte Carlo (`gmm_mcmc`, here [`mcmc`]), comparisons of rows
-//! with rows (`gmm_pairwise`, here [`pairwise`]) and the files of data and models ([`io`]). The
-//! program `gmm` is built on it ([`program`]).
-// The modules of the program use the library by the name that others know it by.
+//! - [`model`]: mixtures and their covariances; [`data`]: samples.
+//! - [`fit`]: mixtures fitted to samples by expectation-maximisation, and the choice of the number
+//!   of components.
+//! - [`device`]: samples are laid out in a device, and give an [`evaluator`]. That computes the
+//!   log-likelihood of one mixture after another, or the [`statistics`] of an E-step.
+//! - [`mcmc`]: Markov chain Monte Carlo over the parameters.
+//! - [`pairwise`]: rows compared with rows, by inner products and the Gaussian kernel.
+//! - [`io`]: files of data and models.
+//!
+//! ```
+//! use gaussmix::fit::GaussianMixtureParams;
+//! use ndarray::array;
+//!
+//! let x = array![[1.0, 2.0], [1.1, 4.0], [0.9, 0.0], [10.0, 2.0], [10.2, 4.0], [9.9, 0.0]];
+//! let fit = GaussianMixtureParams::new(2).fit(&x)?;
+//! let labels = fit.mixture.predict(&x)?;
+//! assert!(labels[0] == labels[1] && labels[0] != labels[3]);
+//! # Ok::<(), gaussmix::Error>(())
+//! ```
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `cuda`: NVIDIA GPUs of compute capability 8.0 and later. It builds where CUDA is not installed,
+//!   and the driver is looked up at run time.
+//! - `parquet`: tables in Parquet and Arrow files, besides `.npy` and text.
+//!
+//! The crate puts together [`gmm_host`], [`gmm_mcmc`] and [`gmm_pairwise`]; the program `gmm` is the crate
+//! `gaussmix-cli`.
+// The modules use the library by the name that others know it by.
 extern crate self as gaussmix;
 
-mod commands;
-mod exit_code;
-mod input;
 pub mod io;
-mod plot;
-pub mod program;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
-mod terminal;
 
-pub use gmm_host::*;
+pub use gmm_host::{Error, Result};
+#[doc(inline)]
+pub use gmm_host::{linalg, memory};
+#[doc(inline)]
 pub use gmm_mcmc as mcmc;
 pub use gmm_pairwise as pairwise;
-pub use plot::plane::Plane;
 #[cfg(feature = "rust-cuda")]
 pub use rust_cuda::use_rust_cuda_kernels;
+
+/// Mixtures: their covariances, densities and new samples.
+pub mod model {
+    #[doc(inline)]
+    pub use gmm_host::{
+        CovarianceType, Covariances, Mixture, MixtureOn, SYMMETRY_TOLERANCE, Sampler, VariationalMixture,
+        VariationalPrior, WEIGHT_SUM_TOLERANCE, WeightConcentrationPriorType,
+    };
+}
+
+/// Samples: their numbers, weights and missing values.
+pub mod data {
+    #[doc(inline)]
+    pub use gmm_host::{DataSource, Element, Missing, Rows, Samples, View, Weights};
+}
+
+/// The devices, and samples laid out in them.
+pub mod device {
+    #[doc(inline)]
+    pub use gmm_host::{
+        Device, DeviceSet, Footprint, LoadOptions, MemoryPlan, devices, kernel_names, load, load_chunks,
+    };
+}
+
+/// What is of CUDA GPUs alone: their kernels, and arrays that are in their memory already.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    #[doc(inline)]
+    pub use gmm_host::{
+        CudaEvaluator, CudaKernel, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
+        cuda_kernels, load_device_array,
+    };
+}
+
+/// Evaluators: samples in a device, over which mixtures are evaluated.
+pub mod evaluator {
+    #[doc(inline)]
+    pub use gmm_host::{
+        ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, Load, MetropolisPrior, MetropolisSteps,
+        MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling, ShardedEvaluator,
+    };
+}
+
+/// The sufficient statistics of an E-step, and the mixture that follows from them.
+pub mod statistics {
+    #[doc(inline)]
+    pub use gmm_host::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+}
+
+/// Fitting by expectation-maximisation, and the choice of the number of components.
+pub mod fit {
+    #[doc(inline)]
+    pub use gmm_host::{
+        BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
+        GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardization,
+        StandardizationBuilder, StepwiseEm, merge_down, scikit_learn, select,
+    };
+}
 
 /// The Rust snippets of the README and of the guide run as documentation tests.
 #[cfg(doctest)]

@@ -1,6 +1,7 @@
 //! NumPy's arrays as those of the engine.
 use crate::errors::exception;
-use gaussmix::{CovarianceType, Covariances, Mixture, memory};
+use gaussmix::memory;
+use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};

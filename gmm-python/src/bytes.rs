@@ -1,6 +1,6 @@
 //! Statistics and mixtures as bytes: a magic word, the covariance type, K and D, and numbers in
 //! float64, all little endian. Of symmetric matrices only the lower triangle is there, row by row.
-use gaussmix::{CovarianceType, Covariances};
+use gaussmix::model::{CovarianceType, Covariances};
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 /// The beginning; its last byte is the version.

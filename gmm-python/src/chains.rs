@@ -3,11 +3,15 @@ use crate::arrays::{self, Matrix, view};
 use crate::errors::{exception, sampler_exception};
 use crate::mixture::Mixture;
 use crate::threads::compute;
+use gaussmix::data::{Element, Samples};
+use gaussmix::device::{Device, LoadOptions};
+use gaussmix::evaluator::Evaluator;
+use gaussmix::fit::GaussianMixtureParams;
 use gaussmix::mcmc::{
     DataSummary, Model, Outcome, Posterior, Prior, Progress, Run, Sampler, Saved, Settings, Start, Variable,
     check_outputs,
 };
-use gaussmix::{Device, Element, Evaluator, GaussianMixtureParams, LoadOptions, Samples, memory};
+use gaussmix::memory;
 use numpy::{IntoPyArray, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -197,7 +201,7 @@ impl Chains {
 fn begin(
     samples: Samples<'static>,
     options: &ChainOptions,
-    init: Option<gaussmix::Mixture>,
+    init: Option<gaussmix::model::Mixture>,
     resume: Option<PathBuf>,
 ) -> PyResult<Inner> {
     let device: Device = options.device.parse().map_err(exception)?;
@@ -208,7 +212,7 @@ fn begin(
         .map_err(sampler_exception)?;
     let settings = options.settings(&model)?;
     let load = LoadOptions::new().float64(options.float64).threads(options.threads);
-    let mut evaluator = gaussmix::load(device, samples, &load).map_err(exception)?;
+    let mut evaluator = gaussmix::device::load(device, samples, &load).map_err(exception)?;
     evaluator.settle();
     if let Some(prefix) = resume {
         let saved = Saved::load(&prefix).map_err(sampler_exception)?;

@@ -8,7 +8,9 @@ use crate::mixture::{Mixture, Mixtures, Sets};
 use crate::remote::Remote;
 use crate::statistics::Statistics;
 use crate::threads::compute;
-use gaussmix::{Device, Evaluator, LoadOptions, Samples};
+use gaussmix::data::Samples;
+use gaussmix::device::{Device, LoadOptions};
+use gaussmix::evaluator::Evaluator;
 use ndarray::{Array1, ArrayView2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr};
 use pyo3::prelude::*;
@@ -64,17 +66,17 @@ impl Data {
             None => samples,
         };
         let shape = (samples.n_samples(), samples.n_features());
-        Ok((gaussmix::load(device, samples, options)?, shape))
+        Ok((gaussmix::device::load(device, samples, options)?, shape))
     }
 }
 
 /// Checks samples, in which NaN stands for a missing value if `missing` says so.
-pub fn checked<T: gaussmix::Element>(x: ArrayView2<'_, T>, missing: bool) -> gaussmix::Result<Samples<'_>> {
+pub fn checked<T: gaussmix::data::Element>(x: ArrayView2<'_, T>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     T::samples(x, missing)
 }
 
 /// Checks samples, which are borrowed for as long as the caller answers for, or copied.
-fn samples<T: Element + gaussmix::Element + 'static>(
+fn samples<T: Element + gaussmix::data::Element + 'static>(
     x: ArrayView2<'_, T>,
     copy: bool,
     missing: bool,
@@ -242,7 +244,7 @@ impl Data {
         first_row: usize,
         size: usize,
     ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        let draw = gaussmix::Draw::new(&mixture.0, seed, size).from_row(first_row);
+        let draw = gaussmix::evaluator::Draw::new(&mixture.0, seed, size).from_row(first_row);
         let drawn = self.evaluate(py, |data| data.draw(&draw))?;
         let rows: Vec<i64> = drawn.iter().map(|drawn| drawn.row as i64).collect();
         let (keys, far): (Vec<f64>, Vec<f64>) = drawn.iter().map(|drawn| (drawn.key, drawn.far)).unzip();
@@ -327,7 +329,7 @@ pub fn mean_score(
     let device: Device = device.parse().map_err(exception)?;
     let options = within(memory, LoadOptions::new().threads(threads));
     let score = |samples: gaussmix::Result<Samples<'_>>| {
-        let mut evaluator = gaussmix::load(device, samples?, &options)?;
+        let mut evaluator = gaussmix::device::load(device, samples?, &options)?;
         Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
     };
     let mean = match &Matrix::new(x)? {

@@ -5,7 +5,7 @@
 use crate::arrays::{Matrix, numbers, plain, view};
 use crate::threads::compute;
 use gaussmix::linalg::{sum_of, vectorised};
-use gaussmix::{CovarianceType, WEIGHT_SUM_TOLERANCE};
+use gaussmix::model::{CovarianceType, WEIGHT_SUM_TOLERANCE};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDyn};
 use pyo3::prelude::*;

@@ -4,7 +4,9 @@ use crate::errors::exception;
 use crate::mixture::Mixture;
 use crate::statistics::{Statistics, freeze};
 use crate::variational::VariationalMixture;
-use gaussmix::{BayesianGaussianMixtureParams, Covariances, Evaluator, GaussianMixtureParams, InitParams, Iteration};
+use gaussmix::evaluator::Evaluator;
+use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams, Iteration};
+use gaussmix::model::Covariances;
 use numpy::{PyArray1, ToPyArray};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -59,14 +61,14 @@ pub struct VariationalOptions {
 
 /// Where a run of variational inference begins.
 pub enum VariationalStart {
-    Mixture(gaussmix::VariationalMixture),
-    Statistics(gaussmix::Statistics),
+    Mixture(Box<gaussmix::model::VariationalMixture>),
+    Statistics(gaussmix::statistics::Statistics),
 }
 
 impl VariationalStart {
     pub fn new(start: &Bound<'_, PyAny>) -> PyResult<Self> {
         match start.cast::<VariationalMixture>() {
-            Ok(mixture) => Ok(Self::Mixture(mixture.get().0.clone())),
+            Ok(mixture) => Ok(Self::Mixture(Box::new(mixture.get().0.clone()))),
             Err(_) => Ok(Self::Statistics(start.cast::<Statistics>()?.get().0.clone())),
         }
     }
@@ -88,22 +90,22 @@ trait ToPython {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 }
 
-impl ToPython for gaussmix::Mixture {
+impl ToPython for gaussmix::model::Mixture {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(Py::new(py, Mixture::from(self.clone()))?.into_any())
     }
 }
 
-impl ToPython for gaussmix::VariationalMixture {
+impl ToPython for gaussmix::model::VariationalMixture {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(Py::new(py, VariationalMixture(self.clone()))?.into_any())
     }
 }
 
 impl Fit {
-    fn new<M: ToPython>(fit: gaussmix::Fit<M>, error: Option<PyErr>) -> PyResult<Self> {
+    fn new<M: ToPython>(fit: gaussmix::fit::Fit<M>, error: Option<PyErr>) -> PyResult<Self> {
         let mixture = Python::attach(|py| fit.mixture.to_python(py))?;
-        let gaussmix::Fit { lower_bounds, converged, stopped, retained, .. } = fit;
+        let gaussmix::fit::Fit { lower_bounds, converged, stopped, retained, .. } = fit;
         Ok(Self { mixture, lower_bounds, converged, stopped, retained, error })
     }
 }
@@ -146,7 +148,7 @@ impl Fit {
 pub fn run(
     evaluator: &mut dyn Evaluator,
     options: FitOptions,
-    start: Option<gaussmix::Mixture>,
+    start: Option<gaussmix::model::Mixture>,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Fit> {
     let shift = options.shift;
@@ -219,7 +221,7 @@ fn variational_parameters(
         None => params,
         Some(VariationalStart::Statistics(statistics)) => params.start_statistics(statistics),
         Some(VariationalStart::Mixture(mixture)) => {
-            let mut before = gaussmix::Fit::new(mixture);
+            let mut before = gaussmix::fit::Fit::new(*mixture);
             before.lower_bounds.extend(options.last_lower_bound);
             params.warm_start(&before)
         }
@@ -230,7 +232,7 @@ fn parameters(
     py: Python<'_>,
     options: &FitOptions,
     n_features: usize,
-    start: Option<gaussmix::Mixture>,
+    start: Option<gaussmix::model::Mixture>,
 ) -> PyResult<GaussianMixtureParams> {
     let covariance_type = arrays::covariance_type(&options.covariance_type)?;
     let init_params: InitParams = options.init_params.parse().map_err(exception)?;
@@ -243,7 +245,7 @@ fn parameters(
         .random_state(options.seed)
         .freeze(freeze(&options.freeze)?);
     if let Some(start) = start {
-        let mut before = gaussmix::Fit::new(start);
+        let mut before = gaussmix::fit::Fit::new(start);
         before.lower_bounds.extend(options.last_lower_bound);
         return Ok(params.warm_start(&before));
     }

@@ -1,5 +1,7 @@
 //! The gradient of the log-likelihood, from the sufficient statistics.
-use gaussmix::{Covariances, Evaluator, Mixture, Statistics};
+use gaussmix::evaluator::Evaluator;
+use gaussmix::model::{Covariances, Mixture};
+use gaussmix::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
 
 /// A component of a smaller weight may have responsibilities below the range of float32, whose

@@ -28,8 +28,8 @@ type Found = (String, Option<String>, Option<String>);
 /// The devices that were looked for.
 #[pyfunction]
 fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
-    let found = threads::compute(py, gaussmix::devices)?;
-    let row = |(device, found): (gaussmix::Device, gaussmix::Result<String>)| match found {
+    let found = threads::compute(py, gaussmix::device::devices)?;
+    let row = |(device, found): (gaussmix::device::Device, gaussmix::Result<String>)| match found {
         Ok(description) => (device.to_string(), Some(description), None),
         Err(error) => (device.to_string(), None, Some(error.to_string())),
     };
@@ -40,7 +40,7 @@ fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
 /// them; `None` for other devices.
 #[pyfunction]
 fn free_gpu_memory(py: Python<'_>, device: &str) -> PyResult<Option<u64>> {
-    let device: gaussmix::Device = device.parse().map_err(errors::exception)?;
+    let device: gaussmix::device::Device = device.parse().map_err(errors::exception)?;
     threads::compute(py, || device.free_gpu_memory())
 }
 
@@ -63,7 +63,7 @@ fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> P
 /// code.
 #[pyfunction]
 fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
-    py.detach(|| gaussmix::program::run(arguments))
+    py.detach(|| gaussmix_cli::run(arguments))
 }
 
 #[pymodule(gil_used = false)]

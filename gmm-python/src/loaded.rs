@@ -1,5 +1,5 @@
 //! What an array becomes in a device.
-use gaussmix::Evaluator;
+use gaussmix::evaluator::Evaluator;
 
 /// An evaluator, and the shape of its samples.
 pub type Loaded = (Box<dyn Evaluator>, (usize, usize));

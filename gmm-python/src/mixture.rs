@@ -3,8 +3,8 @@ use crate::arrays::{self, numbers, plain, view};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::compute;
-use gaussmix::Covariances;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
+use gaussmix::model::Covariances;
 use ndarray::{Array2, ArrayD, ArrayView2, Axis};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayDyn, ToPyArray};
 use pyo3::exceptions::PyValueError;
@@ -17,15 +17,15 @@ const MAGIC: &Magic = b"gmmmix_\x01";
 
 /// A mixture whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
-pub struct Mixture(pub gaussmix::Mixture, Source);
+pub struct Mixture(pub gaussmix::model::Mixture, Source);
 
 /// The bits of the arrays that decide what a mixture is, weights, means and factors of precisions,
 /// so that it is made anew when they change. (Where the factors are those of the covariances, these
 /// do not matter; where they are not, these do not count.)
 type Source = Vec<Vec<u8>>;
 
-impl From<gaussmix::Mixture> for Mixture {
-    fn from(mixture: gaussmix::Mixture) -> Self {
+impl From<gaussmix::model::Mixture> for Mixture {
+    fn from(mixture: gaussmix::model::Mixture) -> Self {
         Self(mixture, Source::new())
     }
 }
@@ -44,7 +44,7 @@ fn with_bits<T>(x: &Bound<'_, PyAny>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
 }
 
 /// Whether `factor`·`factor`ᵀ are the precisions of a mixture, but for rounding.
-fn is_factor(factor: &Covariances, mixture: &gaussmix::Mixture) -> bool {
+fn is_factor(factor: &Covariances, mixture: &gaussmix::model::Mixture) -> bool {
     let near = |a: f64, b: f64, scale: f64| (a - b).abs() <= FACTOR_TOLERANCE * scale;
     let near_matrix = |p: ArrayView2<'_, f64>, q: ArrayView2<'_, f64>| {
         p.indexed_iter().all(|((i, j), v)| near(*v, q[[i, j]], (p[[i, i]] * p[[j, j]]).sqrt()))
@@ -76,12 +76,12 @@ fn product(factor: &Covariances) -> Covariances {
 }
 
 /// The mixture of what [`Mixture::__bytes__`] gave.
-fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::Mixture> {
+fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
     let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
     let Read { k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
     let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
-    gaussmix::Mixture::new(numbers.into(), means, matrices).map_err(exception)
+    gaussmix::model::Mixture::new(numbers.into(), means, matrices).map_err(exception)
 }
 
 /// How a fit found a mixture.
@@ -102,8 +102,8 @@ pub struct Mixtures(pub Sets);
 /// How many sets of parameters there are. The evaluation of one gives a number, that of several an
 /// array, even if there is one set in it.
 pub enum Sets {
-    One(Box<gaussmix::Mixture>),
-    Several(Vec<gaussmix::Mixture>),
+    One(Box<gaussmix::model::Mixture>),
+    Several(Vec<gaussmix::model::Mixture>),
 }
 
 #[pymethods]
@@ -191,12 +191,12 @@ impl Mixture {
         let factor = arrays::covariances(covariance_type, k, d, numbers(precisions_cholesky)?)?;
         if let Some(covariances) = covariances
             && let Ok(covariances) = arrays::covariances(covariance_type, k, d, numbers(covariances)?)
-            && let Ok(mixture) = gaussmix::Mixture::new(weights.clone(), means.clone(), covariances)
+            && let Ok(mixture) = gaussmix::model::Mixture::new(weights.clone(), means.clone(), covariances)
             && is_factor(&factor, &mixture)
         {
             return Ok(Self(mixture, source));
         }
-        let mixture = gaussmix::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?;
+        let mixture = gaussmix::model::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?;
         Ok(Self(mixture, source))
     }
 
@@ -223,7 +223,7 @@ impl Mixture {
         let means = arrays::matrix("means", means)?;
         let (k, d) = means.dim();
         let precisions = arrays::covariances(arrays::covariance_type(covariance_type)?, k, d, numbers(precisions)?)?;
-        gaussmix::Mixture::from_precisions(arrays::vector("weights", weights)?, means, precisions)
+        gaussmix::model::Mixture::from_precisions(arrays::vector("weights", weights)?, means, precisions)
             .map(Self::from)
             .map_err(exception)
     }
@@ -294,7 +294,7 @@ impl Mixture {
         py: Python<'py>,
         names: Vec<String>,
     ) -> (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, [String; 2]) {
-        let plane = gaussmix::Plane::of(&self.0, &names);
+        let plane = gaussmix_cli::Plane::of(&self.0, &names);
         (plane.axes.into_pyarray(py), plane.origin.into_pyarray(py), plane.labels)
     }
 

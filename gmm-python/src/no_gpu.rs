@@ -1,7 +1,8 @@
 //! What takes the place of `gpu.rs` in a build without the CUDA backend: there are no arrays in a
 //! GPU's memory.
 use crate::loaded::Loaded;
-use gaussmix::{Device, LoadOptions, Samples};
+use gaussmix::data::Samples;
+use gaussmix::device::{Device, LoadOptions};
 use ndarray::Array1;
 use numpy::PyArrayDescr;
 use pyo3::exceptions::PyRuntimeError;

@@ -2,7 +2,7 @@
 use crate::arrays::{Matrix, view};
 use crate::errors::exception;
 use crate::threads::compute;
-use gaussmix::Device;
+use gaussmix::device::Device;
 use gaussmix::pairwise::{self, Centres, GaussianKernel, RowPairs};
 use numpy::IntoPyArray;
 use pyo3::exceptions::PyTypeError;

@@ -3,7 +3,9 @@
 use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
-use gaussmix::{Description, Draw, Drawn, Error, Evaluator, Result, Rows, Sampling};
+use gaussmix::data::Rows;
+use gaussmix::evaluator::{Description, Draw, Drawn, Evaluator, Sampling};
+use gaussmix::{Error, Result};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -45,7 +47,7 @@ impl Remote {
     }
 }
 
-fn of_python(py: Python<'_>, mixture: &gaussmix::Mixture) -> PyResult<Py<Mixture>> {
+fn of_python(py: Python<'_>, mixture: &gaussmix::model::Mixture) -> PyResult<Py<Mixture>> {
     Py::new(py, Mixture::from(mixture.clone()))
 }
 
@@ -76,11 +78,11 @@ impl Evaluator for Remote {
         Description::new(device, kernel)
     }
 
-    fn log_likelihood(&mut self, mixture: &gaussmix::Mixture) -> Result<f64> {
+    fn log_likelihood(&mut self, mixture: &gaussmix::model::Mixture) -> Result<f64> {
         Ok(self.log_likelihood_batch(std::slice::from_ref(mixture))?.into_iter().sum())
     }
 
-    fn log_likelihood_batch(&mut self, mixtures: &[gaussmix::Mixture]) -> Result<Vec<f64>> {
+    fn log_likelihood_batch(&mut self, mixtures: &[gaussmix::model::Mixture]) -> Result<Vec<f64>> {
         self.call(|object| {
             let py = object.py();
             let mixtures = mixtures.iter().map(|mixture| of_python(py, mixture)).collect::<PyResult<Vec<_>>>()?;
@@ -89,11 +91,11 @@ impl Evaluator for Remote {
         })
     }
 
-    fn score_samples(&mut self, mixture: &gaussmix::Mixture) -> Result<Array1<f64>> {
+    fn score_samples(&mut self, mixture: &gaussmix::model::Mixture) -> Result<Array1<f64>> {
         self.call(|object| vector(&object.call_method1("scores", (of_python(object.py(), mixture)?,))?))
     }
 
-    fn statistics(&mut self, mixture: &gaussmix::Mixture) -> Result<gaussmix::Statistics> {
+    fn statistics(&mut self, mixture: &gaussmix::model::Mixture) -> Result<gaussmix::statistics::Statistics> {
         self.call(|object| {
             let statistics = object.call_method1("e_step", (of_python(object.py(), mixture)?,))?;
             Ok(statistics.cast::<Statistics>()?.get().0.clone())
@@ -121,7 +123,7 @@ impl Evaluator for Remote {
         Ok(draw.least(drawn))
     }
 
-    fn predict(&mut self, mixture: &gaussmix::Mixture) -> Result<Vec<usize>> {
+    fn predict(&mut self, mixture: &gaussmix::model::Mixture) -> Result<Vec<usize>> {
         self.call(|object| {
             let labels = object.call_method1("labels", (of_python(object.py(), mixture)?,))?;
             let labels = labels.cast::<PyArray1<i64>>()?.to_owned_array();
@@ -129,7 +131,7 @@ impl Evaluator for Remote {
         })
     }
 
-    fn predict_proba(&mut self, mixture: &gaussmix::Mixture) -> Result<Array2<f64>> {
+    fn predict_proba(&mut self, mixture: &gaussmix::model::Mixture) -> Result<Array2<f64>> {
         self.call(|object| matrix(&object.call_method1("responsibilities", (of_python(object.py(), mixture)?,))?))
     }
 }

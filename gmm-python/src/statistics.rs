@@ -3,7 +3,7 @@ use crate::arrays::{self, matrix};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::exception;
 use crate::mixture::Mixture;
-use gaussmix::{CentredSums, Freeze};
+use gaussmix::statistics::{CentredSums, Freeze};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, ToPyArray};
 use pyo3::exceptions::PyValueError;
@@ -20,7 +20,7 @@ const MAGIC: &Magic = b"gmmstat\x02";
 /// the M-step. Its attributes are `weight` (the number of samples), `log_likelihood`, `counts`
 /// (K,), `means` (K, D) and `scatter` in the shape of the covariance type.
 #[pyclass(frozen, module = "gaussmix._core")]
-pub struct Statistics(pub gaussmix::Statistics);
+pub struct Statistics(pub gaussmix::statistics::Statistics);
 
 /// Reads the parameters to be left as they are from their names.
 pub fn freeze(names: &[String]) -> PyResult<Freeze> {
@@ -65,7 +65,9 @@ impl Statistics {
     ) -> PyResult<Self> {
         let (x, r) = (matrix("the data", x)?, matrix("the responsibilities", responsibilities)?);
         let covariance_type = arrays::covariance_type(covariance_type)?;
-        gaussmix::Statistics::from_responsibilities(x.view(), r.view(), covariance_type).map(Self).map_err(exception)
+        gaussmix::statistics::Statistics::from_responsibilities(x.view(), r.view(), covariance_type)
+            .map(Self)
+            .map_err(exception)
     }
 
     /// Read statistics from their bytes.
@@ -206,7 +208,7 @@ impl Statistics {
 }
 
 /// Reads what `__bytes__` wrote; `None` where the bytes are of another length or kind.
-fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::Statistics>> {
+fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::statistics::Statistics>> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k)?.checked_add(2);
     let Read { k, d, numbers, matrices: second } = bytes::read(MAGIC, bytes, sizes)?;
     let mut numbers = numbers.into_iter();
@@ -215,5 +217,5 @@ fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::Statistics>> {
     let centres = Array2::from_shape_vec((k, d), numbers.collect()).ok()?;
     let first = Array2::zeros((k, d));
     let sums = CentredSums { weight, log_likelihood, centres, counts, first, second };
-    Some(gaussmix::Statistics::from_centred_sums(sums))
+    Some(gaussmix::statistics::Statistics::from_centred_sums(sums))
 }

@@ -3,7 +3,7 @@ use crate::arrays::{self, numbers};
 use crate::errors::{exception, file_exception};
 use crate::mixture::{Mixture, summary_to_python};
 use gaussmix::io::{FitSummary, ModelOutput, read_variational_model};
-use gaussmix::{VariationalPrior, WeightConcentrationPriorType};
+use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
 use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// A posterior whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
-pub struct VariationalMixture(pub gaussmix::VariationalMixture);
+pub struct VariationalMixture(pub gaussmix::model::VariationalMixture);
 
 /// The prior of a posterior.
 #[derive(FromPyObject)]
@@ -44,7 +44,7 @@ impl VariationalMixture {
         let covariance = arrays::covariances(mixture.0.covariance_type(), 1, mean.len(), covariance)?;
         let (gamma, beta, nu) = (prior.weight_concentration, prior.mean_precision, prior.degrees_of_freedom);
         let prior = VariationalPrior::new(kind, gamma, beta, mean, nu, covariance).map_err(exception)?;
-        gaussmix::VariationalMixture::new(
+        gaussmix::model::VariationalMixture::new(
             prior,
             arrays::matrix("weight_concentration_", weight_concentration)?,
             arrays::vector("mean_precision_", mean_precision)?,

@@ -11,8 +11,9 @@ mod mutation;
 
 use arrow_array::{ArrayRef, Float32Array, Float64Array, Int16Array, RecordBatch, StringArray};
 use flate2::write::GzEncoder;
+use gaussmix::fit::Fit;
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity, ModelOutput, Problem, Selection, Table};
-use gaussmix::{CovarianceType, Covariances, Fit, Mixture};
+use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, Axis};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;

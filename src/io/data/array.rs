@@ -30,7 +30,6 @@ impl Dtype {
 
 /// N samples of D features, in the element type of the file.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Data {
     /// float32 (N, D), in the file's memory order.
     F32(Array2<f32>),

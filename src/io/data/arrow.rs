@@ -2,9 +2,10 @@
 use super::array::Dtype;
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection};
+use super::damaged::{damaged, guarded};
 use super::file_stamp::FileStamp;
 use super::stream::Stamp;
-use crate::io::{Problem, half_of_the_memory};
+use crate::io::Problem;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
@@ -12,51 +13,10 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
-use gmm_host::memory;
-use std::cell::Cell;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Most rows that are converted at a time.
 const SLICE_ROWS: usize = 8192;
-
-thread_local! {
-    /// Whether this thread runs `guarded`.
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread reads a file with a library whose panics are caught and become errors. A
-/// hook for panics has nothing to report then.
-pub fn panics_are_caught() -> bool {
-    GUARDED.get()
-}
-
-/// Runs code of the libraries of Arrow and Parquet, which may panic on damaged files.
-pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
-    GUARDED.set(true);
-    let result = catch_unwind(AssertUnwindSafe(read));
-    GUARDED.set(false);
-    result.unwrap_or_else(|_| Err(damaged("its parts contradict each other")))
-}
-
-/// The problem of a file that has not the format that it should have.
-pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
-    const LENGTH: usize = 300;
-    let text: String = error.to_string().chars().take(LENGTH).collect();
-    Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))
-}
-
-/// Makes sure that a part of a file does not claim more bytes than data may take, before memory is
-/// taken for them.
-pub(super) fn check_memory(bytes: u64) -> Result<(), Problem> {
-    if bytes <= half_of_the_memory() {
-        return Ok(());
-    }
-    let claimed = memory::in_words(bytes.into());
-    Err(damaged(format_args!(
-        "a part claims {claimed}, more than half of this machine's memory; write it in smaller record batches"
-    )))
-}
 
 /// The columns of a schema. float16 and float32 are read as float32, all other numbers as float64.
 pub(super) fn fields(schema: &Schema) -> Vec<Field> {

@@ -1,6 +1,7 @@
 //! Arrow IPC files, also called Feather (version 2).
-use super::arrow::{self, Batches, Grouped, damaged, guarded};
+use super::arrow::{self, Batches, Grouped};
 use super::columns::{Kind, Projection, short};
+use super::damaged::{check_memory, damaged, guarded};
 use super::file_stamp::FileStamp;
 use super::npy::read_exact_at;
 use crate::io::Problem;
@@ -129,7 +130,7 @@ pub(super) fn check_batch(
         }
         decompressed = decompressed.saturating_add(u64::try_from(claimed).unwrap_or(0));
     }
-    arrow::check_memory(decompressed)?;
+    check_memory(decompressed)?;
     let mut nodes = batch.nodes().into_iter().flatten().map(|node| node.length());
     let differs = |length: Option<i64>| length != Some(batch.length());
     match rows {

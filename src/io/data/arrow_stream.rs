@@ -1,8 +1,9 @@
 //! Arrow IPC streams: messages one after the other without a footer, as programs write them to
 //! pipes.
-use super::arrow::{self, BatchRows, damaged, guarded};
+use super::arrow::{self, BatchRows};
 use super::arrow_ipc::check_batch;
 use super::columns::{Field, Projection};
+use super::damaged::{check_memory, damaged, guarded};
 use super::file_stamp::FileStamp;
 use super::stream::{self, Stamp, Stream};
 use crate::io::Problem;
@@ -119,7 +120,7 @@ impl MessageBytes {
 fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem> {
     let mut bytes = Vec::new();
     let mut append = |bytes: &mut Vec<u8>, length: u64| {
-        arrow::check_memory(length)?;
+        check_memory(length)?;
         let read = content.take(length).read_to_end(bytes).map_err(stream::problem)?;
         if read as u64 == length { Ok(()) } else { Err(damaged("it was cut short")) }
     };

@@ -1,24 +1,31 @@
 //! Data sets from files.
 mod array;
+#[cfg(feature = "parquet")]
 mod arrow;
+#[cfg(feature = "parquet")]
 mod arrow_ipc;
+#[cfg(feature = "parquet")]
 mod arrow_stream;
 mod block;
 mod columns;
 mod csv;
+mod damaged;
 mod decimal;
 mod file_stamp;
+#[cfg(not(feature = "parquet"))]
+mod no_arrow;
 pub(super) mod npy;
 pub(super) mod npy_header;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod stream;
 mod table;
 
 pub use array::Data;
-pub use arrow::panics_are_caught;
 pub use block::Ids;
 pub use columns::Selection;
 pub(super) use columns::short;
+pub use damaged::panics_are_caught;
 pub use decimal::Decimal;
 pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
@@ -39,8 +46,8 @@ use std::path::Path;
 ///   there are columns. A separator at the end of all lines separates nothing. A first column
 ///   without a name, where the others have names, is an index of the rows, and no feature unless
 ///   [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__` likewise.
-/// * `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and streams): float16 and
-///   float32 as float32, other numbers as float64.
+/// * With the feature `parquet`: `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and
+///   streams): float16 and float32 as float32, other numbers as float64.
 /// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The
 ///   path `-` stands for standard input.
 ///

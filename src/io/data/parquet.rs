@@ -1,6 +1,7 @@
 //! Parquet files.
-use super::arrow::{self, Batches, Grouped, damaged, guarded};
+use super::arrow::{self, Batches, Grouped};
 use super::columns::{Projection, short};
+use super::damaged::{damaged, guarded};
 use super::file_stamp::FileStamp;
 use crate::io::Problem;
 use parquet::arrow::ProjectionMask;

@@ -38,6 +38,7 @@ pub(super) struct Stamp(Option<(File, FileStamp)>);
 
 impl Stamp {
     /// That of an open file.
+    #[cfg(feature = "parquet")]
     pub fn new(file: File, stamp: FileStamp) -> Self {
         Self(Some((file, stamp)))
     }

@@ -4,15 +4,22 @@
 //! are read in order from any row on. What is read into memory and what is read in chunks comes by
 //! this way.
 use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
-use super::arrow::{BatchRows, Grouped, damaged};
-use super::arrow_stream::{ArrowStream, CONTINUATION};
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection, Selection, list, short};
 use super::csv::{Csv, CsvRows};
+use super::damaged::damaged;
 use super::decimal::Decimal;
-use super::npy::Npy;
+#[cfg(not(feature = "parquet"))]
+use super::no_arrow::{ArrowStream, BatchRows, CONTINUATION, Grouped, arrow_ipc, parquet};
+use super::npy::{self, Npy};
 use super::stream::{Stream, is_standard_input};
-use super::{arrow_ipc, npy, parquet};
+#[cfg(feature = "parquet")]
+use super::{
+    arrow::{BatchRows, Grouped},
+    arrow_ipc,
+    arrow_stream::{ArrowStream, CONTINUATION},
+    parquet,
+};
 use crate::io::{Error, Problem, Result, extension, half_of_the_memory};
 use gmm_host::memory;
 use ndarray::ArrayD;

@@ -1,7 +1,7 @@
 //! Checks that a disk can hold what is to be written.
 use super::Output;
 use crate::io::{Problem, Result};
-use indicatif::DecimalBytes;
+use gmm_host::memory::in_words;
 use std::path::Path;
 
 /// Makes sure that the disks have room for these results, each with the bytes that it needs. An
@@ -19,11 +19,11 @@ fn check_with(results: &[(&Output, u64)], disk: impl Fn(&Path) -> Option<Disk>) 
         let before: u64 = seen.iter().filter(|(other, _)| *other == id).map(|(_, needed)| needed).sum();
         if needed.saturating_add(before) > free {
             let others =
-                if before == 0 { String::new() } else { format!(", besides {} for another", DecimalBytes(before)) };
+                if before == 0 { String::new() } else { format!(", besides {} for another", in_words(before.into())) };
             return Err(Problem::Format(format!(
                 "it needs {}{others}; the disk has {} free: make room or name a place on another disk",
-                DecimalBytes(*needed),
-                DecimalBytes(free)
+                in_words((*needed).into()),
+                in_words(free.into())
             ))
             .at(output.path()));
         }

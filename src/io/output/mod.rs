@@ -1,5 +1,7 @@
 //! Result files.
 mod disk_space;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod table;
 mod whole_file;
 

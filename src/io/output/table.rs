@@ -1,17 +1,14 @@
 //! Result tables with a row for each sample, written chunk by chunk.
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetWriter;
 use super::{Output, disk_space};
 use crate::io::data::npy::npy_header;
 use crate::io::{Ids, Problem, Result, extension};
-use arrow_array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray};
 use ndarray_npy::{WritableElement, WriteDataError};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
 use std::fmt::{self, Debug};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 /// A result file for rows of numbers, `.npy`, `.csv`, `.tsv` or `.parquet` by its name; see
 /// [`Output`]. Only one chunk of rows at a time is in memory.
@@ -26,40 +23,25 @@ enum Format {
     Npy,
     /// Text with this separator.
     Text(char),
+    #[cfg(feature = "parquet")]
     Parquet,
 }
 
 /// The type of the numbers of a result: `i64`, `f32` or `f64`.
-pub trait Number: WritableElement + Debug + Clone + sealed::Sealed {
-    /// A column of Arrow.
-    #[doc(hidden)]
-    fn column(values: impl Iterator<Item = Self>) -> ArrayRef;
-}
+pub trait Number: WritableElement + Debug + Clone + sealed::Sealed {}
+
+impl Number for i64 {}
+impl Number for f32 {}
+impl Number for f64 {}
 
 mod sealed {
     /// Only this module implements [`Number`](super::Number).
+    #[cfg(not(feature = "parquet"))]
     pub trait Sealed {}
-    impl Sealed for i64 {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
-}
-
-impl Number for i64 {
-    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(values))
-    }
-}
-
-impl Number for f32 {
-    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
-        Arc::new(Float32Array::from_iter_values(values))
-    }
-}
-
-impl Number for f64 {
-    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
-        Arc::new(Float64Array::from_iter_values(values))
-    }
+    #[cfg(not(feature = "parquet"))]
+    impl<T> Sealed for T {}
+    #[cfg(feature = "parquet")]
+    pub use super::super::parquet::Column as Sealed;
 }
 
 /// A column of identifiers that a table keeps before its numbers: its name, and a function that
@@ -84,7 +66,13 @@ impl TableOutput {
             "npy" => Format::Npy,
             "csv" => Format::Text(','),
             "tsv" => Format::Text('\t'),
+            #[cfg(feature = "parquet")]
             "parquet" => Format::Parquet,
+            #[cfg(not(feature = "parquet"))]
+            "parquet" => {
+                let what = "a .parquet is not written, because the program was built without the feature `parquet` of the crate gaussmix";
+                return Err(Problem::format(what).at(path));
+            }
             // A device or a pipe may have any name, and is written to as a .npy.
             _ if path.exists() && !path.is_file() => Format::Npy,
             _ => {
@@ -121,6 +109,7 @@ impl TableOutput {
             // The header of an array of numbers takes 128 bytes.
             Format::Npy => (size_of::<T>() as u64, 128),
             Format::Text(_) => (csv_width::<T>(), 0),
+            #[cfg(feature = "parquet")]
             Format::Parquet => (0, 0),
         };
         (rows as u64).saturating_mul(columns.width() as u64).saturating_mul(per_number).saturating_add(header)
@@ -180,7 +169,8 @@ impl TableOutput {
                     text.write_record(&names)?;
                     Writer::Text(Box::new(text))
                 }
-                Format::Parquet => Writer::Parquet { file: Some(file), open: None },
+                #[cfg(feature = "parquet")]
+                Format::Parquet => Writer::Parquet(ParquetWriter::new(file)),
             };
             let mut count = 0;
             for chunk in &mut chunks {
@@ -232,11 +222,8 @@ fn csv_width<T>() -> u64 {
 enum Writer<'a> {
     Npy(&'a mut (dyn Write + Send)),
     Text(Box<csv::Writer<&'a mut (dyn Write + Send)>>),
-    /// The types of the columns are known with the first rows, when the file is begun.
-    Parquet {
-        file: Option<&'a mut (dyn Write + Send)>,
-        open: Option<Box<ArrowWriter<&'a mut (dyn Write + Send)>>>,
-    },
+    #[cfg(feature = "parquet")]
+    Parquet(ParquetWriter<'a>),
 }
 
 impl Writer<'_> {
@@ -257,28 +244,8 @@ impl Writer<'_> {
                 }
                 Ok(())
             }
-            Self::Parquet { file, open } => {
-                let numbers = (0..width).map(|j| T::column(values.iter().skip(j).step_by(width).cloned()));
-                let ids = ids.map(|ids| -> ArrayRef {
-                    match ids {
-                        Ids::Integers(ids) => Arc::new(Int64Array::from(ids)),
-                        Ids::Texts(ids) => Arc::new(StringArray::from(ids)),
-                    }
-                });
-                let nullable = std::iter::once(ids.is_some()).chain(std::iter::repeat(false));
-                let columns = names.iter().zip(ids.into_iter().chain(numbers)).zip(nullable);
-                let columns = columns.map(|((name, column), nullable)| (name, column, nullable));
-                let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(io::Error::other)?;
-                if let Some(file) = file.take() {
-                    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-                    let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(io_error)?;
-                    *open = Some(Box::new(writer));
-                }
-                match open {
-                    Some(writer) => writer.write(&batch).map_err(io_error),
-                    None => Err(io::Error::other("the file was not begun")),
-                }
-            }
+            #[cfg(feature = "parquet")]
+            Self::Parquet(file) => file.write(values, width, names, ids),
         }
     }
 
@@ -286,19 +253,9 @@ impl Writer<'_> {
         match self {
             Self::Npy(_) => Ok(()),
             Self::Text(mut text) => text.flush(),
-            Self::Parquet { open, .. } => open.map_or(Ok(()), |writer| writer.close().map(drop).map_err(io_error)),
+            #[cfg(feature = "parquet")]
+            Self::Parquet(file) => file.finish(),
         }
-    }
-}
-
-/// The system's error within one of the library, if there is one.
-fn io_error(error: parquet::errors::ParquetError) -> io::Error {
-    match error {
-        parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(error) => *error,
-            Err(other) => io::Error::other(other),
-        },
-        other => io::Error::other(other),
     }
 }
 
@@ -407,7 +364,10 @@ mod tests {
                 panic!("a chunk was asked for")
             });
             let error = table.write(1 << 50, &Columns::One("x"), never).unwrap_err().to_string();
-            assert!(error.contains(name) && error.contains(" PB; the disk has ") && error.contains(" free"), "{error}");
+            assert!(
+                error.contains(name) && error.contains(" PiB; the disk has ") && error.contains(" free"),
+                "{error}"
+            );
         }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     }

@@ -1,10 +1,9 @@
 //! The CUDA driver's functions, found at run time, so that one binary builds without CUDA and
 //! starts without a driver.
 //!
-//! `cust` declares the driver's functions as external and asks the linker for `-lcuda`. The folder
-//! `driver-stub` holds an empty `libcuda.so` that satisfies the linker, and this module defines the
-//! functions themselves: each one asks the real driver library for its namesake on the first call
-//! and passes the call on. Without a driver a call answers "no device" (code 100), which `cust`
+//! `cust` declares the driver's functions as external (in the original it also asks the linker for
+//! `-lcuda`, which gmm-cust leaves out), and this module defines them: each one asks the real driver
+//! library for its namesake on the first call and passes the call on. Without a driver a call answers "no device" (code 100), which `cust`
 //! reports like any other error of the driver. The functions are not exported.
 use cust::sys::{
     CUDA_ARRAY3D_DESCRIPTOR, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,

@@ -58,7 +58,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// them counts. All lanes of the warp take part.
     #[inline(always)]
     pub(crate) fn total<const LANES: usize>(self) -> f64 {
-        let first = (thread_idx() % WARP) as usize % LANES == 0;
+        let first = ((thread_idx() % WARP) as usize).is_multiple_of(LANES);
         let product = if first { self.product } else { LogProduct::new() };
         product.warp_sum()
     }

@@ -1,0 +1,70 @@
+//! The checkpoints that a fit writes while it runs and at its end.
+use crate::input::Source;
+use anyhow::Context;
+use gaussmix::fit::Fit as Fitted;
+use gaussmix::io::{Checkpoint, CheckpointOutput, Identity};
+use std::time::{Duration, Instant};
+
+/// The least time between two checkpoints.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Writes checkpoints to a file, if the user named one.
+pub struct CheckpointWriter<'a> {
+    output: Option<&'a CheckpointOutput>,
+    source: &'a Source<'a>,
+    made_with: Identity,
+    /// When the last checkpoint was tried.
+    tried: Instant,
+    any_written: bool,
+    any_failed: bool,
+    /// The checkpoint of the iteration with which the fit was stopped.
+    last: Option<Checkpoint>,
+}
+
+impl<'a> CheckpointWriter<'a> {
+    pub fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'a>, made_with: Identity) -> Self {
+        Self { output, source, made_with, tried: Instant::now(), any_written: false, any_failed: false, last: None }
+    }
+
+    /// Whether a checkpoint was written.
+    pub fn any_written(&self) -> bool {
+        self.any_written
+    }
+
+    /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The
+    /// checkpoint of the last iteration is held for [`finish`](Self::finish) instead.
+    pub fn after_iteration(&mut self, present: &Fitted, best: Option<&Fitted>, is_last: bool) -> Option<anyhow::Error> {
+        let output = self.output?;
+        if is_last {
+            self.last = self.checkpoint(present, best).ok();
+            return None;
+        }
+        if self.tried.elapsed() < INTERVAL {
+            return None;
+        }
+        let written = self.checkpoint(present, best).and_then(|checkpoint| Ok(output.write(&checkpoint)?));
+        self.tried = Instant::now();
+        self.any_written |= written.is_ok();
+        written.err().filter(|_| !std::mem::replace(&mut self.any_failed, true))
+    }
+
+    /// Writes the last checkpoint: that of a finished fit, or of the iteration with which the fit
+    /// was stopped.
+    pub fn finish(&mut self, finished: Option<&Fitted>) -> anyhow::Result<()> {
+        let Some(output) = self.output else { return Ok(()) };
+        if let Some(fit) = finished {
+            self.last = Some(self.checkpoint(fit, None)?);
+        }
+        let Some(last) = &self.last else { return Ok(()) };
+        output.write(last).context("the checkpoint could not be written")
+    }
+
+    fn checkpoint(&self, present: &Fitted, best: Option<&Fitted>) -> anyhow::Result<Checkpoint> {
+        Ok(Checkpoint {
+            made_with: self.made_with.clone(),
+            present: self.source.restore_fit(present)?,
+            best: best.map(|best| self.source.restore_fit(best)).transpose()?,
+            feature_names: self.source.names().map(<[String]>::to_vec),
+        })
+    }
+}

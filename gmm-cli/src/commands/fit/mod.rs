@@ -1,0 +1,372 @@
+//! `gmm fit`: fits a mixture to data by expectation-maximisation.
+mod checkpoints;
+mod report;
+
+use super::training::Training;
+use super::values::whole_number;
+use crate::exit_code::SUCCESS;
+use crate::input::{Input, Source, refuse_overlap};
+use crate::plot;
+use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
+use anyhow::{Context, anyhow};
+use checkpoints::CheckpointWriter;
+use clap::{Args, ValueEnum};
+use gaussmix::data::Samples;
+use gaussmix::evaluator::{Description, Evaluator};
+use gaussmix::fit::{Callback, Fit as Fitted, GaussianMixtureParams, GaussianMixtureValidParams};
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
+use gaussmix::mcmc;
+use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::statistics::Freeze;
+use ndarray::{ArrayView1, Axis};
+use report::Report;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Fit a Gaussian mixture to a data set
+///
+/// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is
+/// written to the files of -o and --checkpoint. A second one ends the program at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm fit data.npy -k 8 -o model.json
+  gmm fit data.csv -k 3 --covariance-type diag --n-init 10 --plot fit.svg -o model.npz
+  gmm fit data.npy -k 64 --standardize --max-iter 1000 --checkpoint fit.json -o model.json
+  gmm fit new.npy --init model.json --freeze means -o adapted.json
+  gmm fit iris.csv -k 3 --drop species -o model.json
+  gmm fit customers.parquet -k 8 --columns age,income,visits -o model.json
+  gmm fit folder-of-parquet-files -k 8 --memory 4G -o model.json")]
+pub struct Fit {
+    /// Number of components; needed without --init. Default: that of --init
+    #[arg(short, value_parser = whole_number, required_unless_present = "init")]
+    k: Option<usize>,
+    /// Shape of the covariances: full, tied, diag or spherical. Default: that of --init, or full
+    #[arg(long, value_name = "TYPE")]
+    covariance_type: Option<CovarianceType>,
+    /// Start the fit at this model
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
+    init: Option<PathBuf>,
+    /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
+    /// separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    freeze: Vec<Parameter>,
+    /// Where to write the model: .json, or .npz with scikit-learn's attributes
+    #[arg(short, long, value_name = "MODEL")]
+    output: Option<PathBuf>,
+    /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
+    /// go on from it; data and options must be the same then, except for --max-iter and --tol
+    #[arg(long, value_name = "FILE.json")]
+    checkpoint: Option<PathBuf>,
+    /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
+    /// Samples with missing values are open circles, at the means of what is missing
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    training: Training,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Parameter {
+    Weights,
+    Means,
+    Covariances,
+}
+
+impl Parameter {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Weights => "weights",
+            Self::Means => "means",
+            Self::Covariances => "covariances",
+        }
+    }
+}
+
+/// A hash of the parameters of a start, by which a checkpoint knows it again.
+fn start_fingerprint(mixture: &Mixture) -> gaussmix::Result<String> {
+    let (weights, means) = (mixture.weights(), mixture.means());
+    let all: Vec<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
+    let column = ArrayView1::from(&all).insert_axis(Axis(1));
+    Samples::from_f64(column).map(|column| mcmc::fingerprint(&column))
+}
+
+/// The result files.
+struct Outputs {
+    model: Option<ModelOutput>,
+    checkpoint: Option<CheckpointOutput>,
+    plot: Option<Output>,
+}
+
+impl Fit {
+    pub fn run(self) -> anyhow::Result<u8> {
+        let outputs = self.open()?;
+        let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
+        let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
+        let resumed = self.resumed()?;
+        let (k, covariance_type) = self.shape(init.as_ref())?;
+        let selection = self.training.data.table.selection(init_names, None);
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
+        let made_with = match self.checkpoint {
+            Some(_) => self.identity(input.identity()?, k, covariance_type, init.as_ref())?,
+            None => Identity::default(),
+        };
+        if let Some(resumed) = &resumed {
+            self.check(resumed, &made_with)?;
+        }
+        let source = Source::new(&mut input, self.training.standardize)?;
+        source.check_columns()?;
+        let params = self.params(&source, k, covariance_type, init, resumed)?;
+        let model = params.check()?;
+        let mut evaluator = source.evaluator()?;
+
+        let interrupt = Interrupt::install();
+        let begin = Instant::now();
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
+        let mut checkpoints = CheckpointWriter::new(outputs.checkpoint.as_ref(), &source, made_with);
+        let (fit, iterated_by) = iterate(&model, evaluator.as_mut(), &mut |i| {
+            let flow = progress.after_iteration(i, || self.describe_run(i.run));
+            if let Some(problem) = checkpoints.after_iteration(i.fit, i.best, flow.is_break()) {
+                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit goes on")));
+            }
+            flow
+        });
+        drop(progress);
+        let fit = fit.map_err(|e| source.advise(e, true)).with_context(|| self.describe_failure(&checkpoints))?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let own = source.restore_fit(&fit)?;
+        if let Some(model) = &outputs.model {
+            model.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
+        }
+        if fit.stopped {
+            checkpoints.finish(None)?;
+            text::note(self.describe_interruption(&own));
+            return Ok(interrupt::EXIT_CODE);
+        }
+        // The checkpoint says that the last run is done, although the fit is that of the best run.
+        let mut last = fit.clone();
+        last.run = self.training.n_init - 1;
+        checkpoints.finish(Some(&last))?;
+        let line = ProgressLine::start("evaluating the fit");
+        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
+        if let Some(plot) = &outputs.plot {
+            let scatter = plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?;
+            let svg = plot::fit(&scatter, &own, source.names().unwrap_or_default())?;
+            plot.write(|file| file.write_all(svg.as_bytes()))?;
+        }
+        drop(line);
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
+            text::print(report.text(&source, &own, self.training.max_iter, model, plot))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Makes sure that all results can be written, before anything is read.
+    fn open(&self) -> anyhow::Result<Outputs> {
+        let inputs = self.training.inputs();
+        refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
+        Ok(Outputs {
+            model: self.output.as_ref().map(ModelOutput::create).transpose()?,
+            checkpoint: self.checkpoint.as_ref().map(CheckpointOutput::create).transpose()?,
+            plot: self.plot.as_ref().map(Output::create).transpose()?,
+        })
+    }
+
+    /// Reads the checkpoint, if the file exists and is not empty.
+    fn resumed(&self) -> anyhow::Result<Option<Checkpoint>> {
+        match &self.checkpoint {
+            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => {
+                Ok(Some(io::read_checkpoint(path)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The number of components and the covariance type.
+    fn shape(&self, init: Option<&Mixture>) -> anyhow::Result<(usize, CovarianceType)> {
+        let k = self.k.or(init.map(Mixture::n_components)).context("-k is missing")?;
+        let covariance_type = self.covariance_type.or(init.map(Mixture::covariance_type));
+        Ok((k, covariance_type.unwrap_or(CovarianceType::Full)))
+    }
+
+    /// The data and the options that change the course of the fit. A fit goes on from a checkpoint
+    /// only with the same.
+    fn identity(
+        &self,
+        data: Identity,
+        k: usize,
+        covariance_type: CovarianceType,
+        init: Option<&Mixture>,
+    ) -> gaussmix::Result<Identity> {
+        let mut freeze: Vec<&str> = self.freeze.iter().map(|parameter| parameter.name()).collect();
+        freeze.sort_unstable();
+        freeze.dedup();
+        let freeze = if freeze.is_empty() { "none".into() } else { freeze.join(",") };
+        let start = init.map(start_fingerprint).transpose()?;
+        let shape = data.with("k", k).with("covariance-type", covariance_type.name());
+        Ok(self.training.identify(shape.with("freeze", freeze).with("init", start)))
+    }
+
+    /// Refuses a checkpoint of other data or options.
+    fn check(&self, resumed: &Checkpoint, now: &Identity) -> anyhow::Result<()> {
+        let place = self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
+        resumed.made_with.check(now).map_err(|differences| {
+            anyhow!(
+                "{place}: belongs to another fit: {differences}; give the same data and options, or name another checkpoint"
+            )
+        })
+    }
+
+    fn params(
+        &self,
+        source: &Source<'_>,
+        k: usize,
+        covariance_type: CovarianceType,
+        init: Option<Mixture>,
+        resumed: Option<Checkpoint>,
+    ) -> anyhow::Result<GaussianMixtureParams> {
+        let frozen = |parameter| self.freeze.contains(&parameter);
+        let freeze = Freeze {
+            weights: frozen(Parameter::Weights),
+            means: frozen(Parameter::Means),
+            covariances: frozen(Parameter::Covariances),
+        };
+        let params = self.training.params().n_components(k).covariance_type(covariance_type).freeze(freeze);
+        if let Some(Checkpoint { present, best, .. }) = resumed {
+            let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
+            text::note(format_args!(
+                "going on from {}: {}iteration {}",
+                place(),
+                self.describe_run(present.run),
+                present.n_iter()
+            ));
+            let fits = source.standardize_fit(present, covariance_type).and_then(|present| {
+                Ok((present, best.map(|best| source.standardize_fit(best, covariance_type)).transpose()?))
+            });
+            let (present, best) = fits.with_context(|| format!("{}: belongs to another fit", place()))?;
+            return Ok(params.resume(present, best));
+        }
+        let Some(init) = init else { return Ok(params) };
+        let start = match &source.standardization {
+            Some(standard) => standard.standardize(&init, covariance_type),
+            None => Ok(init),
+        };
+        let place = || self.init.as_ref().map_or(String::new(), |path| path.display().to_string());
+        Ok(params.start(start.with_context(place)?))
+    }
+
+    /// The number of the run, if there are several.
+    fn describe_run(&self, run: usize) -> String {
+        match self.training.n_init {
+            1 => String::new(),
+            n => format!("run {}/{n}, ", run + 1),
+        }
+    }
+
+    /// What is said after Ctrl-C.
+    fn describe_interruption(&self, fit: &Fitted) -> String {
+        let mut text = format!("interrupted after {} iterations", fit.n_iter());
+        match &self.output {
+            Some(path) => text += &format!("; the model so far is in {}", path.display()),
+            None if self.checkpoint.is_none() => text += "; nothing was written (no -o or --checkpoint)",
+            None => {}
+        }
+        if let Some(path) = &self.checkpoint {
+            text += &format!("; the same command goes on from {}", path.display());
+        }
+        text
+    }
+
+    /// What failed, and where the last checkpoint is.
+    fn describe_failure(&self, checkpoints: &CheckpointWriter<'_>) -> String {
+        match (&self.checkpoint, checkpoints.any_written()) {
+            (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
+            _ => format!("the fit to {} failed", self.training.data.table.describe()),
+        }
+    }
+}
+
+/// Fits a mixture, and describes what computed the iterations, if there were any: later evaluations
+/// may use other kernels.
+fn iterate(
+    model: &GaussianMixtureValidParams,
+    evaluator: &mut dyn Evaluator,
+    callback: Callback<'_>,
+) -> (gaussmix::Result<Fitted>, Option<Description>) {
+    let mut iterated = false;
+    let fit = model.fit_with(evaluator, &mut |i| {
+        iterated = true;
+        callback(i)
+    });
+    (fit, iterated.then(|| evaluator.describe()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaussmix::data::{Rows, Samples};
+    use gaussmix::evaluator::{ReferenceEvaluator, Sampling};
+    use gaussmix::statistics::Statistics;
+    use ndarray::{Array1, arr2};
+    use std::ops::ControlFlow;
+
+    /// The reference backend, which here names another kernel for each operation, as the CUDA
+    /// backend does.
+    struct Kernels(ReferenceEvaluator, &'static str);
+
+    impl Evaluator for Kernels {
+        fn n_samples(&self) -> usize {
+            self.0.n_samples()
+        }
+        fn n_features(&self) -> usize {
+            self.0.n_features()
+        }
+        fn total_weight(&self) -> f64 {
+            self.0.total_weight()
+        }
+        fn describe(&self) -> Description {
+            Description::new("here", self.1)
+        }
+        fn log_likelihood(&mut self, mixture: &Mixture) -> gaussmix::Result<f64> {
+            self.1 = "total";
+            self.0.log_likelihood(mixture)
+        }
+        fn score_samples(&mut self, mixture: &Mixture) -> gaussmix::Result<Array1<f64>> {
+            self.1 = "scores";
+            self.0.score_samples(mixture)
+        }
+        fn statistics(&mut self, mixture: &Mixture) -> gaussmix::Result<Statistics> {
+            self.1 = "statistics";
+            self.0.statistics(mixture)
+        }
+        fn rows(&mut self, rows: &[usize]) -> gaussmix::Result<Rows> {
+            self.0.rows(rows)
+        }
+    }
+
+    impl Sampling for Kernels {}
+
+    #[test]
+    fn the_kernel_is_that_of_the_iterations() {
+        let data = gaussmix::io::read_data(concat!(env!("CARGO_MANIFEST_DIR"), "/data/iris.csv")).unwrap();
+        for (max_iter, kernel) in [(5, "statistics"), (0, "total")] {
+            let mut evaluator = Kernels(ReferenceEvaluator::new(data.samples().unwrap()), "none");
+            let params = GaussianMixtureParams::default().n_components(2).max_iter(max_iter);
+            let see = &mut |_: &gaussmix::fit::Iteration<'_>| ControlFlow::Continue(());
+            let (fit, iterated_by) = iterate(&params.check().unwrap(), &mut evaluator, see);
+            evaluator.log_likelihood(&fit.unwrap().mixture).unwrap();
+            assert_eq!(iterated_by.unwrap_or_else(|| evaluator.describe()).kernel, kernel);
+        }
+        let one = arr2(&[[1.0]]);
+        let mut evaluator = Kernels(ReferenceEvaluator::new(Samples::from_f64(one.view()).unwrap()), "none");
+        let params = GaussianMixtureParams::default().n_components(2).check().unwrap();
+        let (fit, iterated_by) = iterate(&params, &mut evaluator, &mut |_| ControlFlow::Continue(()));
+        assert!(fit.is_err() && iterated_by.is_none());
+    }
+}

@@ -1,0 +1,399 @@
+//! `gmm mcmc`: draws from the posterior of a mixture.
+mod progress;
+mod report;
+
+use super::values::whole_number;
+use crate::exit_code::SUCCESS;
+use crate::input::{Gaps, TableOptions, note_columns, note_header_of_numbers, tuning_file};
+use crate::plot;
+use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use gaussmix::Error;
+use gaussmix::data::Samples;
+use gaussmix::device::{Device, LoadOptions};
+use gaussmix::evaluator::Evaluator;
+use gaussmix::fit::GaussianMixtureParams;
+use gaussmix::io::{self, Data, Identity, Output, Table};
+use gaussmix::mcmc::{
+    self, DataSummary, Journal, Model, Outcome, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target,
+};
+use gaussmix::model::{CovarianceType, Mixture};
+use progress::RunProgress;
+use report::{Report, Work};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Fits by EM, of which the best is where the chains start. Chains that start near a poor maximum
+/// of the likelihood leave it one after the other, or never.
+const FITS: usize = 10;
+/// The time between two saves of a run.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Sample the posterior of a mixture over a data set by Markov chain Monte Carlo
+///
+/// Writes a file in CmdStan's layout for each chain, PREFIX-1.csv and so on, and PREFIX.npz.
+/// Existing files are replaced only with --overwrite. The run is saved every ten seconds and after
+/// Ctrl-C, in files that begin with PREFIX.partial. The same command with --resume goes on from
+/// there, and gives the same bits as a run without an interruption.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm mcmc data.npy -k 3 --order 0 -o post
+  gmm mcmc data.npy -k 3 --order 0 -o post --draws 5000 --resume     the same, longer
+  gmm mcmc data.npy -k 8 --sampler metropolis --draws 10000 --thin 100 --init model.json -o post
+  gmm mcmc data.npy -k 2 --prior prior.json --plot trace.svg -o post
+
+A prior, here of two columns:
+  {\"weights\": {\"dirichlet\": {\"concentration\": 1.0}},
+   \"means\": {\"normal\": {\"location\": [0.0, 1.0], \"scale\": 10.0}},
+   \"scales\": {\"half_normal\": {\"scale\": 2.0}},
+   \"correlations\": {\"lkj\": {\"shape\": 1.0}}}
+The scales are the standard deviations of a component. Each value is one number for all, a list
+with a number for each column, or a table by component and column (for weights and spherical
+scales a list by component). Other priors:
+  means {\"scaled_normal\": {\"location\": …, \"precision\": …}}: normal with the variance σ²/precision
+  scales {\"inverse_gamma\": {\"shape\": …, \"scale\": …}}: a prior of the variances σ²
+Default, also for parts that are left out: weights and correlations are uniform; the means are
+normal with the mean and the standard deviation of the data's column; the scales are half normal
+with the standard deviation of the data's column.")]
+pub struct Mcmc {
+    #[command(flatten)]
+    table: TableOptions,
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once
+    /// cuda:all, or a list such as cuda:0,2 or cuda:0,cpu
+    #[arg(long, default_value = "auto")]
+    device: Device,
+    /// Compute with this kernel (code variant) instead of the one that the device chooses;
+    /// `gmm devices` lists them
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except
+    /// for mixtures that need more digits
+    #[arg(long, conflicts_with = "kernel")]
+    float64: bool,
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
+    /// NA, NaN or null, and a null of Parquet or Arrow
+    ///
+    /// The likelihood of a sample is then that of its observed values, which is exact where values
+    /// are missing at random.
+    #[arg(long)]
+    missing: bool,
+    /// Number of components
+    #[arg(short, value_parser = whole_number)]
+    k: usize,
+    /// Shape of the covariances: full, diag or spherical
+    #[arg(long, value_name = "TYPE", default_value = "diag")]
+    covariance_type: CovarianceType,
+    /// Keep the components in the order of their means in this feature (its name, or its number,
+    /// counted from 0), so that chains do not exchange components
+    #[arg(long, value_name = "COLUMN")]
+    order: Option<String>,
+    /// The prior, as shown below
+    #[arg(long, value_name = "FILE.json")]
+    prior: Option<PathBuf>,
+    /// Start the chains near this model. Default: near the best of ten fits by EM
+    #[arg(long, value_name = "MODEL")]
+    init: Option<PathBuf>,
+    /// The sampler
+    #[arg(long, value_enum, default_value_t = SamplerName::Nuts)]
+    sampler: SamplerName,
+    /// With metropolis: update the weights and each component one after the other, so that an
+    /// iteration takes K + 1 evaluations
+    #[arg(long)]
+    by_component: bool,
+    /// With nuts: the acceptance rate that warm-up adapts the step size to
+    #[arg(long, default_value_t = 0.8, value_name = "RATE")]
+    target_accept: f64,
+    /// With nuts: most doublings of a trajectory; a draw takes at most 2^DEPTH - 1 gradients
+    #[arg(long, default_value_t = 10, value_name = "DEPTH")]
+    max_depth: u64,
+    /// Number of chains. For the ensemble it is the number of walkers, even and larger than the
+    /// number of parameters. Default: 4; for the ensemble twice the number of parameters
+    #[arg(long, value_parser = whole_number)]
+    chains: Option<usize>,
+    /// Iterations of warm-up, which are not recorded. Default: 1000 for nuts; 500 times the number
+    /// of parameters for metropolis, 200 times for the ensemble
+    #[arg(long)]
+    warmup: Option<usize>,
+    /// Draws to record of each chain. Default: 1000; for the ensemble 200 of each walker
+    #[arg(long, value_parser = whole_number)]
+    draws: Option<usize>,
+    /// Iterations for each recorded draw. Default: 1 for nuts; twice the number of parameters for
+    /// metropolis and the ensemble
+    #[arg(long, value_parser = whole_number)]
+    thin: Option<usize>,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Where to write: the beginning of the names PREFIX-1.csv and so on, and PREFIX.npz
+    #[arg(short, long, value_name = "PREFIX")]
+    output: PathBuf,
+    /// Go on with the run that was saved under PREFIX, unfinished or finished. The options must be
+    /// the same, except for a larger --draws
+    #[arg(long)]
+    resume: bool,
+    /// Replace the results or the unfinished run that exist under PREFIX
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
+    /// Plot traces and marginal distributions of the log density and the first 31 parameters
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SamplerName {
+    /// Random-walk Metropolis, adapted during warm-up
+    Metropolis,
+    /// Affine-invariant ensemble
+    Ensemble,
+    /// No-U-Turn sampler, with gradients
+    Nuts,
+}
+
+impl Mcmc {
+    pub fn run(self) -> anyhow::Result<u8> {
+        let plot = self.plot.as_ref().map(Output::create).transpose()?;
+        let prior = self.prior()?;
+        let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
+        let (init, names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
+        let table = Table::open(&self.table.data, &self.table.selection(names, None))?;
+        note_columns(&table, &self.table.describe());
+        let input = table.read()?.data;
+        note_header_of_numbers(&table, &input);
+        let samples = self.samples(&input).with_context(|| self.table.describe())?;
+        let data = DataSummary::new(&samples);
+        let model = Model::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
+        let settings = self.settings(&model);
+        settings.check(model.dim())?;
+        settings.check_draws(model.dim())?;
+        let saved = if self.resume { Some(self.saved_run(&settings)?) } else { None };
+        if saved.is_none() {
+            mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;
+        }
+        let mut evaluator = self.load(samples, saved.as_ref())?;
+        // The start must come from one device: otherwise the same command could make other draws.
+        evaluator.settle();
+        let interrupt = Interrupt::install();
+        let line = ProgressLine::start("looking for a start");
+        let beginning = match (saved, init) {
+            (Some(saved), _) => Beginning::Saved(saved),
+            (None, Some(mixture)) => Beginning::Around(mixture),
+            (None, None) => match self.fit(evaluator.as_mut(), &interrupt)? {
+                Some(mixture) => Beginning::Around(mixture),
+                None => {
+                    drop(line);
+                    return Ok(nothing_drawn());
+                }
+            },
+        };
+        let mut posterior = Posterior::new(&model, evaluator.as_mut())?;
+        let mut run = match beginning {
+            Beginning::Saved(saved) => saved.resume(&mut posterior)?,
+            Beginning::Around(mixture) => {
+                let start = Start::around(&model, &mixture, &settings)?;
+                Run::new(settings.clone(), start, &mut posterior)?
+            }
+        };
+        run.set_draws(settings.draws)?;
+
+        let begin = Instant::now();
+        let (evaluations_before, drawn_before) = (posterior.evaluations(), run.drawn());
+        let mut journal = Journal::new(&self.output);
+        let progress = RunProgress::new(line, &settings, evaluations_before, drawn_before);
+        let outcome = advance(&mut run, &mut posterior, &mut journal, progress, &interrupt);
+        let (seconds, evaluations) = (begin.elapsed().as_secs_f64(), posterior.evaluations() - evaluations_before);
+        match outcome {
+            Ok(Outcome::Finished) => {}
+            Ok(Outcome::Stopped) if !run.has_progress() => return Ok(nothing_drawn()),
+            Ok(Outcome::Stopped) => {
+                run.save(&self.output)?;
+                text::note(format_args!("interrupted; {}", self.describe_saved(&run)));
+                return Ok(interrupt::EXIT_CODE);
+            }
+            Err(error) => return Err(self.save_after(error, &run, journal)),
+        }
+        let files = run.save(&self.output)?;
+        if let Some(plot) = &plot {
+            let svg = plot::traces(&report::traces(&run, table.names()))?;
+            plot.write(|file| file.write_all(svg.as_bytes()))?;
+        }
+        let summary = run.summary();
+        let share = (run.drawn() - drawn_before) as f64 / run.drawn() as f64;
+        let work = Work::new(evaluations, seconds, share, summary.min_ess());
+        let report = Report::new(&model, &run, &summary, work, files);
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
+            text::print(report.text(evaluations, summary, table.names(), plot.as_ref()))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// The samples, all of whose columns have values.
+    fn samples<'d>(&self, data: &'d Data) -> gaussmix::Result<Samples<'d>> {
+        let samples = if self.missing { data.samples_with_missing() } else { data.samples() }?;
+        let mut gaps = Gaps::default();
+        gaps.add(&samples, 0);
+        gaps.check_columns()?;
+        if let Some(note) = gaps.note() {
+            text::note(format_args!("{}: {note}", self.table.describe()));
+        }
+        Ok(samples)
+    }
+
+    /// Saves what a run had drawn when it failed, and says so in the error.
+    fn save_after(&self, error: mcmc::Error, run: &Run, journal: Journal) -> anyhow::Error {
+        let fails_at_start = matches!(error, mcmc::Error::Start(_) | mcmc::Error::Nuts { .. });
+        if fails_at_start && run.drawn() == 0 {
+            // A resumed run would fail again in the same way. What an earlier process saved stays.
+            if !self.resume {
+                journal.remove();
+            }
+            return error.into();
+        }
+        if !run.has_progress() {
+            return error.into();
+        }
+        match run.save(&self.output) {
+            Ok(_) => anyhow::Error::new(error).context(self.describe_saved(run)),
+            Err(e) => anyhow::Error::new(e).context("what was drawn before a failure could not be saved"),
+        }
+    }
+
+    /// Loads the samples. A resumed run computes with the kernel that it was saved with, if the
+    /// device still accepts its name.
+    fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
+        let load = |kernel: Option<String>| {
+            gaussmix::device::load(
+                self.device,
+                samples.clone(),
+                &LoadOptions::new().kernel(kernel).float64(self.float64).tuning_file(tuning_file()),
+            )
+        };
+        match (&self.kernel, saved) {
+            (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {
+                Err(Error::Kernel { .. }) => load(None),
+                loaded => loaded,
+            },
+            (kernel, _) => load(kernel.clone()),
+        }
+    }
+
+    /// The number of the feature that orders the components.
+    fn order(&self, table: &Table) -> anyhow::Result<Option<usize>> {
+        let Some(column) = &self.order else { return Ok(None) };
+        let names = table.names().unwrap_or_default();
+        let by_name = names.iter().position(|name| name == column);
+        let found = by_name.or_else(|| column.parse().ok());
+        found.map(Some).with_context(|| match names {
+            [] => format!(
+                "--order: there is no column `{column}`; the data has no names, so give a number, counted from 0"
+            ),
+            _ => format!("--order: there is no feature `{column}`; the features are {}", table.names_in_words()),
+        })
+    }
+
+    fn prior(&self) -> anyhow::Result<Prior> {
+        let Some(path) = &self.prior else { return Ok(Prior::default()) };
+        let text = io::read_text(path)?;
+        Prior::from_json(&text).with_context(|| path.display().to_string())
+    }
+
+    fn settings(&self, model: &Model) -> Settings {
+        let sampler = match self.sampler {
+            SamplerName::Metropolis if self.by_component => Sampler::METROPOLIS_BY_COMPONENT,
+            SamplerName::Metropolis => Sampler::METROPOLIS,
+            SamplerName::Ensemble => Sampler::ENSEMBLE,
+            SamplerName::Nuts => Sampler::nuts(self.target_accept, self.max_depth),
+        };
+        let usual = Settings::usual(sampler, model);
+        let (chains, warmup) = (self.chains.unwrap_or(usual.chains), self.warmup.unwrap_or(usual.warmup));
+        let (draws, thin) = (self.draws.unwrap_or(usual.draws), self.thin.unwrap_or(usual.thin));
+        usual.chains(chains).warmup(warmup).draws(draws).thin(thin).seed(self.seed)
+    }
+
+    /// Reads the saved run, which must have been made with these settings.
+    fn saved_run(&self, settings: &Settings) -> anyhow::Result<Saved> {
+        let saved = Saved::load(&self.output)?;
+        let made = saved.run().settings().clone().draws(settings.draws);
+        if made != *settings {
+            let differences = Identity::of(&made)?.check(&Identity::of(settings)?).err().unwrap_or_default();
+            bail!("{}: belongs to another run: {differences}; give the same options", self.output.display());
+        }
+        Ok(saved)
+    }
+
+    /// Finds a maximum of the likelihood; `None` if a signal came.
+    fn fit(&self, evaluator: &mut dyn Evaluator, interrupt: &Interrupt) -> anyhow::Result<Option<Mixture>> {
+        let params = GaussianMixtureParams::default()
+            .n_components(self.k)
+            .covariance_type(self.covariance_type)
+            .n_init(FITS)
+            .random_state(self.seed)
+            .check()?;
+        let fit = params.fit_with(evaluator, &mut |_| {
+            if interrupt.noted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let fit = fit.context("no start was found; give one with --init")?;
+        Ok((!interrupt.noted()).then_some(fit.mixture))
+    }
+
+    /// What was saved of a run that is not finished, and where.
+    fn describe_saved(&self, run: &Run) -> String {
+        let what = match run.drawn() {
+            0 => "the warm-up so far is".into(),
+            drawn => format!("{drawn} draws of each chain are"),
+        };
+        format!("{what} saved in {}.partial…; the same command with --resume goes on", self.output.display())
+    }
+}
+
+/// Where the chains of a run come from.
+enum Beginning {
+    /// A run that was saved.
+    Saved(Saved),
+    /// Random points near a mixture.
+    Around(Mixture),
+}
+
+fn nothing_drawn() -> u8 {
+    text::note("interrupted before anything was drawn; nothing was written");
+    interrupt::EXIT_CODE
+}
+
+/// Lets a run advance to its end, to a signal or to a failure, and saves it every ten seconds.
+fn advance(
+    run: &mut Run,
+    posterior: &mut Posterior<'_>,
+    journal: &mut Journal,
+    mut progress: RunProgress,
+    interrupt: &Interrupt,
+) -> mcmc::Result<Outcome> {
+    let mut any_failed = false;
+    loop {
+        // The interval begins with the first new evaluation: a resumed warm-up of NUTS first
+        // repeats the iterations that were saved, without evaluations.
+        let (evaluations, mut interval) = (posterior.evaluations(), None);
+        let outcome = run.advance(posterior, |p| {
+            progress.show(p);
+            let due =
+                p.evaluations > evaluations && interval.get_or_insert_with(Instant::now).elapsed() >= SAVE_INTERVAL;
+            if due || interrupt.noted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if interrupt.noted() || !matches!(outcome, Ok(Outcome::Stopped)) {
+            return outcome;
+        }
+        if let Err(e) = journal.save(run)
+            && !std::mem::replace(&mut any_failed, true)
+        {
+            let note = format!("the run could not be saved ({e}); it goes on");
+            progress.line.hide_while(|| text::note(note));
+        }
+    }
+}

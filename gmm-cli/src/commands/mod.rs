@@ -1,0 +1,88 @@
+//! The commands, a file or a folder each. A command goes from typed options to the engine and back
+//! to text.
+mod bench;
+mod completions;
+mod convert;
+mod devices;
+mod fit;
+mod impute;
+mod man;
+mod mcmc;
+mod predict;
+mod sample;
+mod score;
+mod select;
+mod timing;
+mod training;
+mod values;
+
+use crate::exit_code::SUCCESS;
+use crate::terminal::{Verbosity, text};
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Gaussian mixture models on the CPU and on CUDA GPUs
+#[derive(Debug, Parser)]
+#[command(name = "gmm", version, arg_required_else_help = true, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    verbosity: Verbosity,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gmm fit data.npy -k 8 -o model.json         fit a mixture of 8 components to data
+  gmm select data.npy -k 1:20 -o model.json   choose the number of components
+  gmm score model.json data.npy               log-likelihood of the data under the model
+  gmm predict model.json data.npy -o k.npy    the most probable component of each sample
+  gmm impute model.json data.csv -o full.csv  fill in missing values
+  gmm sample model.json -n 1000 -o new.npy    draw new samples from the model
+  gmm convert model.json model.npz            the same model under scikit-learn's attribute names
+  gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and other tools
+  gmm bench likelihood --plot bench.svg       time of one evaluation for N = 100 ... 1,000,000
+  gmm devices                                 the devices and kernels of this machine
+  source <(gmm completions bash)              complete commands and options with the tab key
+
+Exit codes: 0 success, 1 failure (the reason is on stderr), 2 wrong options, 130 ended by Ctrl-C,
+SIGTERM or SIGHUP.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Fit(fit::Fit),
+    Select(select::Select),
+    Score(score::Score),
+    Predict(predict::Predict),
+    Impute(impute::Impute),
+    Sample(sample::Sample),
+    Mcmc(mcmc::Mcmc),
+    Convert(convert::Convert),
+    Bench(bench::Bench),
+    Devices(devices::Devices),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+impl Cli {
+    /// Runs the command, and gives the exit code of the program.
+    pub fn run(self) -> anyhow::Result<u8> {
+        self.verbosity.apply();
+        let success = |()| SUCCESS;
+        let code = match self.command {
+            Command::Fit(command) => command.run(),
+            Command::Select(command) => command.run(),
+            Command::Score(command) => command.run().map(success),
+            Command::Predict(command) => command.run().map(success),
+            Command::Impute(command) => command.run().map(success),
+            Command::Sample(command) => command.run().map(success),
+            Command::Mcmc(command) => command.run(),
+            Command::Convert(command) => command.run().map(success),
+            Command::Bench(command) => command.run().map(success),
+            Command::Devices(command) => command.run().map(success),
+            Command::Completions(command) => command.run(Self::command()).map(success),
+            Command::Man(command) => command.run(Self::command()).map(success),
+        };
+        text::tell(|| "done".into());
+        code
+    }
+}

@@ -1,0 +1,148 @@
+//! `gmm score`: the log-likelihood of a mixture over a data set.
+use super::timing::{self, Timing};
+use crate::input::{DataOptions, Input, Source, refuse_overlap};
+use crate::terminal::{ProgressLine, text};
+use anyhow::Context;
+use clap::Args;
+use gaussmix::evaluator::Operation;
+use gaussmix::io::{self, Columns, IdColumn, TableOutput};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the evaluation is repeated to measure its time.
+const TIMING_BUDGET: Duration = Duration::from_millis(100);
+
+/// Compute the log-likelihood of a data set under a mixture
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm score model.json data.npy
+  gmm score model.json data.csv --device reference --json
+  gmm score model.json data.npy --per-sample scores.npy
+  gmm score model.json part-*.parquet --per-sample scores.csv --id customer")]
+pub struct Score {
+    /// The mixture, .json or .npz
+    model: PathBuf,
+    #[command(flatten)]
+    data: DataOptions,
+    /// Write the log-likelihood of each sample to this file: .npy (float64), .csv, .tsv or .parquet
+    #[arg(long, value_name = "OUT")]
+    per_sample: Option<PathBuf>,
+    /// Keep this column of the data in the result, before the others; it is not a feature
+    #[arg(long, value_name = "NAME", requires = "per_sample")]
+    id: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Row {
+    n: usize,
+    d: usize,
+    k: usize,
+    covariance_type: &'static str,
+    log_likelihood: f64,
+    mean_log_likelihood: f64,
+    device: String,
+    kernel: String,
+    /// The number type of the evaluation.
+    precision: &'static str,
+    seconds: f64,
+}
+
+impl Score {
+    pub fn run(self) -> anyhow::Result<()> {
+        refuse_overlap([self.per_sample.as_ref()], self.data.table.inputs().chain([Some(&self.model)]))?;
+        let output = self.per_sample.as_ref().map(TableOutput::create).transpose()?;
+        if let (Some(output), Some(_)) = (&output, &self.id) {
+            output.check_ids()?;
+        }
+        let (mixture, found) = io::read_model_with_summary(&self.model)?;
+        let selection = self.data.table.selection(found.feature_names, self.id.clone());
+        let mut input = Input::open(&self.data, None, &selection)?;
+        let source = Source::new(&mut input, false)?;
+        let (n, scores) = (source.samples.n_samples(), Columns::One("log_likelihood"));
+        if let Some(output) = &output {
+            TableOutput::check_space(&[(output, output.size::<f64>(n, &scores))])?;
+        }
+        let mut evaluator = source.evaluator()?;
+        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
+        let mut log_likelihood = 0.0;
+        let line = ProgressLine::start("evaluating the model");
+        let timing = timing::time(TIMING_BUDGET, |_| {
+            log_likelihood = evaluator.log_likelihood(&mixture)?;
+            Ok::<_, gaussmix::Error>(())
+        });
+        drop(line);
+        let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        let description = evaluator.describe();
+        let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), &mixture, Operation::LogLikelihood);
+        let d = source.samples.n_features();
+        if let Some(output) = &output {
+            let mut read_ids = |rows| source.ids(rows);
+            let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
+            if source.is_chunked() {
+                let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
+                output
+                    .write_with_ids(n, &scores, ids, chunks)?
+                    .map_err(|e| source.advise(e, false))
+                    .with_context(failed)?;
+            } else {
+                let _line = ProgressLine::start("evaluating each sample");
+                let all =
+                    std::iter::once_with(|| Ok::<_, gaussmix::Error>(evaluator.score_samples(&mixture)?.to_vec()));
+                output
+                    .write_with_ids(n, &scores, ids, all)?
+                    .map_err(|e| source.advise(e, false))
+                    .with_context(failed)?;
+            }
+        }
+        let row = Row {
+            n,
+            d,
+            k: mixture.n_components(),
+            covariance_type: mixture.covariance_type().name(),
+            log_likelihood,
+            mean_log_likelihood: log_likelihood / n as f64,
+            device: description.device,
+            kernel: description.kernel,
+            precision,
+            seconds: median,
+        };
+        if self.json {
+            text::print_json(&row)
+        } else {
+            Ok(text::print(self.report(&row, &source.describe(), repetitions, computed_in_float64, output.as_ref()))?)
+        }
+    }
+
+    fn report(
+        &self,
+        row: &Row,
+        data: &str,
+        repetitions: usize,
+        computed_in_float64: Option<&str>,
+        output: Option<&TableOutput>,
+    ) -> String {
+        let mut lines = vec![
+            format!("data            {data}"),
+            format!("model           {}: {}, {}", self.model.display(), text::components(row.k), row.covariance_type),
+            format!("log-likelihood  {}", row.log_likelihood),
+            format!("  per sample    {}", row.mean_log_likelihood),
+            format!("computed by     {}, kernel {}", row.device, row.kernel),
+            format!(
+                "one evaluation  {} (median of {}), {} per sample, {} an hour",
+                text::seconds(row.seconds),
+                text::grouped(repetitions as u64),
+                text::seconds(row.seconds / row.n as f64),
+                text::count(3600.0 / row.seconds)
+            ),
+        ];
+        lines.extend(computed_in_float64.map(String::from));
+        lines.extend(output.map(|output| format!("per sample      written to {output}")));
+        lines.join("\n")
+    }
+}

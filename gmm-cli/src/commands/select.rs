@@ -1,0 +1,297 @@
+//! `gmm select`: the number of components and the covariance type that suit the data best.
+use super::training::Training;
+use crate::exit_code::SUCCESS;
+use crate::input::{Input, Source, refuse_overlap};
+use crate::plot;
+use crate::terminal::{FitProgress, Interrupt, interrupt, text};
+use anyhow::Context;
+use clap::Args;
+use gaussmix::evaluator::Evaluator;
+use gaussmix::fit::{Candidate, Criterion, Iteration, Selection};
+use gaussmix::io::{FitSummary, ModelOutput, Output};
+use gaussmix::model::CovarianceType;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Choose the number of components and the covariance type
+///
+/// Fits a model for each, and reports the one with the lowest criterion. With --merge only the
+/// largest number of components is fitted from a start. Then the two closest components are merged
+/// and the mixture is fitted again, until the smallest number is reached (the method of Bouman's
+/// program CLUSTER).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm select data.npy -k 1:20
+  gmm select data.csv -k 1:10 --covariance-type full,tied,diag --n-init 5 -o best.json
+  gmm select data.npy -k 2,4,8,16 --criterion aic --json
+  gmm select data.npy -k 1:64 --merge --covariance-type diag
+  gmm select iris.csv -k 1:8 --drop species")]
+pub struct Select {
+    /// Numbers of components to try: 1:20 (both included), 10:100:10 (in steps) or 2,4,8
+    #[arg(short, long = "k", value_name = "RANGE", value_delimiter = ',', value_parser = range, required = true)]
+    k: Vec<Range>,
+    /// Shapes of the covariances to try, separated by commas: full, tied, diag, spherical
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full")]
+    covariance_type: Vec<CovarianceType>,
+    /// The criterion to choose by: bic, aic or rissanen; the lowest value is the best
+    #[arg(long, default_value = "bic")]
+    criterion: Criterion,
+    /// Merge components down from the largest number to the smallest instead of fitting each number
+    /// anew
+    #[arg(long)]
+    merge: bool,
+    /// Where to write the best model: .json, or .npz with scikit-learn's attributes
+    #[arg(short, long, value_name = "MODEL")]
+    output: Option<PathBuf>,
+    /// Draw the criterion over the number of components
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    training: Training,
+}
+
+/// Numbers of components, ascending.
+type Range = Vec<usize>;
+
+/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their
+/// weights.
+#[derive(Serialize)]
+struct Report {
+    n: usize,
+    d: usize,
+    criterion: &'static str,
+    best: Row,
+    candidates: Vec<Row>,
+    device: String,
+    kernel: String,
+    seconds: f64,
+}
+
+#[derive(Serialize, Clone)]
+struct Row {
+    k: usize,
+    covariance_type: &'static str,
+    n_parameters: usize,
+    log_likelihood: f64,
+    value: f64,
+    n_iter: usize,
+    converged: bool,
+}
+
+impl Select {
+    pub fn run(self) -> anyhow::Result<u8> {
+        refuse_overlap([self.output.as_ref(), self.plot.as_ref()], self.training.inputs())?;
+        let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
+        let plot = self.plot.as_ref().map(Output::create).transpose()?;
+        let selection = self.training.data.table.selection(None, None);
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
+        let source = Source::new(&mut input, self.training.standardize)?;
+        source.check_columns()?;
+        let mut evaluator = source.evaluator()?;
+
+        let interrupt = Interrupt::install();
+        let begin = Instant::now();
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
+        let selection = self.select(evaluator.as_mut(), &mut |i| {
+            progress.after_iteration(i, || {
+                let mixture = &i.fit.mixture;
+                format!("{}, K = {}, ", mixture.covariance_type(), mixture.n_components())
+            })
+        });
+        drop(progress);
+        let selection = selection.map_err(|e| source.advise(e, true));
+        let selection = selection.with_context(|| self.training.data.table.describe())?;
+        let seconds = begin.elapsed().as_secs_f64();
+        if let [first, .., last] | [first @ last] = selection.left_out[..] {
+            let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };
+            text::note(format_args!("{which} left out: there are fewer samples that count"));
+        }
+        if let Some(output) = &output {
+            let own = source.restore_fit(&selection.fit)?;
+            output.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
+        }
+        let candidates: Vec<Row> =
+            selection.table.iter().map(|row| self.row(row, &source, evaluator.total_weight())).collect();
+        let best = candidates[selection.best].clone();
+        if selection.stopped {
+            text::note(self.interrupted(&candidates, &best));
+            return Ok(interrupt::EXIT_CODE);
+        }
+        if let Some(plot) = &plot {
+            let svg = plot::criterion(self.criterion.name(), &self.series(&candidates), (best.k as f64, best.value))?;
+            plot.write(|file| file.write_all(svg.as_bytes()))?;
+        }
+        let description = evaluator.describe();
+        let report = Report {
+            n: evaluator.n_samples(),
+            d: evaluator.n_features(),
+            criterion: self.criterion.name(),
+            best,
+            candidates,
+            device: description.device,
+            kernel: description.kernel,
+            seconds,
+        };
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            text::print(self.text(&source, &report, output.as_ref(), plot.as_ref()))?;
+        }
+        let largest = report.candidates.iter().map(|row| row.k).max();
+        if report.candidates.len() > 1 && Some(report.best.k) == largest {
+            text::note("the best number of components is the largest that was tried: more may be better");
+        }
+        Ok(SUCCESS)
+    }
+
+    fn select(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        callback: &mut dyn FnMut(&Iteration<'_>) -> std::ops::ControlFlow<()>,
+    ) -> gaussmix::Result<Selection> {
+        let mut k = self.k.concat();
+        k.sort_unstable();
+        k.dedup();
+        let params = self.training.params();
+        if !self.merge {
+            return gaussmix::fit::select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
+        }
+        // `k` has at least one element: the option is required, and no range is empty.
+        let (first, last) = (k[0], k[k.len() - 1]);
+        let most = k.iter().rev().copied().find(|&k| k <= evaluator.n_samples()).unwrap_or(last);
+        let least = first.min(most);
+        let mut all: Option<Selection> = None;
+        for &covariance_type in &self.covariance_type {
+            let model = params.clone().n_components(most).covariance_type(covariance_type).check()?;
+            let one = gaussmix::fit::merge_down(evaluator, &model, least, self.criterion, callback)?;
+            let stopped = one.stopped;
+            all = Some(match all {
+                Some(all) => all.then(one),
+                None => one,
+            });
+            if stopped {
+                break;
+            }
+        }
+        let mut all = all.ok_or(gaussmix::Error::BadParameter {
+            name: "covariance_type",
+            value: "an empty list".into(),
+            remedy: "give at least one",
+        })?;
+        all.left_out = k.into_iter().filter(|&k| k > most).collect();
+        Ok(all)
+    }
+
+    /// A candidate in the data's units.
+    fn row(&self, row: &Candidate, source: &Source<'_>, weight: f64) -> Row {
+        let log_likelihood = row.log_likelihood - weight * source.log_scale();
+        Row {
+            k: row.n_components,
+            covariance_type: row.covariance_type.name(),
+            n_parameters: row.n_parameters,
+            log_likelihood,
+            value: self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features()),
+            n_iter: row.n_iter,
+            converged: row.converged,
+        }
+    }
+
+    fn interrupted(&self, candidates: &[Row], best: &Row) -> String {
+        let what = format!("the best of {} fits (the last of them unfinished)", candidates.len());
+        match &self.output {
+            Some(path) => {
+                let (k, t) = (text::components(best.k), best.covariance_type);
+                format!("interrupted; {what}, {k}, {t}, is in {}", path.display())
+            }
+            None => "interrupted; nothing was written (no -o)".into(),
+        }
+    }
+
+    /// A line for each covariance type.
+    fn series(&self, candidates: &[Row]) -> Vec<plot::Series> {
+        let line = |t: &CovarianceType| {
+            let of_type = candidates.iter().filter(|row| row.covariance_type == t.name());
+            let mut points: Vec<(f64, f64)> = of_type.map(|row| (row.k as f64, row.value)).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            plot::Series { name: t.name().into(), points }
+        };
+        self.covariance_type.iter().map(line).collect()
+    }
+
+    fn text(
+        &self,
+        source: &Source<'_>,
+        report: &Report,
+        output: Option<&ModelOutput>,
+        plot: Option<&Output>,
+    ) -> String {
+        let best = &report.best;
+        let name = self.criterion.name().to_uppercase();
+        let rows = report.candidates.iter().map(|row| {
+            let difference = row.value - best.value;
+            vec![
+                row.covariance_type.into(),
+                row.k.to_string(),
+                row.n_parameters.to_string(),
+                format!("{:.3}", row.log_likelihood),
+                format!("{:.3}", row.value),
+                if difference == 0.0 { "best".into() } else { format!("+{difference:.3}") },
+                format!("{}{}", row.n_iter, if row.converged { "" } else { ", not converged" }),
+            ]
+        });
+        let header = ["type", "K", "parameters", "log-likelihood", &name, "", "iterations"];
+        let mut lines = vec![
+            format!("data  {}", source.describe()),
+            String::new(),
+            text::table(&header, rows, 1),
+            String::new(),
+            format!(
+                "best by {name}: {}, {}; {} by {}, kernel {}",
+                text::components(best.k),
+                best.covariance_type,
+                text::seconds(report.seconds),
+                report.device,
+                report.kernel
+            ),
+        ];
+        lines.extend(output.map(|output| format!("written: {output}")));
+        lines.extend(plot.map(|plot| format!("plot: {plot}")));
+        lines.join("\n")
+    }
+}
+
+/// Reads a range: `5`, `1:20` or `10:100:10`.
+fn range(text: &str) -> Result<Range, String> {
+    let wrong = || format!("`{text}` must be a number, or FIRST:LAST or FIRST:LAST:STEP with whole numbers above 0");
+    let numbers: Option<Vec<usize>> = text.split(':').map(|part| part.trim().parse().ok().filter(|&n| n > 0)).collect();
+    let (first, last, step) = match numbers.ok_or_else(wrong)?[..] {
+        [only] => (only, only, 1),
+        [first, last] => (first, last, 1),
+        [first, last, step] => (first, last, step),
+        _ => return Err(wrong()),
+    };
+    if first > last || (last - first) / step >= 100_000 {
+        return Err(wrong());
+    }
+    Ok((first..=last).step_by(step).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        assert_eq!(range("1:4"), Ok(vec![1, 2, 3, 4]));
+        assert_eq!(range("7"), Ok(vec![7]));
+        assert_eq!(range("10:35:10"), Ok(vec![10, 20, 30]));
+        for bad in ["", "0", "0:3", "3:1", "1:2:0", "1:2:3:4", "a:b", "-1:3", "1:1000000000000"] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The options of a fit, with scikit-learn's names and defaults.
+use super::values::whole_number;
+use crate::input::DataOptions;
+use clap::Args;
+use gaussmix::fit::{GaussianMixtureParams, InitParams};
+use gaussmix::io::Identity;
+use std::path::PathBuf;
+
+/// The options that `fit` and `select` have in common.
+#[derive(Debug, Args)]
+pub struct Training {
+    #[command(flatten)]
+    pub data: DataOptions,
+    /// A fit has converged when an iteration changes the mean log-likelihood of a sample by less
+    /// than this
+    #[arg(long, default_value_t = 1e-3, allow_negative_numbers = true)]
+    tol: f64,
+    /// Most iterations of a run
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub max_iter: usize,
+    /// Added to every variance, in squared units of the data (of standard deviations, with
+    /// --standardize)
+    #[arg(long, value_name = "VARIANCE", default_value = "1e-6", allow_negative_numbers = true)]
+    reg_covar: f64,
+    /// Number of runs from different starts; the best of them is the result
+    #[arg(long, value_name = "RUNS", default_value = "1", value_parser = whole_number)]
+    pub n_init: usize,
+    /// How to find a start: kmeans, k-means++, random or random_from_data
+    #[arg(long, value_name = "METHOD", default_value = "kmeans")]
+    init_params: InitParams,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or
+    /// .csv with one column
+    #[arg(long, value_name = "FILE")]
+    pub sample_weight: Option<PathBuf>,
+    /// Fit to columns of mean 0 and standard deviation 1
+    ///
+    /// The start and --reg-covar then treat all columns alike. The model and all figures are
+    /// converted back to the data's own units without loss. A `spherical` fit has variances that
+    /// differ by column there, so that its model is `diag`.
+    #[arg(long)]
+    pub standardize: bool,
+}
+
+impl Training {
+    pub fn params(&self) -> GaussianMixtureParams {
+        GaussianMixtureParams::default()
+            .tol(self.tol)
+            .max_iter(self.max_iter)
+            .reg_covar(self.reg_covar)
+            .n_init(self.n_init)
+            .init_params(self.init_params)
+            .random_state(self.seed)
+    }
+
+    /// The files that are read.
+    pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
+        self.data.table.inputs().chain([self.sample_weight.as_ref()])
+    }
+
+    /// Adds the options that change the course of a fit. `--tol` and `--max-iter` only say when it
+    /// ends, so that a fit may go on with other values of them.
+    pub fn identify(&self, identity: Identity) -> Identity {
+        // The pattern names all options, so that a new one cannot be forgotten here.
+        let Self { data: _, tol: _, max_iter: _, reg_covar, n_init, init_params, seed, sample_weight: _, standardize } =
+            self;
+        identity
+            .with("reg-covar", *reg_covar)
+            .with("n-init", *n_init)
+            .with("init-params", init_params.name())
+            .with("seed", *seed)
+            .with("standardize", *standardize)
+    }
+}

@@ -1,0 +1,202 @@
+//! Samples in memory, or in a file of which one chunk at a time is read.
+use crate::terminal::text;
+use gaussmix::Error;
+use gaussmix::data::{Samples, Weights};
+use gaussmix::fit::{Standardization, StandardizationBuilder};
+use gaussmix::io::{Data, DataFile};
+use std::ops::Range;
+
+/// N samples of D features that passed the checks: all values are finite and the weights usable.
+#[derive(Clone)]
+pub enum DataSet<'a> {
+    Memory(Samples<'a>),
+    File(FileSamples<'a>),
+}
+
+/// The samples of a file that is read in chunks.
+#[derive(Clone)]
+pub struct FileSamples<'a> {
+    file: &'a DataFile,
+    /// Whether NaN stands for a missing value.
+    missing: bool,
+    weights: Option<Weights<'a>>,
+    total_weight: f64,
+}
+
+impl<'a> DataSet<'a> {
+    /// N.
+    pub fn n_samples(&self) -> usize {
+        match self {
+            Self::Memory(samples) => samples.n_samples(),
+            Self::File(data) => data.file.dim().0,
+        }
+    }
+
+    /// D.
+    pub fn n_features(&self) -> usize {
+        match self {
+            Self::Memory(samples) => samples.n_features(),
+            Self::File(data) => data.file.dim().1,
+        }
+    }
+
+    /// The sum of the weights; N if there are none.
+    pub fn total_weight(&self) -> f64 {
+        match self {
+            Self::Memory(samples) => samples.total_weight(),
+            Self::File(data) => data.total_weight,
+        }
+    }
+
+    /// Some of the samples. Those of a file are standardised with `standard` when they are read.
+    pub fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
+        match self {
+            Self::Memory(samples) => Ok(samples.rows(rows)),
+            Self::File(data) => data.rows(rows, standard),
+        }
+    }
+}
+
+impl<'a> FileSamples<'a> {
+    /// `weights` are those of all samples of the file.
+    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>) -> Self {
+        let total_weight = weights.as_ref().map_or(file.dim().0 as f64, Weights::total);
+        Self { file, missing, weights, total_weight }
+    }
+
+    /// Reads the whole file, `rows` samples at a time, checks that all values are finite, and
+    /// counts those that are missing. If asked to, also finds the standardisation. `progress` is
+    /// told how many samples were read.
+    pub fn check(
+        &self,
+        rows: usize,
+        standardize: bool,
+        mut progress: impl FnMut(usize),
+    ) -> gaussmix::Result<(Gaps, Option<Standardization>)> {
+        let (n, d) = self.file.dim();
+        if n == 0 || d == 0 {
+            return Err(Error::EmptyData { rows: n, columns: d });
+        }
+        let mut standard: Option<StandardizationBuilder> = None;
+        let mut gaps = Gaps::default();
+        for start in (0..n).step_by(rows) {
+            let part = start..n.min(start + rows);
+            let samples = read(self.file, self.missing, part.clone())?;
+            gaps.add(&samples, part.start);
+            progress(part.end);
+            if standardize {
+                let samples = self.weighted(samples, part)?;
+                standard.get_or_insert_with(|| StandardizationBuilder::new(&samples)).add(&samples)?;
+            }
+        }
+        Ok((gaps, standard.map(StandardizationBuilder::finish)))
+    }
+
+    fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
+        // All values were finite when the file was checked, so that one that is not shows a change
+        // of the file.
+        let start = rows.start;
+        let changed = |_| Error::Load(Box::new(self.file.changed(start)));
+        let mut data = data(self.file, rows.clone())?;
+        if let Some(standard) = standard {
+            samples(&data, self.missing).map_err(changed)?;
+            standardize(standard, &mut data);
+            return self.weighted(into_samples(data, self.missing)?, rows);
+        }
+        self.weighted(into_samples(data, self.missing).map_err(changed)?, rows)
+    }
+
+    /// Adds the weights of these rows.
+    fn weighted(&self, samples: Samples<'a>, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
+        match &self.weights {
+            Some(weights) => samples.weighted(weights.rows(rows)),
+            None => Ok(samples),
+        }
+    }
+}
+
+/// The data as samples; with `missing`, NaN stands for a missing value.
+pub fn samples(data: &Data, missing: bool) -> gaussmix::Result<Samples<'_>> {
+    if missing { data.samples_with_missing() } else { data.samples() }
+}
+
+/// As [`samples`], which then own the data.
+fn into_samples<'a>(data: Data, missing: bool) -> gaussmix::Result<Samples<'a>> {
+    if missing { data.into_samples_with_missing() } else { data.into_samples() }
+}
+
+/// The values that are missing in all of the data.
+#[derive(Debug, Clone, Default)]
+pub struct Gaps {
+    n_samples: usize,
+    /// The number of observed values of each column (D,); empty before any samples are counted.
+    observed: Vec<usize>,
+    /// The number of rows with nothing observed, and the first of them.
+    empty: Option<(usize, usize)>,
+}
+
+impl Gaps {
+    /// Counts samples, the first of which is row `start`.
+    pub fn add(&mut self, samples: &Samples<'_>, start: usize) {
+        let n = samples.n_samples();
+        self.n_samples += n;
+        self.observed.resize(samples.n_features(), 0);
+        let missing = samples.missing();
+        for (j, observed) in self.observed.iter_mut().enumerate() {
+            *observed += missing.map_or(n, |missing| missing.observed[j]);
+        }
+        if let Some((missing, first)) = missing.and_then(|m| Some((m, m.first_empty_row?))) {
+            let (rows, first) = self.empty.unwrap_or((0, start + first));
+            self.empty = Some((rows + missing.empty_rows, first));
+        }
+    }
+
+    /// What a user has to know about rows in which nothing is observed.
+    pub fn note(&self) -> Option<String> {
+        let (rows, first) = self.empty?;
+        let rows = match rows {
+            1 => format!("row {first} (counted from 0) has no observed value; it counts"),
+            rows => format!(
+                "{} rows have no observed value, the first is row {first} (counted from 0); each counts",
+                text::grouped(rows as u64)
+            ),
+        };
+        Some(format!("{rows} with the log-likelihood 0"))
+    }
+
+    /// How much is missing, for a report; none if nothing is.
+    pub fn describe(&self) -> Option<String> {
+        let values = (self.n_samples * self.observed.len()) as f64;
+        let missing = values - self.observed.iter().sum::<usize>() as f64;
+        (missing > 0.0).then(|| format!("{:.3} % missing", 100.0 * missing / values))
+    }
+
+    /// An error if a column has no observed value, so that nothing can be fitted to it.
+    pub fn check_columns(&self) -> gaussmix::Result<()> {
+        match self.observed.iter().position(|&observed| observed == 0) {
+            Some(column) => Err(Error::UnobservedColumn { column }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn data(file: &DataFile, rows: Range<usize>) -> gaussmix::Result<Data> {
+    file.rows(rows).map_err(|e| Error::Load(Box::new(e)))
+}
+
+/// Reads samples and checks their values. An error names the row by its number in the file.
+pub fn read<'a>(file: &DataFile, missing: bool, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
+    let start = rows.start;
+    into_samples(data(file, rows)?, missing).map_err(|e| match e {
+        Error::NonFiniteSample { row, column, value } => Error::NonFiniteSample { row: row + start, column, value },
+        other => other,
+    })
+}
+
+/// Standardises data in place.
+pub fn standardize(standard: &Standardization, data: &mut Data) {
+    match data {
+        Data::F32(x) => standard.apply(x.view_mut(), |v| v as f32),
+        Data::F64(x) => standard.apply(x.view_mut(), |v| v),
+    }
+}

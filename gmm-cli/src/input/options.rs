@@ -1,0 +1,150 @@
+//! The options of every command that computes over data.
+use clap::Args;
+use gaussmix::device::{Device, LoadOptions};
+use gaussmix::io::{Decimal, Selection, half_of_the_memory};
+use std::path::PathBuf;
+
+/// The files of the data, and which of their columns are features.
+#[derive(Debug, Clone, Args)]
+pub struct TableOptions {
+    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz or
+    /// .zst), .parquet, .arrow, .feather or .arrows; several files, or a folder with its
+    /// subfolders, are one data set; - is standard input (CSV, .npy or an Arrow IPC stream)
+    #[arg(value_name = "DATA", required = true)]
+    pub data: Vec<PathBuf>,
+    /// The columns that are features, by name (by number, counted from 0, where the file has no
+    /// names). Default: all, or those that the model was fitted to
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Columns to leave out
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "columns")]
+    drop: Vec<String>,
+    /// How decimals are written in text: with . or ,. Default: a point, unless the first lines show
+    /// that it is a comma (1,5;2,25)
+    #[arg(long, value_name = "CHARACTER", value_parser = decimal)]
+    decimal: Option<Decimal>,
+}
+
+fn decimal(text: &str) -> Result<Decimal, String> {
+    match text {
+        "." => Ok(Decimal::Point),
+        "," => Ok(Decimal::Comma),
+        _ => Err("use . or ,".into()),
+    }
+}
+
+impl TableOptions {
+    /// The columns to read. `model`: the names of the features of the model that meets the data;
+    /// `id`: a column to keep.
+    pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
+        Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model, decimal: self.decimal }
+    }
+
+    /// The data in a few words, for reports and errors.
+    pub fn describe(&self) -> String {
+        let name = |path: &PathBuf| match path.to_str() {
+            Some("-") => "standard input".into(),
+            _ => path.display().to_string(),
+        };
+        match &self.data[..] {
+            [first, second] => format!("{}, {}", name(first), name(second)),
+            [first, others @ ..] if !others.is_empty() => format!("{} and {} others", name(first), others.len()),
+            paths => paths.iter().map(name).collect(),
+        }
+    }
+
+    /// The paths, for the check that no result replaces an input.
+    pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
+        self.data.iter().map(Some)
+    }
+}
+
+/// The data, and where and how to compute over it.
+#[derive(Debug, Args)]
+pub struct DataOptions {
+    #[command(flatten)]
+    pub table: TableOptions,
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once
+    /// cuda:all, or a list such as cuda:0,2 or cuda:0,cpu
+    #[arg(long, default_value = "auto")]
+    pub device: Device,
+    /// Compute with this kernel (code variant) instead of the one that the device chooses;
+    /// `gmm devices` lists them
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except
+    /// for models that need more digits
+    #[arg(long, conflicts_with = "kernel")]
+    pub float64: bool,
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
+    /// NA, NaN or null, and a null of Parquet or Arrow
+    ///
+    /// The likelihood of a sample is then that of its observed values, which is exact where values
+    /// are missing at random.
+    #[arg(long)]
+    pub missing: bool,
+    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are
+    /// read in chunks, again for each pass (with `--device auto` on the CPU). Default: half of the
+    /// machine's memory
+    #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
+    pub memory: Option<u64>,
+}
+
+impl DataOptions {
+    /// The options of data with missing values that no device computes over.
+    pub fn of_missing(table: TableOptions, memory: Option<u64>) -> Self {
+        Self { table, device: Device::Cpu, kernel: None, float64: false, missing: true, memory }
+    }
+
+    pub fn load_options(&self) -> LoadOptions {
+        LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
+    }
+
+    /// The memory that the data may take, in bytes.
+    pub fn memory_limit(&self) -> u64 {
+        self.memory.unwrap_or_else(half_of_the_memory)
+    }
+}
+
+/// The file in which this program remembers the kernels that were measured to be the fastest on a
+/// GPU: `gmm/cuda-tuning.json` in the user's cache folder, or the one that the environment variable
+/// `GMM_TUNING_FILE` names; none where that is empty.
+pub fn tuning_file() -> Option<PathBuf> {
+    match std::env::var_os("GMM_TUNING_FILE") {
+        Some(path) if path.is_empty() => None,
+        Some(path) => Some(path.into()),
+        None => Some(dirs::cache_dir()?.join("gmm").join("cuda-tuning.json")),
+    }
+}
+
+/// Reads 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.
+pub fn size_in_bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches('b').trim_end_matches('i');
+    let (digits, unit) = match digits.chars().last().and_then(|c| "kmgt".find(c)) {
+        Some(power) => (&digits[..digits.len() - 1], 1024f64.powi(power as i32 + 1)),
+        None => (digits, 1.0),
+    };
+    let value = digits.parse::<f64>().ok().map(|v| v * unit).filter(|v| (1.0..1e18).contains(v));
+    value.map(|v| v as u64).ok_or_else(|| "must be a size such as 500M or 8G".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, value) in [("1000", 1000), ("1k", 1024), ("1.5M", 3 << 19), ("8GiB", 8 << 30), ("2tb", 2 << 40)] {
+            assert_eq!(size_in_bytes(text), Ok(value), "{text}");
+        }
+        for bad in ["", "0", "-1", "M", "x", "1e30", "nan", "8Gx"] {
+            assert!(size_in_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_machine_has_memory() {
+        assert!(half_of_the_memory() > 1 << 26);
+    }
+}

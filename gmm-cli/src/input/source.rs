@@ -1,0 +1,414 @@
+//! Data that was read or opened, and its way to a device.
+use super::advice::{self, Treatment};
+use super::dataset::{self, DataSet, FileSamples, Gaps};
+use super::{DataOptions, files};
+use crate::terminal::{ProgressLine, text};
+use anyhow::{Context, bail};
+use gaussmix::data::{Samples, Weights};
+use gaussmix::device::{Footprint, MemoryPlan};
+use gaussmix::evaluator::{Evaluator, Operation, Precision};
+use gaussmix::fit::{Fit, Standardization};
+use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
+use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::{Error, mcmc};
+use ndarray::Array1;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Most bytes that are held at a time where each sample is looked at once.
+const MAX_PASS_BYTES: usize = 64 << 20;
+
+/// The line of a report on float32 data that was computed in float64 although the user did not ask
+/// for that.
+const COMPUTED_IN_FLOAT64: &str = "precision       float64: a component is so narrow, for its distance from the data's centre, or its \
+                                   covariance so nearly singular, that float32 has too few digits";
+
+/// The data and the sample weights as the options name them. Text is read at once if it fits into
+/// memory; other files are only opened at first.
+pub struct Input<'a> {
+    options: &'a DataOptions,
+    data: Storage,
+    /// Of data in memory: the column that identifies the rows, if one was named.
+    ids: Option<Ids>,
+    /// The files, and how many rows each has.
+    parts: Vec<(PathBuf, usize)>,
+    /// The names of the features.
+    names: Option<Vec<String>>,
+    /// The number that each feature has among the columns of the first file.
+    columns: Vec<usize>,
+    weights: Option<(&'a Path, Array1<f64>)>,
+}
+
+enum Storage {
+    Memory(Data),
+    File(Box<DataFile>),
+}
+
+impl<'a> Input<'a> {
+    /// Reads the sample weights and text; opens other files.
+    pub fn open(options: &'a DataOptions, weights: Option<&'a Path>, selection: &Selection) -> anyhow::Result<Self> {
+        let mut line = ProgressLine::start("opening the data");
+        let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
+        let table = Table::open(&options.table.data, selection)?;
+        let describe = options.table.describe();
+        line.hide_while(|| files::note_columns(&table, &describe));
+        let paths: Vec<PathBuf> = table.paths().map(Path::to_path_buf).collect();
+        let (names, columns) = (table.names().map(<[String]>::to_vec), table.columns().to_vec());
+        // Data in memory is there twice; see `memory_plan`.
+        let within = options.memory_limit() / 2;
+        let reading = format!("reading {describe}");
+        let whole = match table.n_rows() {
+            None => table.read_within(within, &mut |rows| line.rows(&reading, rows, None))?,
+            Some(_) => None,
+        };
+        let (data, ids, rows) = match whole {
+            Some(Contents { data, ids, part_rows, .. }) => {
+                drop(line);
+                files::note_header_of_numbers(&table, &data);
+                (Storage::Memory(data), ids, part_rows)
+            }
+            None if table.is_read_once() => bail!(
+                "{}: a stream is read once, and its numbers take more than the {within} bytes of memory that are allowed; \
+                 allow more (--memory), or write it to a file, which is read in chunks",
+                describe
+            ),
+            None => {
+                let counting = format!("counting the rows of {describe}");
+                let file = table.into_file(&mut |rows| line.rows(&counting, rows, None))?;
+                let rows = file.part_rows();
+                (Storage::File(Box::new(file)), None, rows)
+            }
+        };
+        let parts = paths.into_iter().zip(rows).collect();
+        Ok(Self { options, data, ids, parts, names, columns, weights })
+    }
+
+    /// Adds the name of the data to an error about its values. An error of reading the file has it
+    /// already.
+    fn error(&self, error: Error) -> anyhow::Error {
+        match error {
+            Error::Load(_) => error.into(),
+            Error::NonFiniteSample { mut row, column, value } => {
+                let mut file = &self.parts[0].0;
+                for (path, rows) in &self.parts {
+                    file = path;
+                    if row < *rows {
+                        break;
+                    }
+                    row -= rows;
+                }
+                let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
+                let error = Error::NonFiniteSample { row, column: self.columns[column], value };
+                anyhow::Error::from(error).context(format!("{}{name}", file.display()))
+            }
+            error => anyhow::Error::from(error).context(self.options.table.describe()),
+        }
+    }
+
+    /// As [`error`](Self::error), for an error from finding the standardisation, which computes in
+    /// float64 in any case.
+    fn standardization_error(&self, error: Error) -> anyhow::Error {
+        match error {
+            error @ Error::NonFiniteStatistic { .. } => {
+                let treatment = Treatment { float64: true, standardized: true, can_standardize: true };
+                advice::advise(error, treatment).context(self.options.table.describe())
+            }
+            error => self.error(error),
+        }
+    }
+
+    /// The weights of `n` samples, if there are any, checked before any sample is read.
+    fn checked_weights(&self, n: usize) -> anyhow::Result<Option<Weights<'_>>> {
+        match &self.weights {
+            Some((path, weights)) if n > 0 => {
+                Weights::new(weights.view(), n).map(Some).with_context(|| path.display().to_string())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Gives samples their weights.
+    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
+        match self.checked_weights(samples.n_samples())? {
+            Some(weights) => Ok(samples.weighted(weights)?),
+            None => Ok(samples),
+        }
+    }
+
+    fn dim(&self) -> (usize, usize) {
+        match &self.data {
+            Storage::Memory(data) => data.dim(),
+            Storage::File(file) => file.dim(),
+        }
+    }
+
+    fn dtype(&self) -> &'static str {
+        match &self.data {
+            Storage::Memory(data) => data.dtype(),
+            Storage::File(file) => file.dtype(),
+        }
+    }
+
+    /// The size of the values in bytes.
+    fn n_bytes(&self) -> u64 {
+        match &self.data {
+            Storage::Memory(data) => data.n_bytes(),
+            Storage::File(file) => file.n_bytes(),
+        }
+    }
+
+    /// The shape, the type and a hash of the data and of the weights, by which a checkpoint knows
+    /// them again.
+    pub fn identity(&self) -> anyhow::Result<Identity> {
+        let (n, d) = self.dim();
+        self.checked_weights(n)?;
+        let mut content = mcmc::Fingerprint::new(n);
+        match &self.data {
+            Storage::Memory(data) => {
+                content.add(&dataset::samples(data, self.options.missing).map_err(|e| self.error(e))?);
+            }
+            Storage::File(file) => {
+                let rows = (MAX_PASS_BYTES / (8 * d.max(1))).max(1);
+                let mut line = ProgressLine::start("looking whether the data is that of the checkpoint");
+                for start in (0..n).step_by(rows) {
+                    let samples = dataset::read(file, self.options.missing, start..n.min(start + rows));
+                    let samples = samples.map_err(|e| self.error(e))?;
+                    content.add(&samples);
+                    line.rows("hashing the data", start, Some(n));
+                }
+            }
+        }
+        let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::new(n).finish(Some(w.view())));
+        Ok(Identity::default()
+            .with("the data's shape", format!("{n} × {d}"))
+            .with("the data's type", self.dtype())
+            .with("the data's content", content.finish(None))
+            .with("sample-weight", weights))
+    }
+
+    /// Decides how much of the data is in memory at a time. Its values are there twice: as they
+    /// were read, and as a copy in the device's layout; and once more if some are missing, pattern
+    /// by pattern.
+    fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
+        let options = self.options;
+        let (memory, bytes) = (options.memory_limit(), self.n_bytes());
+        let is_read = matches!(self.data, Storage::Memory(_));
+        let weights = 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
+        let footprint = Footprint {
+            n_samples: self.dim().0,
+            bytes,
+            held: weights + if is_read { bytes } else { 0 },
+            in_device: if options.missing { 2 } else { 1 },
+            is_read,
+        };
+        let on_gpus = || !options.float64 && options.device.has_gpu_memory_for(bytes, options.missing);
+        let plan = footprint.within(memory, on_gpus);
+        // Where the user gave no limit, data that fills half of the memory already is still
+        // computed, in chunks.
+        if options.memory.is_some() && plan.chunk_rows.is_some() && memory < plan.least {
+            bail!(
+                "{}: --memory {memory} is too little; it takes {} bytes at least",
+                options.table.describe(),
+                plan.least
+            );
+        }
+        Ok(plan)
+    }
+}
+
+/// Checked samples, and how they reach the device.
+pub struct Source<'a> {
+    options: &'a DataOptions,
+    /// Samples in memory are standardised already, those of a file are when they are read.
+    pub samples: DataSet<'a>,
+    pub standardization: Option<Standardization>,
+    plan: MemoryPlan,
+    gaps: Gaps,
+    input: &'a Input<'a>,
+}
+
+impl<'a> Source<'a> {
+    /// Reads the data into memory if it fits, and checks and, if asked to, standardises it. Data
+    /// that does not fit is checked chunk by chunk and stays in its file.
+    pub fn new(input: &'a mut Input<'a>, standardize: bool) -> anyhow::Result<Self> {
+        let plan = input.memory_plan()?;
+        let mut line = ProgressLine::start("reading the data");
+        let (n, reading) = (input.dim().0, format!("reading {}", input.options.table.describe()));
+        if let (Storage::File(file), None) = (&input.data, plan.chunk_rows) {
+            let whole = file.table().read_within(u64::MAX, &mut |rows| line.rows(&reading, rows, Some(n)))?;
+            if let Some(Contents { data, ids, .. }) = whole {
+                (input.data, input.ids) = (Storage::Memory(data), ids);
+            }
+        }
+        let mut standardization = None;
+        if let (Storage::Memory(data), true) = (&input.data, standardize) {
+            let samples = dataset::samples(data, input.options.missing).map_err(|e| input.error(e))?;
+            let samples = input.weighted(samples)?;
+            standardization = Some(Standardization::of(&samples).map_err(|e| input.standardization_error(e))?);
+        }
+        if let (Storage::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
+            dataset::standardize(standard, data);
+        }
+        let input: &'a Input<'a> = input;
+        let missing = input.options.missing;
+        let mut gaps = Gaps::default();
+        let samples = match &input.data {
+            Storage::Memory(data) => {
+                let samples = dataset::samples(data, missing).map_err(|e| input.error(e))?;
+                gaps.add(&samples, 0);
+                DataSet::Memory(input.weighted(samples)?)
+            }
+            Storage::File(file) => {
+                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?);
+                let checked =
+                    data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
+                (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
+                DataSet::File(data)
+            }
+        };
+        drop(line);
+        if let Some(note) = gaps.note() {
+            text::note(format_args!("{}: {note}", input.options.table.describe()));
+        }
+        let source = Self { options: input.options, samples, standardization, plan, gaps, input };
+        text::tell(|| format!("read {}", source.describe()));
+        Ok(source)
+    }
+
+    /// The name of the data's type.
+    pub fn dtype(&self) -> &'static str {
+        self.input.dtype()
+    }
+
+    /// How much is missing, in words; none if nothing is.
+    pub fn missing(&self) -> Option<String> {
+        self.gaps.describe()
+    }
+
+    /// An error if a column has no observed value, so that nothing can be fitted to it.
+    pub fn check_columns(&self) -> anyhow::Result<()> {
+        self.gaps.check_columns().with_context(|| self.options.table.describe())
+    }
+
+    /// The names of the features, if they have any.
+    pub fn names(&self) -> Option<&'a [String]> {
+        self.input.names.as_deref()
+    }
+
+    /// The column that identifies the rows, of some rows; `None` if none was named.
+    pub fn ids(&self, rows: Range<usize>) -> io::Result<Option<Ids>> {
+        match &self.input.data {
+            Storage::Memory(_) => Ok(self.input.ids.as_ref().map(|ids| ids.rows(rows))),
+            Storage::File(file) => file.ids(rows),
+        }
+    }
+
+    /// The data on the device: all of it at once, or chunk by chunk whenever it is used.
+    pub fn evaluator(&self) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
+        let options = self.options.load_options();
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
+        let Some(rows) = self.plan.chunk_rows else {
+            let line = ProgressLine::start(format!("bringing the data to the device {}", self.options.device));
+            let evaluator = gaussmix::device::load(self.options.device, self.samples.rows(0..n, None)?, &options)?;
+            drop(line);
+            text::tell(|| format!("the data is in {}", evaluator.describe().device));
+            return Ok(evaluator);
+        };
+        text::tell(|| format!("the data is read in chunks of {} samples", text::grouped(rows as u64)));
+        let (samples, standard) = (self.samples.clone(), self.standardization.clone());
+        let read = move |rows| samples.rows(rows, standard.as_ref());
+        let chunks = gaussmix::device::load_chunks(self.options.device, (n, d), rows, read, &options)?;
+        Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
+    }
+
+    /// Loads one part of the data after the other and lets `work` compute a result for each, where
+    /// each sample is looked at once. A result takes `result_bytes` for each sample.
+    pub fn pass<'s, T: 's>(
+        &'s self,
+        result_bytes: usize,
+        mut work: impl FnMut(&mut dyn Evaluator) -> gaussmix::Result<T> + 's,
+    ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
+        let options = self.options.load_options();
+        let device = self.options.device;
+        let device = if self.is_chunked() { options.device_of_chunks(device) } else { device };
+        self.pass_samples(result_bytes, move |chunk, _| work(gaussmix::device::load(device, chunk, &options)?.as_mut()))
+    }
+
+    /// As [`pass`](Self::pass), with the samples of each part and the number of the first.
+    pub fn pass_samples<'s, T: 's>(
+        &'s self,
+        result_bytes: usize,
+        mut work: impl FnMut(Samples<'a>, usize) -> gaussmix::Result<T> + 's,
+    ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
+        let bytes = MAX_PASS_BYTES.min(usize::try_from(self.plan.part).unwrap_or(MAX_PASS_BYTES));
+        let rows = (bytes / (result_bytes + 8 * d)).clamp(1, self.plan.chunk_rows.unwrap_or(n));
+        let mut line = ProgressLine::start("computing");
+        (0..n).step_by(rows).map(move |start| {
+            line.rows("computing", start, Some(n));
+            let chunk = self.samples.rows(start..n.min(start + rows), self.standardization.as_ref())?;
+            work(chunk, start).map_err(|e| match e {
+                Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
+                other => other,
+            })
+        })
+    }
+
+    /// Whether the data is larger than the memory that it may take.
+    pub fn is_chunked(&self) -> bool {
+        self.plan.chunk_rows.is_some()
+    }
+
+    /// Σⱼ ln sⱼ over the columns' scales: by this much the log-likelihood of a standardised sample
+    /// is larger than that of the sample in its own units.
+    pub fn log_scale(&self) -> f64 {
+        self.standardization.as_ref().map_or(0.0, Standardization::log_scale)
+    }
+
+    /// Converts a fit to these samples into a fit to the data in its own units.
+    pub fn restore_fit(&self, fit: &Fit) -> gaussmix::Result<Fit> {
+        self.standardization.as_ref().map_or_else(|| Ok(fit.clone()), |standard| standard.restore_fit(fit))
+    }
+
+    /// The inverse of [`restore_fit`](Self::restore_fit).
+    pub fn standardize_fit(&self, fit: Fit, covariance_type: CovarianceType) -> gaussmix::Result<Fit> {
+        match &self.standardization {
+            Some(standard) => standard.standardize_fit(&fit, covariance_type),
+            None => Ok(fit),
+        }
+    }
+
+    /// Adds advice that fits this data to an error of the engine. `can_standardize`: whether the
+    /// command has `--standardize`.
+    pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
+        let (float64, standardized) = (self.dtype() == "float64", self.standardization.is_some());
+        advice::advise(error, Treatment { float64, standardized, can_standardize })
+    }
+
+    /// The number type of an evaluation, and a line for the report if float32 data was computed in
+    /// float64 unasked.
+    pub fn precision(
+        &self,
+        evaluator: &dyn Evaluator,
+        mixture: &Mixture,
+        operation: Operation,
+    ) -> (&'static str, Option<&'static str>) {
+        match evaluator.precision(mixture, operation) {
+            Precision::Float32 => ("float32", None),
+            Precision::Float64 if self.dtype() == "float64" || self.options.float64 => ("float64", None),
+            Precision::Float64 => ("float64", Some(COMPUTED_IN_FLOAT64)),
+        }
+    }
+
+    /// The name, the shape and the type of the data, for a report.
+    pub fn describe(&self) -> String {
+        format!(
+            "{}: {} samples × {} features, {}{}",
+            self.options.table.describe(),
+            text::grouped(self.samples.n_samples() as u64),
+            self.samples.n_features(),
+            self.dtype(),
+            self.missing().map_or_else(String::new, |gaps| format!(", {gaps}"))
+        )
+    }
+}

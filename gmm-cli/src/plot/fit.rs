@@ -1,0 +1,259 @@
+//! The plot of `gmm fit`: the data and the components, and the lower bound of each iteration.
+use super::chart::{Area, COLOURS, FONT, GREY, LIGHT_GREY, label, padded, to_svg_with};
+use super::overlay::{Overlay, Stroke};
+use super::plane::Plane;
+use crate::input::Source;
+use crate::terminal::text;
+use gaussmix::data::Samples;
+use gaussmix::evaluator::{CpuEvaluator, Evaluator};
+use gaussmix::fit::Fit;
+use gaussmix::model::Mixture;
+use ndarray::{Array2, ArrayView1};
+use plotters::prelude::*;
+use rand::SeedableRng;
+use rand::seq::index;
+use rand_chacha::ChaCha8Rng;
+
+/// The width of the chart of the data, on the left.
+const LEFT: u32 = 760;
+/// The width of a column of the legend, in the middle.
+const LEGEND: u32 = 112;
+/// The width of the chart of the lower bound, on the right.
+const RIGHT: u32 = 480;
+/// The height of all of them.
+const HEIGHT: u32 = 580;
+/// Lines of the legend in one column.
+const LINES: usize = 28;
+/// Most columns of the legend.
+const COLUMNS: usize = 3;
+/// Most samples that are drawn.
+const POINTS: usize = 2000;
+/// The radii of the ellipses around a mean, in standard deviations.
+const RADII: [f64; 2] = [1.0, 2.0];
+
+/// SVG elements to draw over a chart.
+type Shapes = Result<String, Box<dyn std::error::Error>>;
+
+/// Samples to draw, in the data's own units, each with its most probable component.
+pub struct Scatter {
+    /// What is missing is filled in with its mean given the rest of the sample.
+    x: Array2<f64>,
+    /// Whether a value of the sample was missing.
+    filled_in: Vec<bool>,
+    labels: Vec<usize>,
+    n_samples: usize,
+}
+
+impl Scatter {
+    /// Chooses samples at random, and of these the ones that have a weight and an observed value.
+    /// `mixture` is in the evaluator's units.
+    pub fn new(source: &Source<'_>, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> gaussmix::Result<Self> {
+        let n_samples = evaluator.n_samples();
+        let mut chosen = index::sample(&mut ChaCha8Rng::seed_from_u64(0), n_samples, POINTS.min(n_samples)).into_vec();
+        chosen.sort_unstable();
+        let rows = evaluator.rows(&chosen)?;
+        let has_value = |i: usize| rows.x.row(i).iter().any(|v| !v.is_nan());
+        let counted: Vec<usize> = (0..chosen.len()).filter(|&i| rows.weights[i] > 0.0 && has_value(i)).collect();
+        let mut x = rows.x.select(ndarray::Axis(0), &counted);
+        let filled_in: Vec<bool> = x.outer_iter().map(|x| x.iter().any(|v| v.is_nan())).collect();
+        let mut labels = Vec::new();
+        if !counted.is_empty() {
+            let samples = Samples::with_shared_missing(x.to_shared())?;
+            if filled_in.contains(&true) {
+                x = mixture.impute(&samples)?;
+            }
+            labels = CpuEvaluator::new(samples)?.predict(mixture)?;
+        }
+        if let Some(standard) = &source.standardization {
+            x = x * standard.scale() + standard.mean();
+        }
+        Ok(Self { x, filled_in, labels, n_samples })
+    }
+
+    fn caption(&self, mixture: &Mixture) -> String {
+        let (k, drawn) = (text::components(mixture.n_components()), self.labels.len());
+        let of = if drawn < self.n_samples { format!("{} of ", text::grouped(drawn as u64)) } else { String::new() };
+        let open = if self.filled_in.contains(&true) { " (open: values missing)" } else { "" };
+        format!("{of}{} samples{open}, {k}", text::grouped(self.n_samples as u64))
+    }
+}
+
+/// The samples with the components on the left and the lower bound of each iteration on the right,
+/// as SVG text. `names` are those of the features, or none.
+pub fn fit(scatter: &Scatter, fit: &Fit, names: &[String]) -> anyhow::Result<String> {
+    let one_feature = fit.mixture.n_features() == 1;
+    // The histogram has one more line, the density of the whole mixture.
+    let entries = fit.mixture.n_components() + usize::from(one_feature);
+    let columns = entries.div_ceil(LINES).clamp(1, COLUMNS);
+    let split = LEFT + LEGEND * columns as u32;
+    to_svg_with((split + RIGHT, HEIGHT), |root| {
+        let (left, right) = root.split_horizontally(split);
+        let (left, _) = left.split_horizontally(LEFT);
+        let shapes = if one_feature {
+            histogram(&left, scatter, &fit.mixture, names)?
+        } else {
+            plane(&left, scatter, &fit.mixture, names)?
+        };
+        Ok(shapes + &bounds(&right, &fit.lower_bounds)?)
+    })
+}
+
+fn colour(c: usize) -> RGBColor {
+    Stroke::of_component(c).colour
+}
+
+/// The legend beside the chart on the left: the lines of `first`, then the line and the weight of
+/// each component.
+fn legend(overlay: &mut Overlay, mixture: &Mixture, first: &[(&str, Stroke)]) {
+    let place = |i: usize| (f64::from(LEFT + LEGEND * (i / LINES) as u32) + 6.0, 64.0 + 18.0 * (i % LINES) as f64);
+    overlay.entry((f64::from(LEFT) + 6.0, 44.0), None, "component: weight");
+    for (i, (name, stroke)) in first.iter().enumerate() {
+        overlay.entry(place(i), Some(*stroke), name);
+    }
+    let (k, room) = (mixture.n_components(), COLUMNS * LINES - first.len());
+    let shown = if k > room { room - 1 } else { k };
+    for (c, weight) in mixture.weights().iter().enumerate().take(shown) {
+        overlay.entry(place(first.len() + c), Some(Stroke::of_component(c)), &format!("{c}: {weight:.3}"));
+    }
+    if shown < k {
+        overlay.entry(place(first.len() + shown), None, &format!("and {} more", k - shown));
+    }
+}
+
+/// The samples and the ellipses of the components in a plane.
+fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]) -> Shapes {
+    let plane = Plane::of(mixture, names);
+    let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
+    let k = mixture.n_components();
+    let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
+    // The chart shows the inner ellipses completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
+    // mean.
+    let corners = ellipses.iter().flat_map(|(centre, [a, b, d])| {
+        let (x, y) = (a.abs(), b.hypot(*d));
+        [(centre.0 - x, centre.1 - y), (centre.0 + x, centre.1 + y)]
+    });
+    let seen: Vec<(f64, f64)> = points.iter().copied().chain(corners).collect();
+    let seen = || seen.iter();
+    let (x, y) = (padded(seen().map(|p| p.0)), padded(seen().map(|p| p.1)));
+    let mut chart = ChartBuilder::on(area)
+        .caption(format!("{}; ellipses at 1 and 2 standard deviations", scatter.caption(mixture)), (FONT, 17))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(78)
+        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
+    chart
+        .configure_mesh()
+        .x_desc(&plane.labels[0])
+        .y_desc(&plane.labels[1])
+        .axis_desc_style((FONT, 16))
+        .label_style((FONT, 13))
+        .bold_line_style(LIGHT_GREY)
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|v| label(*v, x))
+        .y_label_formatter(&|v| label(*v, y))
+        .draw()?;
+    let dots = points.iter().zip(&scatter.labels).zip(&scatter.filled_in);
+    chart.draw_series(dots.map(|((&p, &c), &filled_in)| {
+        let colour = colour(c).mix(0.45);
+        Circle::new(p, 2, if filled_in { colour.into() } else { colour.filled() })
+    }))?;
+    let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
+    for (c, (centre, axes)) in ellipses.iter().enumerate() {
+        for radius in RADII {
+            overlay.ellipse(*centre, axes.map(|v| radius * v), Stroke::of_component(c));
+        }
+    }
+    for (c, (centre, _)) in ellipses.iter().enumerate() {
+        overlay.badge(*centre, &c.to_string(), colour(c));
+    }
+    legend(&mut overlay, mixture, &[]);
+    Ok(overlay.finish("plane"))
+}
+
+/// For data of one feature: a histogram, the density of the mixture and those of the components.
+fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]) -> Shapes {
+    const BINS: usize = 60;
+    const GRID: usize = 400;
+    let x = padded(scatter.x.iter().copied());
+    let width = (x.1 - x.0) / BINS as f64;
+    let mut counts = [0.0; BINS];
+    for v in &scatter.x {
+        counts[(((v - x.0) / width) as usize).min(BINS - 1)] += 1.0 / (scatter.x.len() as f64 * width);
+    }
+    let grid: Vec<f64> = (0..GRID).map(|i| x.0 + (x.1 - x.0) * i as f64 / (GRID - 1) as f64).collect();
+    let curves: Vec<Vec<f64>> = (0..mixture.n_components()).map(|c| density(mixture, c, &grid)).collect();
+    let total: Vec<f64> = (0..GRID).map(|i| curves.iter().map(|c| c[i]).sum()).collect();
+    let top = 1.08 * total.iter().chain(&counts).copied().fold(0.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption(format!("{}: density of the mixture and of its components", scatter.caption(mixture)), (FONT, 17))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(78)
+        .build_cartesian_2d(x.0..x.1, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .x_desc(names.first().map_or("column 0", String::as_str))
+        .y_desc("density")
+        .axis_desc_style((FONT, 16))
+        .label_style((FONT, 13))
+        .bold_line_style(LIGHT_GREY)
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|v| label(*v, x))
+        .y_label_formatter(&|v| label(*v, (0.0, top)))
+        .draw()?;
+    chart.draw_series(counts.iter().enumerate().filter(|(_, n)| **n > 0.0).map(|(b, &n)| {
+        let left = x.0 + b as f64 * width;
+        Rectangle::new([(left, 0.0), (left + width, n)], GREY.filled())
+    }))?;
+    let all = Stroke::solid(BLACK, 2.5);
+    let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, (0.0, top));
+    overlay.line(grid.iter().copied().zip(total), all);
+    for (c, curve) in curves.iter().enumerate() {
+        overlay.line(grid.iter().copied().zip(curve.iter().copied()), Stroke::of_component(c));
+    }
+    for (c, curve) in curves.iter().enumerate() {
+        // The number of a component stands at the top of its curve.
+        let highest = (0..GRID).max_by(|&i, &j| curve[i].total_cmp(&curve[j])).unwrap_or(0);
+        overlay.badge((grid[highest], curve[highest]), &c.to_string(), colour(c));
+    }
+    legend(&mut overlay, mixture, &[("mixture", all)]);
+    Ok(overlay.finish("densities"))
+}
+
+/// πₖ N(x; μₖ, σₖ²) on a grid, for a mixture over one feature. Whatever the covariance type, there
+/// is one variance for each component, or one for all.
+fn density(mixture: &Mixture, c: usize, grid: &[f64]) -> Vec<f64> {
+    let variances: Vec<f64> = mixture.covariances().iter().collect();
+    let variance = variances[c.min(variances.len() - 1)];
+    let (weight, mean) = (mixture.weights()[c], mixture.means()[[c, 0]]);
+    let norm = weight / (std::f64::consts::TAU * variance).sqrt();
+    ArrayView1::from(grid).mapv(|x| norm * (-0.5 * (x - mean) * (x - mean) / variance).exp()).to_vec()
+}
+
+/// The lower bound of each iteration.
+fn bounds(area: &Area<'_>, lower_bounds: &[f64]) -> Shapes {
+    let points: Vec<(f64, f64)> = lower_bounds.iter().enumerate().map(|(i, &v)| ((i + 1) as f64, v)).collect();
+    let (x, y) = ((0.0, (points.len() + 1) as f64), padded(lower_bounds.iter().copied()));
+    let mut chart = ChartBuilder::on(area)
+        .caption("lower bound (mean log-likelihood of a sample)", (FONT, 17))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(78)
+        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
+    chart
+        .configure_mesh()
+        .x_desc("iteration")
+        .axis_desc_style((FONT, 16))
+        .label_style((FONT, 13))
+        .bold_line_style(LIGHT_GREY)
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() })
+        .y_label_formatter(&|v| label(*v, y))
+        .draw()?;
+    let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
+    overlay.line(points.iter().copied(), Stroke::solid(COLOURS[0], 2.0));
+    if points.len() <= 60 {
+        chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, COLOURS[0].filled())))?;
+    }
+    Ok(overlay.finish("bounds"))
+}

@@ -1,0 +1,63 @@
+//! What happens after each iteration of a fit: the progress line changes, and a signal stops the
+//! fit.
+use super::text;
+use super::{Interrupt, ProgressLine};
+use gaussmix::fit::Iteration;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// The progress line of a fit, which also looks for Ctrl-C.
+pub struct FitProgress<'a> {
+    pub line: ProgressLine,
+    interrupt: &'a Interrupt,
+    n_samples: f64,
+    /// Subtracted from the lower bounds, to bring them into the data's units.
+    log_scale: f64,
+    /// The iteration from which the speed is measured.
+    start: SpeedStart,
+}
+
+/// The first iteration of a run that was seen to end, and when.
+struct SpeedStart {
+    time: Instant,
+    iteration: usize,
+    /// Number of the run and of the components.
+    run: (usize, usize),
+}
+
+impl<'a> FitProgress<'a> {
+    pub fn start(interrupt: &'a Interrupt, n_samples: usize, log_scale: f64) -> Self {
+        let start = SpeedStart { time: Instant::now(), iteration: 0, run: (0, 0) };
+        let line = ProgressLine::start("looking for a start");
+        Self { line, interrupt, n_samples: n_samples as f64, log_scale, start }
+    }
+
+    /// Shows the iteration, with the model that is being fitted in front of it. Stops the fit if a
+    /// signal has come.
+    pub fn after_iteration(&mut self, i: &Iteration<'_>, model: impl Fn() -> String) -> ControlFlow<()> {
+        let now = Instant::now();
+        let run = (i.run, i.fit.mixture.n_components());
+        if self.start.run != run || i.iteration <= self.start.iteration {
+            self.start = SpeedStart { time: now, iteration: i.iteration, run };
+        }
+        let (start, n_samples, log_scale) = (&self.start, self.n_samples, self.log_scale);
+        let describe = || {
+            let mut line = model();
+            line += &format!("iteration {}: lower bound {:.6}", i.iteration, i.lower_bound - log_scale);
+            if i.change.is_finite() {
+                line += &format!(", change {:.1e}", i.change);
+            }
+            line
+        };
+        self.line.hide_while(|| text::tell(describe));
+        self.line.update(|| {
+            let mut line = describe();
+            if i.iteration > start.iteration {
+                let samples = (i.iteration - start.iteration) as f64 * n_samples;
+                line += &format!(", {} samples/s", text::count(samples / (now - start.time).as_secs_f64()));
+            }
+            line
+        });
+        if self.interrupt.noted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}

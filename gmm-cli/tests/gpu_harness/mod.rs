@@ -1,0 +1,1 @@
+../../../gmm-host/tests/gpu_harness/mod.rs

@@ -1,0 +1,319 @@
+//! Bad input gives a clear error and exit code 1, and nothing is written.
+use crate::common::*;
+use std::fs;
+use std::path::Path;
+
+/// What a folder holds: names and contents.
+fn listing(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut all: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&p).ok()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Runs `gmm score` in `folder` with a result file that exists; it must fail, say all of `message`,
+/// and leave everything as it was.
+#[track_caller]
+fn refused(folder: &Path, model: &str, data: &str, message: &[&str]) {
+    fs::write(folder.join("precious.npy"), "precious").unwrap();
+    let before = listing(folder);
+    let run = gmm(folder).args(["score", model, data, "--per-sample", "precious.npy"]).assert().code(1).stdout("");
+    let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    for part in message {
+        assert!(stderr.contains(part), "`{part}` is missing in: {stderr}");
+    }
+    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!(listing(folder), before);
+}
+
+#[track_caller]
+fn refused_data(name: &str, content: impl AsRef<[u8]>, message: &[&str]) {
+    let folder = folder();
+    fs::write(folder.path().join("m.json"), MODEL).unwrap();
+    fs::write(folder.path().join(name), content).unwrap();
+    refused(folder.path(), "m.json", name, &[&[name], message].concat());
+}
+
+#[track_caller]
+fn refused_model(content: impl AsRef<[u8]>, message: &[&str]) {
+    let folder = folder();
+    fs::write(folder.path().join("m.json"), content).unwrap();
+    fs::write(folder.path().join("x.csv"), "1,2,3\n").unwrap();
+    refused(folder.path(), "m.json", "x.csv", &[&["m.json"], message].concat());
+}
+
+fn f32s(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+#[test]
+fn non_finite_data() {
+    let mut x = points();
+    x[[4, 1]] = f64::NAN;
+    x[[5, 0]] = f64::INFINITY;
+    for fortran in [false, true] {
+        let body = bytes(&x, fortran, f64::to_le_bytes);
+        refused_data("x.npy", npy("'<f8'", fortran, "(7, 3)", &body), &["NaN", "row 4", "column 1"]);
+        let body = bytes(&x, fortran, |v| (v as f32).to_le_bytes());
+        refused_data("x.npy", npy("'<f4'", fortran, "(7, 3)", &body), &["NaN", "row 4", "column 1"]);
+    }
+    refused_data("x.csv", "a,b,c\n1,2,3\n1,2,-inf\n", &["-inf", "row 1", "column 2"]);
+    refused_data("x.csv", "1,nan,3\n", &["NaN", "row 0", "column 1"]);
+    // A number that is too large for float64 is read as infinite.
+    refused_data("x.csv", "1,2,3\n1e999,2,3\n", &["inf", "row 1", "column 0"]);
+}
+
+#[test]
+fn empty_data() {
+    refused_data("x.npy", npy("'<f4'", false, "(0, 3)", &[]), &["0 rows and 3 columns"]);
+    refused_data("x.npy", npy("'<f8'", true, "(5, 0)", &[]), &["5 rows and 0 columns"]);
+    refused_data("x.csv", "", &["0 rows"]);
+    refused_data("x.csv", "\n\n", &["0 rows"]);
+    refused_data("x.csv", "a,b,c\n", &["0 rows and 3 columns"]);
+    refused_data("x.npy", "", &["not a .npy file"]);
+}
+
+#[test]
+fn arrays_of_another_type() {
+    for (descr, size) in [("'<c16'", 16), ("'<f16'", 16), ("'|O'", 8), ("'<U4'", 16), ("'<M8[s]'", 8)] {
+        let file = npy(descr, false, "(2, 3)", &vec![0; 6 * size]);
+        refused_data("x.npy", file, &[descr, "float32 or float64 are needed", "astype"]);
+    }
+    refused_data("x.npy", npy("[('a', '<f4')]", false, "(2, 3)", &[0; 24]), &["float32 or float64 are needed"]);
+}
+
+#[test]
+fn arrays_of_another_shape() {
+    let body = f32s(&[0.0; 6]);
+    refused_data("x.npy", npy("'<f4'", false, "(6,)", &body), &["[6]", "(samples, features)", "reshape(-1, 1)"]);
+    refused_data("x.npy", npy("'<f4'", false, "()", &body[..4]), &["[]", "(samples, features)"]);
+    refused_data("x.npy", npy("'<f4'", false, "(1, 2, 3)", &body), &["[1, 2, 3]", "(samples, features)"]);
+}
+
+#[test]
+fn truncated_and_lengthened_arrays() {
+    let whole = npy("'<f4'", false, "(2, 3)", &f32s(&[0.5; 6]));
+    let header = whole.len() - 24;
+    for length in [0, 3, 6, 8, 9, 10, 40, header - 1] {
+        refused_data("x.npy", &whole[..length], &["not a .npy file"]);
+    }
+    for length in [header, header + 1, whole.len() - 4, whole.len() - 1] {
+        let holds = format!("holds {}", length - header);
+        refused_data("x.npy", &whole[..length], &["takes 24 bytes", &holds, "cut short"]);
+    }
+    refused_data("x.npy", [&whole[..], b"x"].concat(), &["takes 24 bytes", "holds 25"]);
+}
+
+#[test]
+fn absurd_array_headers() {
+    let body = f32s(&[0.5; 6]);
+    let shape = |s: &str| npy("'<f4'", false, s, &body);
+    refused_data("x.npy", shape("(1000000000000, 13)"), &["[1000000000000, 13]", "holds 24"]);
+    refused_data("x.npy", shape("(4611686018427387904, 4)"), &["too many bytes", "holds 24"]);
+    refused_data("x.npy", shape("(4294967296, 4294967296)"), &["too many bytes"]);
+    refused_data("x.npy", shape("(0, 18446744073709551615)"), &["holds 24"]);
+    refused_data("x.npy", shape("(18446744073709551616, 1)"), &["header", "shape"]);
+    refused_data("x.npy", shape("(-2, -3)"), &["header", "shape"]);
+    refused_data("x.npy", shape("(2.0, 3.0)"), &["header", "shape"]);
+    refused_data("x.npy", shape("'2, 3'"), &["header", "shape"]);
+    refused_data("x.npy", shape(&format!("{}2, 3{}", "(".repeat(2000), ")".repeat(2000))), &["brackets"]);
+    refused_data("x.npy", npy_with_header("{'shape': (2, 3)}", &body), &["header", "descr"]);
+    refused_data("x.npy", npy_with_header("__import__('os')", &body), &["header"]);
+    // A header of format 2.0 that claims 4 GiB.
+    refused_data("x.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr'", &["header", "4294967295"]);
+    refused_data("x.npy", [b"\x93NUMPY\x07\x00", &shape("(2, 3)")[8..]].concat(), &["header"]);
+    refused_data("x.npy", "a,b\n1,2\n", &["not a .npy file"]);
+}
+
+#[test]
+fn bad_rows_of_text() {
+    refused_data("x.csv", "a,b,c\n1,2,3\n\n1,2\n", &["line 4", "2 fields", "have 3"]);
+    refused_data("x.csv", "1,2,3\n1,2,3,4\n", &["line 2", "4 fields", "have 3"]);
+    refused_data("x.csv", "a,b\n1,2,3\n", &["line 2", "3 fields", "have 2"]);
+    refused_data("x.csv", "a,b,c\n1,two,3\n", &["line 2", "column 1", "`two`", "--drop b"]);
+    // A missing value.
+    for field in ["", "NA", "null", "\"\""] {
+        refused_data("x.csv", format!("1,2,3\n1,{field},3\n"), &["NaN at row 1, column 1", "--missing"]);
+    }
+    refused_data("x.csv", "a,b,c\n1,2,3\n1,,3\n", &["x.csv: column `b`: ", "NaN", "row 1", "column 1"]);
+    refused_data("x.csv", "id,2020,2021\n1,2,3\n", &["line 1", "column 0", "`id`", "header"]);
+    let thousands = "a;b;c\n1;2,500;3\n";
+    refused_data("x.csv", thousands, &["line 2", "column 1", "`b`", "`2,500`", "decimals have a point", "--decimal ,"]);
+    refused_data("x.csv", b"a,b,c\n1,\xff\xfe,3\n", &["line 2", "column 1"]);
+    refused_data("x.csv", "a,b,c\n1,2,3\nx,y,z\n", &["line 3", "`x`"]);
+    refused_data("x.csv", "\u{feff}a,b,c\r\n\r\n1,2,3\r\n1,two,3\r\n", &["line 4", "`two`"]);
+    refused_data("x.csv", "\n\n1,2\n\"3\",4\n5\n", &["line 5", "1 fields"]);
+}
+
+#[test]
+fn missing_and_unreadable_files() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("m.json"), MODEL).unwrap();
+    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
+    // A folder in place of a file cannot be read, not even by the superuser.
+    for name in ["folder.json", "folder.npy", "folder.csv"] {
+        fs::create_dir(path.join(name)).unwrap();
+    }
+    refused(path, "m.json", "none.npy", &["none.npy", "No such file"]);
+    refused(path, "m.json", "none.csv", &["none.csv", "No such file"]);
+    refused(path, "none.json", "x.csv", &["none.json", "No such file"]);
+    refused(path, "folder.json", "x.csv", &["folder.json", "directory"]);
+    refused(path, "m.json", "folder.npy", &["folder.npy: a folder without a file"]);
+    refused(path, "m.json", "folder.csv", &["folder.csv: a folder without a file"]);
+    refused(path, "m.json", "m.json", &["m.json", ".npy, .csv, .tsv"]);
+    refused(path, "m.json", "x", &["x: ", "No such file"]);
+    fs::write(path.join("x"), "1,2,3\n").unwrap();
+    refused(path, "m.json", "x", &["x: ", "must end in .npy, .csv, .tsv"]);
+}
+
+#[test]
+fn unwritable_outputs_are_found_before_the_work() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("m.json"), MODEL).unwrap();
+    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
+    fs::create_dir(path.join("folder")).unwrap();
+    let before = listing(path);
+    // The output is checked first: the data does not even exist.
+    for (out, message) in
+        [("no/such/s.npy", "No such file"), ("folder", "directory"), ("x.csv/s.npy", "Not a directory")]
+    {
+        let run = gmm(path).args(["score", "m.json", "none.npy", "--per-sample", out]).assert().code(1).stdout("");
+        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+        assert!(stderr.contains(out) && stderr.contains(message), "{stderr}");
+        assert!(!stderr.contains("none.npy"), "{stderr}");
+    }
+    for input in ["m.json", "x.csv"] {
+        let run = gmm(path).args(["score", "m.json", "x.csv", "--per-sample", input]).assert().code(1).stdout("");
+        assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("is an input"));
+    }
+    gmm(path).args(["bench", "likelihood", "--n", "10", "--plot", "folder"]).assert().code(1).stdout("");
+    assert_eq!(listing(path), before);
+}
+
+/// The model with one of its parts replaced.
+fn model(part: &str, by: &str) -> String {
+    assert!(MODEL.contains(part));
+    MODEL.replacen(part, by, 1)
+}
+
+#[test]
+fn non_finite_models() {
+    refused_model(model("[0.25, 0.75]", "[0.25, NaN]"), &["weight", "component 1", "NaN"]);
+    refused_model(model("[-0.5, 0.25, 0]", "[-0.5, Infinity, 0]"), &["mean in column 1", "component 1", "inf"]);
+    refused_model(model("[-0.5, 0.25, 0]", "[-Infinity, 0.25, 0]"), &["mean in column 0", "component 1", "-inf"]);
+    refused_model(model("[1, 0.5, 2]", "[1, 0.5, null]"), &["variance in column 2", "component 0", "NaN"]);
+    refused_model(model("[1, 0.5, 2]", "[1, \"NaN\", 2]"), &["variance in column 1", "component 0", "NaN"]);
+    refused_model(model("[1, 0.5, 2]", "[1, 1e999, 2]"), &["number out of range", "line 2"]);
+}
+
+#[test]
+fn variances_that_are_none() {
+    for bad in ["0", "-1", "1e-310", "-0.0", "Infinity"] {
+        let message = &["variance in column 1", "component 0", "positive"];
+        refused_model(model("[1, 0.5, 2]", &format!("[1, {bad}, 2]")), message);
+    }
+    refused_model(
+        r#"{"version":1,"covariance_type":"spherical","weights":[1],"means":[[0,0,0]],"covariances":[-2]}"#,
+        &["variance of component 0", "-2"],
+    );
+}
+
+#[test]
+fn weights_that_are_none() {
+    refused_model(model("[0.25, 0.75]", "[-0.25, 1.25]"), &["weight of component 0", "-0.25"]);
+    refused_model(model("[0.25, 0.75]", "[0.25, 0.5]"), &["sum to 0.75", "tolerance 1e-6"]);
+}
+
+#[test]
+fn shapes_that_disagree() {
+    refused_model(model("[0.25, 0.75]", "[0.25, 0.25, 0.5]"), &["weights", "[3]", "[2]"]);
+    refused_model(model("[[1, 0.5, 2], [0.75, 1.5, 1]]", "[[1, 0.5, 2]]"), &["covariances", "[1, 3]", "[2, 3]"]);
+    refused_model(model("[-0.5, 0.25, 0]", "[-0.5, 0.25]"), &["means", "component 1", "2 values", "3"]);
+    refused_model(model("[0.75, 1.5, 1]", "[0.75]"), &["covariances", "component 1", "1 values", "3"]);
+    refused_model(
+        r#"{"version":1,"covariance_type":"diag","weights":[],"means":[],"covariances":[]}"#,
+        &["means (K, D)", "[0]"],
+    );
+    refused_model(model("[[1, 0.5, 2], [0.75, 1.5, 1]]", "[1, 2]"), &["covariances", "[2]", "[2, 3]"]);
+    refused_model(model("\"diag\"", "\"full\""), &["covariances", "[2, 3]", "[2, 3, 3]"]);
+    // A model of three features for data of four.
+    refused_data("x.csv", "1,2,3,4\n", &["[2, 4]", "[2, 3]"]);
+}
+
+#[test]
+fn texts_that_are_no_model() {
+    refused_model("", &["not a model in JSON"]);
+    refused_model("[1, 2", &["not a model in JSON"]);
+    refused_model(b"\xff\xfe\x00", &["UTF-8"]);
+    refused_model("{}", &["missing field `version`"]);
+    refused_model(model("\"means\"", "\"mean\""), &["missing field `means`"]);
+    refused_model(model("\"version\": 1", "\"version\": 2"), &["version is 2", "reads version 1"]);
+    refused_model(model("\"version\": 1", "\"version\": \"one\""), &["string \"one\"", "line 1"]);
+    refused_model(model("\"diag\"", "\"banana\""), &["`banana`", "diag"]);
+    refused_model(model("0.25, 0]", "\"x\", 0]"), &["string \"x\"", "a number or a list"]);
+    refused_model(model("[0.75, 1.5, 1]", "{}"), &["not a model in JSON", "line 2", "a number or a list"]);
+    refused_model(format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &["not a model in JSON"]);
+}
+
+#[test]
+fn archives_that_are_no_model() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
+    let good = fs::read(scikit_learn_model("savez_diag.npz")).unwrap();
+    let refused_npz = |content: &[u8], message: &[&str]| {
+        fs::write(path.join("m.npz"), content).unwrap();
+        refused(path, "m.npz", "x.csv", &[&["m.npz"], message].concat());
+    };
+    refused_npz(b"", &["not a .npz file"]);
+    refused_npz(&good[..good.len() - 30], &["not a .npz file"]);
+    refused_npz(MODEL.as_bytes(), &["not a .npz file"]);
+    // The name of an entry stands before its content and in the directory.
+    let renamed = replace(&good, b"means_.npy", b"meanz_.npy");
+    assert_ne!(renamed, good);
+    refused_npz(&renamed, &["no usable `means_`"]);
+    // A changed bit of the content is noticed by the checksum.
+    let mut damaged = good.clone();
+    let at = good.windows(5).position(|w| w == b"NUMPY").unwrap() + 130;
+    damaged[at] ^= 1;
+    refused_npz(&damaged, &["checksum"]);
+}
+
+/// Replaces every occurrence of `from` by `to`, which has the same length.
+fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    for at in 0..=bytes.len() - from.len() {
+        if bytes[at..].starts_with(from) {
+            out[at..at + from.len()].copy_from_slice(to);
+        }
+    }
+    out
+}
+
+#[test]
+fn conversions_that_fail_write_nothing() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("m.json"), MODEL).unwrap();
+    fs::write(path.join("bad.json"), "{}").unwrap();
+    fs::write(path.join("old.npz"), "old").unwrap();
+    let before = listing(path);
+    for (from, to, message) in [
+        ("bad.json", "old.npz", "missing field"),
+        ("bad.json", "new.npz", "missing field"),
+        ("none.json", "new.npz", "No such file"),
+        ("m.json", "model", ".json or .npz"),
+        ("m.json", "model.txt", ".json or .npz"),
+        ("m.json", "no/such/m.npz", "No such file"),
+    ] {
+        let run = gmm(path).args(["convert", from, to]).assert().code(1).stdout("");
+        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+        assert!(stderr.contains(message), "{stderr}");
+    }
+    assert_eq!(listing(path), before);
+}

@@ -1,0 +1,595 @@
+//! What the commands do with good input.
+use crate::common::*;
+use ndarray::Array1;
+use predicates::prelude::*;
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Stdio};
+
+fn json(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Runs `gmm score --json` and gives the row.
+fn score(model: impl AsRef<std::ffi::OsStr>, data: impl AsRef<std::ffi::OsStr>, more: &[&str]) -> Value {
+    let run = gmm(".").arg("score").args([model.as_ref(), data.as_ref()]).args(more).arg("--json").assert().success();
+    json(&run.get_output().stdout)
+}
+
+#[test]
+fn score_agrees_with_scikit_learn() {
+    // Printed by data/make.py (scikit-learn 1.9.1, float64). The float32 speech data is read as it
+    // is; 1e-7 relative is the engine's bound for float32, 1e-10 leaves room for another order of
+    // float64 operations.
+    for device in ["auto", "reference"] {
+        let row = score(data("iris3.json"), data("iris.csv"), &["--device", device]);
+        let total = row["log_likelihood"].as_f64().unwrap();
+        approx::assert_relative_eq!(total, -307.1819217093602, max_relative = 1e-10);
+        let row = score(data("speech8.json"), data("speech.npy"), &["--device", device]);
+        let total = row["log_likelihood"].as_f64().unwrap();
+        approx::assert_relative_eq!(total, -1009219.6621568517, max_relative = 1e-7);
+    }
+}
+
+#[test]
+fn score_prints_every_field() {
+    let row = score(data("iris3.json"), data("iris.csv"), &["--device", "reference"]);
+    assert_eq!(
+        keys(&row),
+        [
+            "covariance_type",
+            "d",
+            "device",
+            "k",
+            "kernel",
+            "log_likelihood",
+            "mean_log_likelihood",
+            "n",
+            "precision",
+            "seconds"
+        ]
+    );
+    assert_eq!(row["precision"], "float64");
+    assert_eq!((&row["n"], &row["d"], &row["k"]), (&150.into(), &4.into(), &3.into()));
+    assert_eq!((&row["covariance_type"], &row["kernel"]), (&"diag".into(), &"reference".into()));
+    assert!(row["seconds"].as_f64().unwrap() > 0.0);
+    // JSON keeps every bit, so that the same division gives the same mean.
+    assert_eq!(row["mean_log_likelihood"].as_f64().unwrap(), row["log_likelihood"].as_f64().unwrap() / 150.0);
+    let iris = gaussmix::io::read_data(data("iris.csv")).unwrap();
+    let (total, _) = reference(&iris, &gaussmix::io::read_model(data("iris3.json")).unwrap());
+    assert_eq!(row["log_likelihood"].as_f64().unwrap(), total);
+}
+
+#[test]
+fn every_form_of_the_same_data_scores_the_same() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("model.json"), MODEL).unwrap();
+    let x = points();
+    for fortran in [false, true] {
+        let file = |descr: &str, body: Vec<u8>| npy(descr, fortran, "(7, 3)", &body);
+        fs::write(path(&format!("f4-{fortran}.npy")), file("'<f4'", bytes(&x, fortran, |v| (v as f32).to_le_bytes())))
+            .unwrap();
+        fs::write(path(&format!("f8-{fortran}.npy")), file("'<f8'", bytes(&x, fortran, f64::to_le_bytes))).unwrap();
+        fs::write(path(&format!("b4-{fortran}.npy")), file("'>f4'", bytes(&x, fortran, |v| (v as f32).to_be_bytes())))
+            .unwrap();
+        fs::write(path(&format!("b8-{fortran}.npy")), file("'>f8'", bytes(&x, fortran, f64::to_be_bytes))).unwrap();
+    }
+    let row = |r: ndarray::ArrayView1<f64>| r.iter().map(f64::to_string).collect::<Vec<_>>();
+    let lines: Vec<String> = x.outer_iter().map(|r| row(r).join(",")).collect();
+    fs::write(path("plain.csv"), lines.join("\n")).unwrap();
+    fs::write(path("header.csv"), format!("a,\"b, with comma\",c\n{}\n\n", lines.join("\n"))).unwrap();
+    fs::write(path("windows.csv"), format!("\u{feff}a , b,c\r\n{}\r\n", lines.join("\r\n"))).unwrap();
+    fs::write(path("spaces.CSV"), x.outer_iter().map(|r| row(r).join(" ,\t") + "\n").collect::<String>()).unwrap();
+    let (total, _) = reference(&gaussmix::io::Data::F64(x), &mixture());
+    let mut seen = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().unwrap() == "json" {
+            continue;
+        }
+        let row = score(path("model.json"), &file, &["--device", "reference"]);
+        assert_eq!(row["n"], 7, "{file:?}");
+        // The same operations on the same values give the same bits.
+        assert_eq!(row["log_likelihood"].as_f64().unwrap(), total, "{file:?}");
+        seen += 1;
+    }
+    assert_eq!(seen, 12);
+}
+
+#[test]
+fn spherical_models_and_single_columns() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let model =
+        r#"{"version":1,"covariance_type":"spherical","weights":[0.5,0.5],"means":[[0],[1]],"covariances":[1,4]}"#;
+    fs::write(path("m.json"), model).unwrap();
+    fs::write(path("x.csv"), "x\n0.5\n").unwrap();
+    let row = score(path("m.json"), path("x.csv"), &["--device", "reference"]);
+    let density = |s: f64| (-0.125 / (s * s)).exp() / (s * std::f64::consts::TAU.sqrt());
+    let expected = (0.5 * density(1.0) + 0.5 * density(2.0)).ln();
+    // A few roundings in float64.
+    approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), expected, max_relative = 1e-14);
+    assert_eq!(row["covariance_type"], "spherical");
+}
+
+#[test]
+fn per_sample_scores_are_written() {
+    let folder = folder();
+    let out = folder.path().join("scores.npy");
+    fs::write(&out, "old").unwrap();
+    gmm(&folder)
+        .arg("score")
+        .args([data("iris3.json"), data("iris.csv")])
+        .args(["--device", "reference", "--per-sample", "scores.npy"])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("scores.npy"));
+    let scores: Array1<f64> = ndarray_npy::read_npy(&out).unwrap();
+    let iris = gaussmix::io::read_data(data("iris.csv")).unwrap();
+    let (_, expected) = reference(&iris, &gaussmix::io::read_model(data("iris3.json")).unwrap());
+    assert_eq!(scores, expected);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[cfg(unix)]
+#[test]
+fn outputs_keep_links_modes_and_special_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("real.npy"), "old").unwrap();
+    fs::set_permissions(path("real.npy"), fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("real.npy", path("link.npy")).unwrap();
+    for out in ["link.npy", "new.npy", "/dev/null"] {
+        gmm(&folder)
+            .arg("score")
+            .args([data("iris3.json"), data("iris.csv")])
+            .args(["--per-sample", out])
+            .assert()
+            .success();
+    }
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    assert!(fs::symlink_metadata(path("link.npy")).unwrap().is_symlink());
+    assert_eq!(mode("real.npy"), 0o640);
+    assert_eq!(fs::read(path("real.npy")).unwrap(), fs::read(path("new.npy")).unwrap());
+    // A new file has the mode that the umask gives to any new file.
+    fs::File::create(path("plain")).unwrap();
+    assert_eq!(mode("new.npy"), mode("plain"));
+    use std::os::unix::fs::FileTypeExt;
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn score_is_readable() {
+    let run = gmm(".").arg("score").args([data("speech8.json"), data("speech.npy")]).assert().success();
+    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    for part in ["20,000 samples × 13 features, float32", "8 components, diag", "log-likelihood  -1009219.6", "kernel"]
+    {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
+fn kernels_are_chosen_by_name() {
+    let row = score(data("iris3.json"), data("iris.csv"), &["--device", "reference", "--kernel", "reference"]);
+    assert_eq!(row["kernel"], "reference");
+    gmm(".")
+        .arg("score")
+        .args([data("iris3.json"), data("iris.csv")])
+        .args(["--device", "reference", "--kernel", "warp9"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("`warp9`").and(predicate::str::contains("available here: reference")));
+}
+
+#[test]
+fn a_missing_gpu_is_an_error_that_says_so() {
+    gmm_without_gpu(".")
+        .arg("score")
+        .args([data("iris3.json"), data("iris.csv")])
+        .args(["--device", "cuda"])
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains("no CUDA device"));
+}
+
+#[test]
+fn bench_rows() {
+    let run = gmm(".")
+        .args(["bench", "likelihood", "--device", "reference", "--n", "200,1e2", "-k", "3", "-d", "2"])
+        .args(["--seconds", "0.01", "--json"])
+        .assert()
+        .success()
+        .stderr("");
+    let rows = json(&run.get_output().stdout);
+    let rows = rows.as_array().unwrap();
+    let of = |r: &Value| (r["device"].as_str().unwrap().to_string(), r["n"].as_u64().unwrap());
+    let expected = [("reference", 100), ("reference", 200)];
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), expected.map(|(m, n)| (m.to_string(), n)));
+    for row in rows {
+        assert_eq!(keys(row), ["d", "device", "k", "kernel", "n", "seconds"]);
+        assert_eq!((&row["k"], &row["d"]), (&3.into(), &2.into()));
+        assert!(row["seconds"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn bench_without_a_gpu_says_so() {
+    let bench = |devices: &str| {
+        let mut command = gmm_without_gpu(".");
+        command.args(["bench", "likelihood", "--n", "100", "--seconds", "0.001", "--device", devices]);
+        command
+    };
+    let missing = predicate::str::contains("no CUDA device");
+    bench("cuda").assert().code(1).stdout("").stderr(missing.clone());
+    bench("reference,cuda").assert().success().stdout(predicate::str::contains("unavailable").and(missing.clone()));
+    let run = bench("reference,cuda").arg("--json").assert().success().stderr(missing);
+    assert_eq!(json(&run.get_output().stdout).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn bench_reports_rows_of_a_file() {
+    let folder = folder();
+    let row = |device: &str, n: u32, seconds: f64| {
+        format!(r#"{{"device": "{device}", "kernel": "x", "n": {n}, "k": 8, "d": 13, "seconds": {seconds}}}"#)
+    };
+    // The times of the CPU are proportional to N and meet that of the GPU at N = 1000.
+    let rows = [row("cpu", 100, 1e-6), row("cpu", 10_000, 1e-4), row("cuda", 100, 1e-5), row("cuda", 10_000, 1e-5)];
+    fs::write(folder.path().join("rows.json"), format!("[{}]", rows.join(","))).unwrap();
+    gmm(&folder)
+        .args(["bench", "report", "rows.json", "--plot", "p.svg"])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("the GPU overtakes the CPU at about N = 1,000"));
+    assert!(fs::read_to_string(folder.path().join("p.svg")).unwrap().contains("cuda"));
+    for (rows, message) in [
+        ("{}".to_string(), "rows.json: not rows of gmm bench"),
+        ("[]".into(), "nothing to report"),
+        (format!("[{}]", row("cpu", 0, 1.0)), "rows.json: row 0 (counted from 0)"),
+        (format!("[{}]", row("cpu", 1, -1.0)), "must be above 0"),
+    ] {
+        fs::write(folder.path().join("rows.json"), rows).unwrap();
+        refused(folder.path(), &["bench", "report", "rows.json", "--plot", "q.svg"], &[message]);
+    }
+    refused(folder.path(), &["bench", "report", "none.json"], &["none.json: cannot read it"]);
+}
+
+#[test]
+fn bench_compares_kernels() {
+    let run = gmm(".")
+        .args([
+            "bench",
+            "likelihood",
+            "--device",
+            "reference",
+            "--kernels",
+            "--n",
+            "100",
+            "--seconds",
+            "0.001",
+            "--json",
+        ])
+        .assert()
+        .success();
+    let rows = json(&run.get_output().stdout);
+    let mut kernels: Vec<&str> = rows.as_array().unwrap().iter().map(|r| r["kernel"].as_str().unwrap()).collect();
+    kernels.dedup();
+    let expected = gaussmix::device::kernel_names(&gaussmix::device::Device::Reference);
+    assert_eq!(kernels, expected);
+}
+
+#[test]
+fn bench_shows_errors_beside_times() {
+    let args =
+        ["bench", "accuracy", "--device", "reference,cpu", "--n", "3e3", "-k", "3", "-d", "2", "--seconds", "0.001"];
+    let run = gmm(".").args(args).arg("--json").assert().success().stderr("");
+    let rows = json(&run.get_output().stdout);
+    let rows = rows.as_array().unwrap();
+    let is = |row: &Value, kernel: &str, precision: &str, operation: &str| {
+        (&row["kernel"], &row["precision"], &row["operation"]) == (&kernel.into(), &precision.into(), &operation.into())
+    };
+    for operation in ["total", "estep"] {
+        for kernel in gaussmix::device::kernel_names(&gaussmix::device::Device::Cpu) {
+            for precision in ["float32", "float64"] {
+                let of = rows.iter().filter(|row| is(row, &kernel, precision, operation));
+                assert_eq!(of.count(), 1, "{kernel}, {precision}, {operation}");
+            }
+        }
+        // The reference computes in float64 alone, and is what the errors are against.
+        assert_eq!(rows.iter().filter(|row| is(row, "reference", "float64", operation)).count(), 1);
+    }
+    for row in rows {
+        let mut expected =
+            vec!["covariance_type", "d", "device", "k", "kernel", "n", "operation", "precision", "seconds", "total"];
+        let mut errors = vec!["total"];
+        if row["operation"] == "estep" {
+            errors.extend(["counts", "covariances", "deviations", "means"]);
+            expected.extend(&errors[1..]);
+            expected.sort_unstable();
+        }
+        assert_eq!(keys(row), expected);
+        assert_eq!((&row["n"], &row["k"], &row["d"]), (&3000.into(), &3.into(), &2.into()));
+        assert!(row["seconds"].as_f64().unwrap() > 0.0);
+        for error in errors {
+            let value = row[error].as_f64().unwrap();
+            // Means of thousands of independent roundings of 6e-8 and 1e-16, with two digits to
+            // spare. Covariances may come from sums of squares around the centre of the data, up to
+            // 65 times as large.
+            let most = match (row["precision"].as_str().unwrap(), error) {
+                ("float32", "covariances") => 1e-5,
+                ("float32", _) => 1e-6,
+                _ => 1e-13,
+            };
+            assert!((0.0..most).contains(&value), "{row}: {error}");
+            let exact = row["device"] == "reference" || row["precision"] == "float64";
+            assert!(exact || error != "deviations" || value > 0.0, "{row}: float32 is not exact");
+            assert!(row["device"] != "reference" || value == 0.0, "{row}: {error}");
+        }
+    }
+    gmm(".")
+        .args(args)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("N = 3,000, D = 2, K = 3").and(predicate::str::contains("mean / σ")));
+    for covariance_type in ["full", "tied", "spherical"] {
+        let run = gmm(".").args(args).args(["--covariance-type", covariance_type, "--json"]).assert().success();
+        let rows = json(&run.get_output().stdout);
+        for row in rows.as_array().unwrap() {
+            assert_eq!(row["covariance_type"], covariance_type);
+            // Of float32's totals; see above.
+            assert!((0.0..1e-6).contains(&row["total"].as_f64().unwrap()), "{row}");
+            for error in ["counts", "covariances", "deviations", "means"].iter().filter_map(|of| row.get(of)) {
+                assert!((0.0..1e-5).contains(&error.as_f64().unwrap()), "{row}");
+            }
+        }
+    }
+    gmm(".").args(["bench", "likelihood", "--covariance-type", "full"]).assert().code(2);
+    // A GPU that is missing is named, and alone is an error.
+    let without = |devices: &str| {
+        let mut command = gmm_without_gpu(".");
+        command.args(["bench", "accuracy", "--n", "100", "--seconds", "0.001", "--device", devices]);
+        command
+    };
+    let missing = predicate::str::contains("no CUDA device");
+    without("cuda").assert().code(1).stdout("").stderr(missing.clone());
+    without("reference,cuda").assert().success().stdout(missing);
+}
+
+#[test]
+fn bench_plots() {
+    let folder = folder();
+    gmm(&folder)
+        .args([
+            "bench",
+            "likelihood",
+            "--device",
+            "reference",
+            "--n",
+            "10,100",
+            "--seconds",
+            "0.001",
+            "--plot",
+            "p.svg",
+        ])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("p.svg"));
+    let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for part in ["number of samples N", "seconds", "reference", "K = 8, D = 13", "<polyline"] {
+        assert!(svg.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn bench_workloads_are_set_beside_published_times() {
+    let folder = folder();
+    for (workload, shape, published) in
+        [("inner-products", &["-k", "5", "-d", "7"][..], "cudamat"), ("gaussian-kernel", &["-d", "3"][..], "NumPy")]
+    {
+        let args = ["bench", workload, "--device", "reference,cpu", "--n", "10,100", "--seconds", "0.001"];
+        gmm(&folder)
+            .args(args)
+            .args(shape)
+            .args(["--plot", "p.svg"])
+            .assert()
+            .success()
+            .stdout(predicate::str::contains(published).and(predicate::str::contains("× the best here")));
+        let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+        assert!(svg.contains("<polyline") && svg.contains(if shape.len() == 4 { "D = 7" } else { "D = 3" }));
+        let run = gmm(&folder).args(args).args(shape).arg("--json").assert().success();
+        let rows = json(&run.get_output().stdout);
+        let sizes: Vec<_> = rows.as_array().unwrap().iter().map(|r| r["n"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, [10, 100, 10, 100]);
+    }
+    // What was measured is reported as it was when it was measured.
+    let args = ["bench", "inner-products", "--device", "cpu", "--n", "10", "-k", "5", "-d", "7", "--seconds", "0.001"];
+    let measured = gmm(&folder).args(args).arg("--json").assert().success();
+    fs::write(folder.path().join("rows.json"), &measured.get_output().stdout).unwrap();
+    let reported = gmm(&folder).args(["bench", "report", "rows.json"]).assert().success();
+    reported.stdout(predicate::str::contains("5 × 7").and(predicate::str::contains("cudamat")));
+    gmm(&folder).args(["bench", "gaussian-kernel", "-k", "3"]).assert().code(2);
+}
+
+#[test]
+fn devices_are_listed_with_reasons() {
+    gmm(".")
+        .arg("devices")
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("cpu").and(predicate::str::contains("cuda:0")));
+    let run = gmm(".").args(["devices", "--json"]).assert().success();
+    let rows = json(&run.get_output().stdout);
+    for row in rows.as_array().unwrap() {
+        assert_eq!(keys(row), ["available", "description", "device", "kernels"]);
+        assert_ne!(row["description"], "");
+        assert_eq!(row["available"].as_bool().unwrap(), !row["kernels"].as_array().unwrap().is_empty(), "{row}");
+    }
+    assert!(rows.as_array().unwrap().iter().any(|r| r["device"] == "reference" && r["available"] == true));
+}
+
+#[test]
+fn help_has_examples() {
+    for command in [&[][..], &["score"], &["bench"], &["bench", "likelihood"], &["convert"], &["devices"]] {
+        gmm(".").args(command).arg("--help").assert().success().stdout(predicate::str::contains("Examples:"));
+    }
+    gmm(".").arg("--version").assert().success().stdout(concat!("gmm ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn wrong_use_is_exit_code_2() {
+    for args in [
+        &[][..],
+        &["frobnicate"],
+        &["score"],
+        &["score", "model.json"],
+        &["score", "m.json", "x.npy", "--device", "gpu"],
+        &["score", "m.json", "x.npy", "--device", "cuda:x"],
+        &["score", "m.json", "x.npy", "--frobnicate"],
+        &["bench"],
+        &["bench", "likelihood", "--device", "cpu,abacus"],
+        &["bench", "likelihood", "--n", "0"],
+        &["bench", "likelihood", "-k", "0"],
+        &["bench", "likelihood", "--n", "ten"],
+        &["bench", "likelihood", "--seconds", "nan"],
+        &["devices", "-v", "-q"],
+        &["completions", "cmd"],
+        &["man"],
+    ] {
+        gmm(".").args(args).assert().code(2).stdout("").stderr(predicate::str::is_empty().not());
+    }
+}
+
+/// Total log-likelihood of iris under the models of tests/data, printed by tests/data/make.py.
+const NUMPY: [(&str, f64); 4] = [
+    ("full", -180.19666276476264),
+    ("tied", -256.7954998377291),
+    ("diag", -307.1819217093602),
+    ("spherical", -384.3213885960083),
+];
+
+#[test]
+fn models_convert_and_come_back() {
+    let folder = folder();
+    let convert = |from: &std::path::Path, to: &str| {
+        gmm(&folder).arg("convert").arg(from).arg(to).assert().success().stdout(format!("{to} written\n"));
+        folder.path().join(to)
+    };
+    let npz = convert(&data("speech8.json"), "m.npz");
+    let json_file = convert(&npz, "m.json");
+    let (a, b) =
+        (gaussmix::io::read_model(data("speech8.json")).unwrap(), gaussmix::io::read_model(&json_file).unwrap());
+    assert_eq!(a, b);
+    // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's
+    // types.
+    for form in ["savez", "savez_compressed"] {
+        for (covariance_type, total) in NUMPY {
+            let model = scikit_learn_model(&format!("{form}_{covariance_type}.npz"));
+            let row = score(model, data("iris.csv"), &["--device", "reference"]);
+            assert_eq!(row["covariance_type"], covariance_type);
+            // The same operations in float64, in another order.
+            approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), total, max_relative = 1e-10);
+        }
+    }
+}
+
+/// A closed pipe, as in `gmm … | head -0`, causes neither a panic nor a failure.
+#[test]
+fn a_closed_pipe_is_quiet() {
+    for more in [&["--json"][..], &[]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gmm"))
+            .arg("score")
+            .args([data("iris3.json"), data("iris.csv")])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert!(output.status.success());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failure() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_gmm")).arg("devices").stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    gmm(".")
+        .arg("score")
+        .args([data("iris3.json"), data("iris.csv")])
+        .args(["--per-sample", "/dev/full"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("/dev/full: cannot write it: No space left on device"));
+}
+
+/// A shell that is installed takes the script, and completes with it.
+#[test]
+fn completions_complete() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = gmm(".").args(["completions", shell]).assert().success().stderr("");
+        let script = String::from_utf8(script.get_output().stdout.clone()).unwrap();
+        for word in ["select", "gaussian-kernel", "covariance-type"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    #[cfg(unix)]
+    {
+        let script = r#"source <("$0" completions bash); COMP_WORDS=(gmm bench gau); COMP_CWORD=2; _gmm gmm gau bench; echo "${COMPREPLY[@]}""#;
+        let mut bash = Command::new("bash");
+        let answer = bash.args(["-c", script, env!("CARGO_BIN_EXE_gmm")]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "gaussian-kernel", "{answer:?}");
+    }
+}
+
+#[test]
+fn man_pages_say_what_help_says() {
+    let folder = folder();
+    gmm(&folder).args(["man", "-o", "pages/man1"]).assert().success().stdout(predicate::str::contains("pages/man1"));
+    let page = |name: &str| fs::read_to_string(folder.path().join("pages/man1").join(name)).unwrap();
+    for (name, word) in
+        [("gmm.1", "Exit codes"), ("gmm-fit.1", "n\\-init"), ("gmm-bench-accuracy.1", "covariance\\-type")]
+    {
+        assert!(page(name).contains(word), "{name}: {word}");
+    }
+    fs::write(folder.path().join("file"), "").unwrap();
+    refused(folder.path(), &["man", "-o", "file"], &["file: the man pages cannot be written"]);
+}
+
+#[test]
+fn quiet_and_verbose() {
+    let folder = folder();
+    // A first line of numbers that look like a header is noted.
+    fs::write(folder.path().join("x.csv"), "0,1\n5,6\n7,9\n2,1\n").unwrap();
+    let fit = |option: &[&str]| {
+        let run =
+            gmm(&folder).args(["fit", "x.csv", "-k", "1", "--device", "cpu", "--json"]).args(option).assert().success();
+        let output = run.get_output();
+        assert!(json(&output.stdout)["converged"].is_boolean());
+        String::from_utf8(output.stderr.clone()).unwrap()
+    };
+    assert!(fit(&[]).starts_with("note: "));
+    assert_eq!(fit(&["-q"]), "");
+    let told = fit(&["--verbose"]);
+    for what in ["note: ", "read x.csv: 4 samples", "the data is in", "iteration 1: lower bound", "done"] {
+        assert!(told.contains(what), "{what}: {told}");
+    }
+    // An error is said in any case.
+    gmm(&folder)
+        .args(["-q", "fit", "none.csv", "-k", "1"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("none.csv"));
+}

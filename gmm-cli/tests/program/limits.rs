@@ -1,0 +1,225 @@
+//! Sizes that options and headers claim, and that no machine has: an error before memory is taken,
+//! and no end of the process.
+use crate::common::*;
+use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+use gaussmix::io::{Selection, Table};
+use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use zip::write::SimpleFileOptions;
+
+fn batch() -> RecordBatch {
+    let column =
+        |seed: usize| Arc::new(Float64Array::from_iter_values((0..60).map(|i| (i * seed % 11) as f64))) as ArrayRef;
+    RecordBatch::try_from_iter([("a", column(3)), ("b", column(5)), ("c", column(7))]).unwrap()
+}
+
+/// Any length of 60 that an Arrow file or stream claims may be another one: the reader says so, and
+/// does not go through rows that are not there.
+#[test]
+fn arrow_lengths_must_agree() {
+    let batch = batch();
+    let (mut file, mut stream) = (Vec::new(), Vec::new());
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(&mut file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut stream, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let folder = folder();
+    for (name, good) in [("x.feather", file), ("x.arrows", stream)] {
+        let length = 60i64.to_le_bytes();
+        let places: Vec<usize> = (0..good.len() - 8).filter(|&at| good[at..at + 8] == length).collect();
+        // The batch's own, and one for each column.
+        assert!(places.len() >= 4, "{places:?}");
+        for at in places {
+            let mut bytes = good.clone();
+            bytes[at + 7] = 1;
+            fs::write(folder.path().join(name), bytes).unwrap();
+            let run = gmm(&folder).args(["fit", name, "-k", "1"]).timeout(Duration::from_secs(60)).assert().code(1);
+            let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+            assert!(stderr.contains(name) && stderr.contains("is damaged"), "{at}: {stderr}");
+        }
+        fs::write(folder.path().join(name), &good).unwrap();
+        gmm(&folder).args(["fit", name, "-k", "1"]).assert().success();
+    }
+}
+
+#[test]
+fn parquet_lengths_must_agree() {
+    let mut good = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut good, batch().schema(), None).unwrap();
+    writer.write(&batch()).unwrap();
+    writer.close().unwrap();
+    let folder = folder();
+    let path = folder.path().join("x.parquet");
+    fs::write(&path, &good).unwrap();
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&fs::File::open(&path).unwrap()).unwrap();
+    let footer = u32::from_le_bytes(good[good.len() - 8..good.len() - 4].try_into().unwrap()) as usize;
+    for rows in [60 + (1i64 << 56), 59, 60] {
+        let group = metadata.row_group(0).clone().into_builder().set_num_rows(rows).build().unwrap();
+        let claimed = metadata.clone().into_builder().set_row_groups(vec![group]).build();
+        let mut bytes = good[..good.len() - 8 - footer].to_vec();
+        ParquetMetaDataWriter::new(&mut bytes, &claimed).finish().unwrap();
+        fs::write(&path, bytes).unwrap();
+        let opened = Table::open(&[&path], &Selection::default());
+        match rows {
+            60 => assert_eq!(opened.unwrap().read().unwrap().data.dim(), (60, 3)),
+            _ => {
+                let error = opened.unwrap_err().to_string();
+                assert!(
+                    error.contains(&format!("column `a` has 60 values in row group 0 (counted from 0) of {rows} rows")),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+/// A member of a .npz may be compressed to a thousandth of its size.
+#[test]
+fn members_of_a_model_that_are_larger_than_it_are_not_read() {
+    let folder = folder();
+    let text: Vec<u8> = "diag".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    let zeros = vec![0; 8 << 20];
+    for (name, large) in [
+        ("weights_", "(1048576,)"),
+        ("covariances_", "(2, 524288)"),
+        ("n_iter_", "(2, 524288)"),
+        ("precisions_", "(1, 1048576)"),
+    ] {
+        let mut archive = zip::ZipWriter::new(fs::File::create(folder.path().join("m.npz")).unwrap());
+        let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        for (member, content) in [
+            ("covariance_type", npy("'<U4'", false, "()", &text)),
+            ("means_", npy("'<f8'", false, "(2, 3)", &zeros[..48])),
+            (name, npy("'<f8'", false, large, &zeros)),
+        ] {
+            archive.start_file(format!("{member}.npy"), options).unwrap();
+            archive.write_all(&content).unwrap();
+        }
+        archive.finish().unwrap();
+        let said = &["m.npz: ", name, "too large beside means of shape [2, 3]"];
+        refused(folder.path(), &["convert", "m.npz", "new.json"], said);
+    }
+    // Texts too may be long.
+    let mut archive = zip::ZipWriter::new(fs::File::create(folder.path().join("m.npz")).unwrap());
+    let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    archive.start_file("covariance_type.npy", options).unwrap();
+    archive.write_all(&npy("'<U2097152'", false, "()", &zeros)).unwrap();
+    archive.finish().unwrap();
+    refused(folder.path(), &["convert", "m.npz", "new.json"], &["covariance_type", "262144 characters"]);
+}
+
+/// Every option that decides a size.
+#[test]
+fn absurd_sizes_are_refused() {
+    let folder = folder();
+    let path: &Path = folder.path();
+    let rows: String = (0..40).map(|i| format!("{},{}\n", i % 7, i * i % 11)).collect();
+    fs::write(path.join("x.csv"), &rows).unwrap();
+    fs::write(path.join("gaps.csv"), rows.replace("3,", ",")).unwrap();
+    let model =
+        r#"{"version": 1, "covariance_type": "diag", "weights": [1], "means": [[3, 5]], "covariances": [[4, 9]]}"#;
+    fs::write(path.join("m.json"), model).unwrap();
+    let before = names(path);
+    let most = "18446744073709551615";
+    let refused = |args: &[&str], said: &str| {
+        let run = gmm(path).args(args).timeout(Duration::from_secs(120)).assert();
+        let output = run.get_output();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}: {:?}: {stderr}", output.status);
+        assert!(stderr.contains(said) && !stderr.contains("panicked"), "{args:?}: {stderr}");
+        assert_eq!(names(path), before, "{args:?}");
+    };
+    let memory = "of memory";
+    for k in ["1e12", most] {
+        for more in [&[][..], &["--missing"]] {
+            refused(
+                &[&["fit", "gaps.csv", "--device", "cpu", "-k", k], more].concat(),
+                if more.is_empty() { "NaN" } else { "samples cannot be fitted" },
+            );
+        }
+        refused(&["fit", "x.csv", "--device", "cpu", "-k", k], "40 samples cannot be fitted");
+        refused(&["mcmc", "x.csv", "-o", "run", "-k", k], "components over 40 samples");
+        refused(&["bench", "likelihood", "--device", "cpu", "-k", k], memory);
+        refused(&["bench", "accuracy", "--device", "cpu", "--covariance-type", "full", "-k", k], memory);
+        refused(&["bench", "mcmc", "--device", "cpu", "-k", k], memory);
+        refused(&["bench", "inner-products", "--device", "cpu", "-k", k], memory);
+        refused(&["mcmc", "x.csv", "-o", "run", "-k", "2", "--chains", k], memory);
+        refused(&["mcmc", "x.csv", "-o", "run", "-k", "2", "--draws", k], memory);
+    }
+    refused(&["select", "x.csv", "--device", "cpu", "-k", "1000000000000"], "samples cannot be fitted");
+    refused(&["select", "x.csv", "-k", "1:1000000000000"], "FIRST:LAST");
+    for d in ["1e9", "1e15", most] {
+        for workload in ["likelihood", "inner-products", "gaussian-kernel"] {
+            refused(&["bench", workload, "--device", "cpu", "--n", "1e6", "-d", d], memory);
+            refused(&["bench", workload, "--device", "cpu", "--n", most], memory);
+        }
+    }
+    refused(&["bench", "accuracy", "--device", "cpu", "--covariance-type", "full", "--n", "10", "-d", "1e6"], memory);
+    refused(&["sample", "m.json", "-n", "1e15", "-o", "s.npy"], "the disk has");
+    refused(&["sample", "m.json", "-n", most, "-o", "s.csv"], "the disk has");
+    refused(&["impute", "m.json", "gaps.csv", "--draws", "1e15", "-o", "s.npy"], "the disk has");
+    refused(&["impute", "m.json", "gaps.csv", "--draws", most, "-o", "/dev/null"], "cannot be counted");
+}
+
+/// More numbers than there is memory for come from a pipe.
+#[cfg(target_os = "linux")]
+#[test]
+fn standard_input_has_an_end() {
+    let folder = folder();
+    let fit = |args: &str| {
+        // The limit of the process is on anonymous memory.
+        let script = format!("yes 1,2 | head -n 12000000 | (ulimit -d 100000; exec \"$0\" {args})");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_gmm")]).current_dir(&folder).env("RAYON_NUM_THREADS", "2");
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for args in ["fit - -k 1", "mcmc - -k 1 -o run"] {
+        let (code, stderr) = fit(args);
+        assert!(code == Some(1) && stderr.contains("too little memory"), "{args}: {code:?} {stderr}");
+    }
+    let (code, stderr) = fit("fit - -k 1 --memory 10M");
+    assert!(code == Some(1) && stderr.contains("allow more (--memory)"), "{code:?} {stderr}");
+    let run = gmm(&folder).args(["fit", "-", "-k", "1"]).write_stdin("").assert().code(1);
+    let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(stderr.contains("standard input is empty"), "{stderr}");
+}
+
+/// A name of 5,000 characters is not repeated as a whole.
+#[test]
+fn long_names_are_shortened() {
+    let folder = folder();
+    let path: &Path = folder.path();
+    let long = "x".repeat(5000);
+    fs::write(path.join("x.csv"), format!("{long},b,{long}\n1,2,3\n2,3,1\n3,1,2\n")).unwrap();
+    fs::write(path.join("y.csv"), format!("{long},b\n1,2\n2,3\n3,1\n")).unwrap();
+    fs::write(path.join("spaces.csv"), format!("{},b\n1,2\nx,3\n", "x ".repeat(2500))).unwrap();
+    let wide = r#"{"version": 1, "covariance_type": "diag", "weights": [1], "means": [[3]], "covariances": [[4]], "feature_names": ["b"]}"#;
+    fs::write(path.join("m.json"), wide).unwrap();
+    for args in [
+        &["fit", "x.csv", "-k", "1", "--columns", &long][..],
+        &["fit", "y.csv", "-k", "1", "--columns", &long[1..]],
+        &["fit", "y.csv", "-k", "1", "--device", &long],
+        &["fit", "y.csv", "-k", "1", "--covariance-type", &long],
+        &["fit", &format!("{long}.csv"), "-k", "1"],
+        &["fit", "y.csv", "-k", "1", "-o", &long],
+        &["fit", "spaces.csv", "-k", "1"],
+        &["mcmc", "y.csv", "-k", "1", "-o", "run", "--order", &long[1..]],
+        &["score", "m.json", "y.csv", &format!("--{long}")],
+        &["score", "m.json", "y.csv"],
+        &[&long],
+    ] {
+        let output = gmm(path).args(args).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.is_empty() && stderr.len() < 2500, "{} characters: {stderr}", stderr.len());
+    }
+}

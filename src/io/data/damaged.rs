@@ -1,0 +1,49 @@
+//! Damaged files, and the libraries of Arrow and Parquet, which may panic on them.
+use crate::io::Problem;
+#[cfg(feature = "parquet")]
+use crate::io::half_of_the_memory;
+#[cfg(feature = "parquet")]
+use gmm_host::memory;
+use std::cell::Cell;
+#[cfg(feature = "parquet")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    /// Whether this thread runs `guarded`.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread reads a file with a library whose panics are caught and become errors. A
+/// hook for panics has nothing to report then.
+pub fn panics_are_caught() -> bool {
+    GUARDED.get()
+}
+
+/// Runs code of the libraries of Arrow and Parquet, which may panic on damaged files.
+#[cfg(feature = "parquet")]
+pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    GUARDED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(read));
+    GUARDED.set(false);
+    result.unwrap_or_else(|_| Err(damaged("its parts contradict each other")))
+}
+
+/// The problem of a file that has not the format that it should have.
+pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
+    const LENGTH: usize = 300;
+    let text: String = error.to_string().chars().take(LENGTH).collect();
+    Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))
+}
+
+/// Makes sure that a part of a file does not claim more bytes than data may take, before memory is
+/// taken for them.
+#[cfg(feature = "parquet")]
+pub(super) fn check_memory(bytes: u64) -> Result<(), Problem> {
+    if bytes <= half_of_the_memory() {
+        return Ok(());
+    }
+    let claimed = memory::in_words(bytes.into());
+    Err(damaged(format_args!(
+        "a part claims {claimed}, more than half of this machine's memory; write it in smaller record batches"
+    )))
+}

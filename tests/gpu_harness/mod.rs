@@ -1,1 +1,0 @@
-../../gmm-host/tests/gpu_harness/mod.rs

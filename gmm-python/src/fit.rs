@@ -62,14 +62,14 @@ pub struct VariationalOptions {
 /// Where a run of variational inference begins.
 pub enum VariationalStart {
     Mixture(Box<gaussmix::model::VariationalMixture>),
-    Statistics(gaussmix::statistics::Statistics),
+    Statistics(Box<gaussmix::statistics::Statistics>),
 }
 
 impl VariationalStart {
     pub fn new(start: &Bound<'_, PyAny>) -> PyResult<Self> {
         match start.cast::<VariationalMixture>() {
             Ok(mixture) => Ok(Self::Mixture(Box::new(mixture.get().0.clone()))),
-            Err(_) => Ok(Self::Statistics(start.cast::<Statistics>()?.get().0.clone())),
+            Err(_) => Ok(Self::Statistics(Box::new(start.cast::<Statistics>()?.get().0.clone()))),
         }
     }
 }
@@ -219,7 +219,7 @@ fn variational_parameters(
     }
     Ok(match start {
         None => params,
-        Some(VariationalStart::Statistics(statistics)) => params.start_statistics(statistics),
+        Some(VariationalStart::Statistics(statistics)) => params.start_statistics(*statistics),
         Some(VariationalStart::Mixture(mixture)) => {
             let mut before = gaussmix::fit::Fit::new(*mixture);
             before.lower_bounds.extend(options.last_lower_bound);

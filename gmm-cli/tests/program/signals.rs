@@ -205,10 +205,10 @@ fn an_output_larger_than_the_disk_is_refused_at_the_start() {
     let model = data("iris3.json").display().to_string();
     // The model has four features, so that the samples are 4·10¹⁵ numbers.
     for (more, size) in [
-        (&["-o", "x.npy"][..], "x.npy: it needs 32.00 PB"),
-        (&["-o", "x.npy", "--float32"], "x.npy: it needs 16.00 PB"),
-        (&["-o", "x.csv"], "x.csv: it needs 64.00 PB"),
-        (&["-o", "/dev/null", "--labels", "k.npy"], "k.npy: it needs 8.00 PB"),
+        (&["-o", "x.npy"][..], "x.npy: it needs 28.4 PiB"),
+        (&["-o", "x.npy", "--float32"], "x.npy: it needs 14.2 PiB"),
+        (&["-o", "x.csv"], "x.csv: it needs 56.8 PiB"),
+        (&["-o", "/dev/null", "--labels", "k.npy"], "k.npy: it needs 7.1 PiB"),
     ] {
         let args = [&["sample", &model, "-n", "1e15"], more].concat();
         refused(folder.path(), &args, &[size, "; the disk has ", " free: make room or name a place on another disk"]);

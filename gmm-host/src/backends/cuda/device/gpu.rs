@@ -163,7 +163,13 @@ impl Gpu {
             return Err(Error::NoCudaDevice { reason });
         };
         info.usable()?;
-        let device = Device::get_device(ordinal as u32).map_err(failed("cuDeviceGet"))?;
+        let gpu: &'static Self = Box::leak(Box::new(Self::new(info)?));
+        open.push(gpu);
+        Ok(gpu)
+    }
+
+    fn new(info: GpuInfo) -> Result<Self> {
+        let device = Device::get_device(info.ordinal as u32).map_err(failed("cuDeviceGet"))?;
         let attribute = |a| device.get_attribute(a).map(|v| v as usize).map_err(failed("cuDeviceGetAttribute"));
         let limits = Limits {
             multiprocessors: info.multiprocessors,
@@ -173,16 +179,14 @@ impl Gpu {
             warpgroups: info.compute_capability == (9, 0),
         };
         let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
-        let gpu: &'static Self = Box::leak(Box::new(Self {
+        Ok(Self {
             info,
             limits,
             exp2_bias: OnceLock::new(),
             context,
             refuses_machine_code: AtomicBool::new(false),
             kernels: Mutex::default(),
-        }));
-        open.push(gpu);
-        Ok(gpu)
+        })
     }
 
     /// Makes the device's context the calling thread's. Each public call begins with it.
@@ -264,5 +268,33 @@ mod tests {
     fn a_device_that_is_not_there_is_refused() {
         let error = Gpu::open(4711).unwrap_err();
         assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}");
+    }
+
+    /// What the driver takes of a kernel, with its limits of registers: on a device of its own, so
+    /// that what it refuses does not concern other tests.
+    #[cfg(feature = "machine-code")]
+    #[test]
+    fn machine_code_is_loaded_and_gives_way_to_ptx() {
+        use gmm_kernels::entries;
+        use gmm_kernels::simt::emulator::driver::{machine_code_taken, refuse_machine_code};
+
+        let gpu = || Gpu::new(cuda_devices().unwrap().remove(0)).unwrap();
+        let taker = gpu();
+        taker.enter().unwrap();
+        refuse_machine_code(false);
+        taker.kernel(&entries::reduce_sets(), None).unwrap();
+        taker.kernel(&entries::batch(4), Some(168)).unwrap();
+        assert_eq!(machine_code_taken(), Some(2));
+        // It was not assembled with this limit.
+        taker.kernel(&entries::batch(4), Some(88)).unwrap();
+        assert_eq!(machine_code_taken(), Some(2));
+
+        let older = gpu();
+        refuse_machine_code(true);
+        older.kernel(&entries::reduce_sets(), None).unwrap();
+        refuse_machine_code(false);
+        assert!(older.refuses_machine_code.load(Ordering::Relaxed));
+        older.kernel(&entries::pair(), None).unwrap();
+        assert_eq!(machine_code_taken(), Some(0));
     }
 }

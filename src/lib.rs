@@ -26,6 +26,8 @@
 //!
 //! - `cuda`: NVIDIA GPUs of compute capability 8.0 and later. It builds where CUDA is not installed,
 //!   and the driver is looked up at run time.
+//! - `machine-code`: the kernels also as machine code for common GPUs (7 MB), so that their driver
+//!   need not compile them when they are first used.
 //! - `parquet`: tables in Parquet and Arrow files, besides `.npy` and text.
 //!
 //! The crate puts together [`gmm_host`], [`gmm_mcmc`] and [`gmm_pairwise`]; the program `gmm` is the crate

@@ -21,13 +21,16 @@ enum Chore {
     /// Compile the kernels and write gmm-kernels/ptx.zip
     Ptx {
         /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was
-        /// duplicated, or if ptxas refuses a kernel or finds a stack or spills in a fast one
+        /// duplicated, if ptxas refuses a kernel or finds a stack or spills in a fast one, or if the
+        /// machine code was made of other PTX
         #[arg(long)]
         check: bool,
         /// Compile nothing; print the committed PTX of this kernel
         #[arg(long, value_name = "KERNEL", conflicts_with = "check")]
         show: Option<String>,
     },
+    /// Assemble the committed PTX for common GPUs and write gmm-machine-code/cards; needs ptxas
+    MachineCode,
     /// Time whole commands of a built `gmm` on each device, from few samples to many
     Devices(devices::Options),
     /// Check what the feature `rust-cuda` compiles, on the host
@@ -55,6 +58,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Ptx { show: Some(kernel), .. } => ptx::show(root, &kernel),
         Chore::Ptx { check: true, .. } => ptx::check(root),
         Chore::Ptx { .. } => ptx::write(root),
+        Chore::MachineCode => ptx::machine_code::write(root),
         Chore::RustCuda { .. } => rust_cuda::check(root),
     }
 }

@@ -110,7 +110,7 @@ pub fn assemble_all(root: &Path, entries: &[Entry]) -> Result<Vec<Report>> {
 
 /// The tool that the environment variable names, or the one on the path, or the one that CI
 /// installs below `target/`.
-fn find(tool: &str, variable: &str, root: &Path) -> Result<PathBuf> {
+pub fn find(tool: &str, variable: &str, root: &Path) -> Result<PathBuf> {
     if let Some(path) = env::var_os(variable) {
         return Ok(path.into());
     }

@@ -8,6 +8,7 @@ mod assemble;
 mod barriers;
 mod compare;
 mod compile;
+pub mod machine_code;
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -77,6 +78,7 @@ pub fn check(root: &Path) -> Result<()> {
     let reports = assemble::assemble_all(root, &entries)?;
     print!("{}", assemble::table(&reports));
     problems.extend(reports.iter().flat_map(assemble::Report::problems));
+    problems.extend(machine_code::problems(root)?);
     if !problems.is_empty() {
         bail!("the PTX is not in order:\n  {}", problems.join("\n  "));
     }

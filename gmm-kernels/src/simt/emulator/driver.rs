@@ -28,6 +28,7 @@ const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const INVALID_DEVICE: c_int = 101;
 const NOT_FOUND: c_int = 500;
+const NO_BINARY_FOR_GPU: c_int = 209;
 const LAUNCH_FAILED: c_int = 719;
 
 /// Few, so that a grid of small data is filled, and blocks go through their loops.
@@ -52,6 +53,20 @@ static HANDLE: u64 = 0;
 std::thread_local! {
     /// Whether the context is this thread's.
     static CURRENT: Cell<bool> = const { Cell::new(false) };
+    /// The images of machine code that this thread gave the driver, if it takes them.
+    static MACHINE_CODE: Cell<Option<usize>> = const { Cell::new(Some(0)) };
+}
+
+/// Has the driver refuse machine code, or take it again, on the calling thread.
+pub fn refuse_machine_code(refuse: bool) {
+    MACHINE_CODE.set((!refuse).then_some(0));
+}
+
+/// How many modules of machine code the driver took on the calling thread; `None` if it refuses
+/// them.
+#[must_use]
+pub fn machine_code_taken() -> Option<usize> {
+    MACHINE_CODE.get()
 }
 
 fn allocated() -> MutexGuard<'static, BTreeMap<usize, usize>> {
@@ -261,9 +276,14 @@ driver! {
         SUCCESS
     }
     fn cuModuleLoadDataEx(
-        module: *mut *mut c_void, _image: *const c_void, _count: c_uint, _options: *mut c_uint,
+        module: *mut *mut c_void, image: *const c_void, _count: c_uint, _options: *mut c_uint,
         _values: *mut *mut c_void
     ) {
+        // PTX is text; machine code begins as every ELF file does.
+        if image.cast::<u8>().read() == 0x7f {
+            let Some(taken) = MACHINE_CODE.get() else { return NO_BINARY_FOR_GPU };
+            MACHINE_CODE.set(Some(taken + 1));
+        }
         module.write(handle());
         SUCCESS
     }

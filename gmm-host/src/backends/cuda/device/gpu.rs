@@ -3,7 +3,7 @@ use super::driver::driver_available;
 use super::error::failed;
 use super::error::{check, message};
 use super::kernel::{Compiled, Kernel};
-use super::ptx::ptx_for;
+use super::ptx::{machine_code, ptx_for};
 use crate::error::{Error, Result};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -12,6 +12,7 @@ use cust::sys;
 use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The oldest compute capability that the PTX is made for.
@@ -142,6 +143,8 @@ pub struct Gpu {
     /// See `likelihood::exp2_bias`: measured when it is first asked for.
     pub exp2_bias: OnceLock<f64>,
     context: Context,
+    /// Whether the driver refused machine code, as one does that is older than the assembler.
+    refuses_machine_code: AtomicBool,
     /// Kernels by their entry and the registers that a thread may have.
     kernels: Mutex<HashMap<(String, Option<u32>), &'static Compiled>>,
 }
@@ -160,7 +163,13 @@ impl Gpu {
             return Err(Error::NoCudaDevice { reason });
         };
         info.usable()?;
-        let device = Device::get_device(ordinal as u32).map_err(failed("cuDeviceGet"))?;
+        let gpu: &'static Self = Box::leak(Box::new(Self::new(info)?));
+        open.push(gpu);
+        Ok(gpu)
+    }
+
+    fn new(info: GpuInfo) -> Result<Self> {
+        let device = Device::get_device(info.ordinal as u32).map_err(failed("cuDeviceGet"))?;
         let attribute = |a| device.get_attribute(a).map(|v| v as usize).map_err(failed("cuDeviceGetAttribute"));
         let limits = Limits {
             multiprocessors: info.multiprocessors,
@@ -170,10 +179,14 @@ impl Gpu {
             warpgroups: info.compute_capability == (9, 0),
         };
         let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
-        let gpu: &'static Self =
-            Box::leak(Box::new(Self { info, limits, exp2_bias: OnceLock::new(), context, kernels: Mutex::default() }));
-        open.push(gpu);
-        Ok(gpu)
+        Ok(Self {
+            info,
+            limits,
+            exp2_bias: OnceLock::new(),
+            context,
+            refuses_machine_code: AtomicBool::new(false),
+            kernels: Mutex::default(),
+        })
     }
 
     /// Makes the device's context the calling thread's. Each public call begins with it.
@@ -189,20 +202,18 @@ impl Gpu {
         Ok(free)
     }
 
-    /// The kernel of an entry, compiled by the driver on first use with at most so many registers
-    /// for a thread.
+    /// The kernel of an entry, with at most so many registers for a thread: machine code where
+    /// there is some for this device, else compiled by the driver on first use.
     pub fn kernel<A>(&self, entry: &Entry<A>, max_registers: Option<u32>) -> Result<Kernel<A>> {
         let mut kernels = lock(&self.kernels);
         let key = (entry.name().to_string(), max_registers);
         if let Some(compiled) = kernels.get(&key) {
             return Ok(Kernel::new(entry, compiled));
         }
-        let ptx = ptx_for(entry.name()).ok_or_else(|| Error::Cuda {
-            op: "cuModuleGetFunction",
-            message: format!("this build has no kernel `{}`", entry.name()),
-        })?;
-        let options: Vec<_> = max_registers.map(ModuleJitOption::MaxRegisters).into_iter().collect();
-        let module = Module::from_ptx(ptx, &options).map_err(failed("cuModuleLoadDataEx"))?;
+        let module = match self.load_machine_code(entry.name(), max_registers) {
+            Some(module) => module,
+            None => compile(entry.name(), max_registers)?,
+        };
         // Leaked: a kernel may be stored anywhere, and there are a few dozen at most.
         let module: &'static Module = Box::leak(Box::new(module));
         let compiled = Compiled::new(module, entry.name(), self.limits.shared_per_block)?;
@@ -210,6 +221,29 @@ impl Gpu {
         kernels.insert(key, compiled);
         Ok(Kernel::new(entry, compiled))
     }
+
+    /// The module of a kernel's machine code; `None` where there is none for this device, or the
+    /// driver does not take it.
+    fn load_machine_code(&self, name: &str, max_registers: Option<u32>) -> Option<Module> {
+        if self.refuses_machine_code.load(Ordering::Relaxed) {
+            return None;
+        }
+        let code = machine_code(self.info.compute_capability, name, max_registers)?;
+        let module = Module::from_cubin(code, &[]).ok();
+        // What it refuses once, it refuses for each kernel.
+        self.refuses_machine_code.store(module.is_none(), Ordering::Relaxed);
+        module
+    }
+}
+
+/// Has the driver compile the PTX of a kernel.
+fn compile(name: &str, max_registers: Option<u32>) -> Result<Module> {
+    let ptx = ptx_for(name).ok_or_else(|| Error::Cuda {
+        op: "cuModuleGetFunction",
+        message: format!("this build has no kernel `{name}`"),
+    })?;
+    let options: Vec<_> = max_registers.map(ModuleJitOption::MaxRegisters).into_iter().collect();
+    Module::from_ptx(ptx, &options).map_err(failed("cuModuleLoadDataEx"))
 }
 
 fn shared_per_block(device: Device) -> Result<usize> {
@@ -234,5 +268,33 @@ mod tests {
     fn a_device_that_is_not_there_is_refused() {
         let error = Gpu::open(4711).unwrap_err();
         assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}");
+    }
+
+    /// What the driver takes of a kernel, with its limits of registers: on a device of its own, so
+    /// that what it refuses does not concern other tests.
+    #[cfg(feature = "machine-code")]
+    #[test]
+    fn machine_code_is_loaded_and_gives_way_to_ptx() {
+        use gmm_kernels::entries;
+        use gmm_kernels::simt::emulator::driver::{machine_code_taken, refuse_machine_code};
+
+        let gpu = || Gpu::new(cuda_devices().unwrap().remove(0)).unwrap();
+        let taker = gpu();
+        taker.enter().unwrap();
+        refuse_machine_code(false);
+        taker.kernel(&entries::reduce_sets(), None).unwrap();
+        taker.kernel(&entries::batch(4), Some(168)).unwrap();
+        assert_eq!(machine_code_taken(), Some(2));
+        // It was not assembled with this limit.
+        taker.kernel(&entries::batch(4), Some(88)).unwrap();
+        assert_eq!(machine_code_taken(), Some(2));
+
+        let older = gpu();
+        refuse_machine_code(true);
+        older.kernel(&entries::reduce_sets(), None).unwrap();
+        refuse_machine_code(false);
+        assert!(older.refuses_machine_code.load(Ordering::Relaxed));
+        older.kernel(&entries::pair(), None).unwrap();
+        assert_eq!(machine_code_taken(), Some(0));
     }
 }

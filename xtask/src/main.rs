@@ -30,7 +30,12 @@ enum Chore {
         show: Option<String>,
     },
     /// Assemble the committed PTX for common GPUs and write gmm-machine-code/cards; needs ptxas
-    MachineCode,
+    MachineCode {
+        /// Write nothing; fail if the committed machine code was made of other PTX: `ptx --check`
+        /// does this too
+        #[arg(long)]
+        check: bool,
+    },
     /// Time whole commands of a built `gmm` on each device, from few samples to many
     Devices(devices::Options),
     /// Check what the feature `rust-cuda` compiles, on the host
@@ -58,7 +63,8 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Ptx { show: Some(kernel), .. } => ptx::show(root, &kernel),
         Chore::Ptx { check: true, .. } => ptx::check(root),
         Chore::Ptx { .. } => ptx::write(root),
-        Chore::MachineCode => ptx::machine_code::write(root),
+        Chore::MachineCode { check: true } => ptx::machine_code::check(root),
+        Chore::MachineCode { check: false } => ptx::machine_code::write(root),
         Chore::RustCuda { .. } => rust_cuda::check(root),
     }
 }

@@ -200,3 +200,13 @@ pub fn problems(root: &Path) -> Result<Vec<String>> {
     }
     Ok(problems)
 }
+
+/// Fails if something is wrong with the committed machine code.
+pub fn check(root: &Path) -> Result<()> {
+    let problems = problems(root)?;
+    if !problems.is_empty() {
+        bail!("the machine code is not in order:\n  {}", problems.join("\n  "));
+    }
+    println!("the committed machine code was made of the committed PTX");
+    Ok(())
+}

@@ -19,7 +19,7 @@ const WARPGROUP_CARD: &str = "sm_90";
 const SAMPLE: &[&str] = &["fused_raw_k08_d04", "small_k_d04", "reduce_sets", "warpgroup_weigh"];
 
 /// The limits of registers with which `gmm-host` asks for a kernel, or `None` for no limit. Where
-/// this leaves one out, the driver compiles the PTX: a test in `gmm-host` finds it.
+/// this leaves one out, the driver compiles the PTX.
 fn registers(name: &str) -> Vec<Option<u32>> {
     let starts = |with: &[&str]| with.iter().any(|start| name.starts_with(start));
     let ends = |with: &[&str]| with.iter().any(|end| name.ends_with(end));

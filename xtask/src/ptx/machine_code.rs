@@ -66,8 +66,18 @@ fn kept(root: &Path, card: &str, cubin: (&str, Option<u32>, u32)) -> PathBuf {
     root.join("target/machine-code").join(card).join(format!("{name}.{}.{ptx:08x}", registers.unwrap_or(0)))
 }
 
-/// What a card's archive is to hold: kernels with the limit of registers, and the PTX.
-fn wanted(ptx: &gmm_ptx::Archive<'_>, card: &str) -> Result<Vec<(String, Option<u32>, u32, String)>> {
+/// A kernel that a card's archive is to hold.
+struct Wanted {
+    name: String,
+    /// The limit of registers.
+    registers: Option<u32>,
+    /// The CRC-32 of the PTX.
+    checksum: u32,
+    text: String,
+}
+
+/// What a card's archive is to hold.
+fn wanted(ptx: &gmm_ptx::Archive<'_>, card: &str) -> Result<Vec<Wanted>> {
     let mut names: Vec<_> = ptx.names().map(str::to_owned).collect();
     names.sort_unstable();
     let mut all = Vec::new();
@@ -77,7 +87,8 @@ fn wanted(ptx: &gmm_ptx::Archive<'_>, card: &str) -> Result<Vec<(String, Option<
         if of_warpgroups(&text) && card != WARPGROUP_CARD {
             continue;
         }
-        all.extend(registers(&name).into_iter().map(|limit| (name.clone(), limit, checksum, text.clone())));
+        let with_limit = |registers| Wanted { name: name.clone(), registers, checksum, text: text.clone() };
+        all.extend(registers(&name).into_iter().map(with_limit));
     }
     Ok(all)
 }
@@ -130,7 +141,7 @@ pub fn write(root: &Path) -> Result<()> {
         // An archive that cannot be read, or of another assembler, is made anew.
         let present = Archive::open(&present).ok().filter(|archive| archive.assembler() == version);
         let (mut cubins, mut assembled) = (Vec::new(), 0);
-        for (name, registers, ptx, text) in wanted(&ptx, card)? {
+        for Wanted { name, registers, checksum: ptx, text } in wanted(&ptx, card)? {
             let old = present.as_ref().filter(|archive| archive.checksum(&name, registers) == Some(ptx));
             let kept = kept(root, card, (&name, registers, ptx));
             let code = if let Some(code) = old.map(|archive| archive.code(&name, registers)).transpose()?.flatten() {
@@ -185,7 +196,7 @@ pub fn problems(root: &Path) -> Result<Vec<String>> {
                 wanted.len()
             ));
         }
-        for (name, registers, checksum, text) in wanted {
+        for Wanted { name, registers, checksum, text } in wanted {
             if archive.checksum(&name, registers) != Some(checksum) {
                 problems.push(format!("{card}: the machine code of {name} was made of other PTX"));
             } else if SAMPLE.contains(&name.as_str())

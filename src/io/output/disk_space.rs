@@ -66,7 +66,7 @@ mod tests {
         assert!(check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_000)], disk).is_ok());
         let error = check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_001)], disk).unwrap_err().to_string();
         assert!(
-            error.contains("b: it needs 2.00 GB, besides 1.00 GB for another; the disk has 3.00 GB free"),
+            error.contains("b: it needs 1.9 GiB, besides 953.7 MiB for another; the disk has 2.8 GiB free"),
             "{error}"
         );
         // Each result on a disk of its own.

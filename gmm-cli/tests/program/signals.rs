@@ -126,7 +126,9 @@ fn a_killed_run_leaves_no_unfinished_result() {
     kill("KILL", &child);
     child.wait_with_output().unwrap();
     let left: Vec<String> = names(&path).into_iter().filter(|name| !named(name)).collect();
-    assert_eq!(left, [""; 0]);
+    // All of them where a busy machine lets the run end before it is killed.
+    let finished = left == ["run-1.csv", "run-2.csv", "run.npz"];
+    assert!(left.is_empty() || finished, "{left:?}");
 }
 
 /// SIGXFSZ ends a program that does not ignore it, without a word.

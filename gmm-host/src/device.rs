@@ -20,7 +20,7 @@ pub enum Device {
     /// touches a GPU and gives the bits that [`Cpu`](Self::Cpu) gives. In a longer job the moment
     /// of the move to the GPU depends on the clock, and the results after it differ from the CPU's
     /// in the last digits; so they may differ from run to run, where those of `Cpu` never do. An
-    /// evaluator that is [settled](crate::Evaluator::settle) chooses, by measurement too, before
+    /// evaluator that is [settled](crate::Sampling::settle) chooses, by measurement too, before
     /// its first result.
     #[default]
     Auto,

@@ -37,7 +37,7 @@ pub struct VariationalMixture {
     mean_precision: Array1<f64>,
     /// ν (K,).
     degrees_of_freedom: Array1<f64>,
-    /// The m, the covariances (ν·W)⁻¹, and weights exp E[log …] over their sum.
+    /// The m, the covariances (ν·W)⁻¹, and weights exp E\[log …] over their sum.
     density: Mixture,
     /// The logarithm of that sum.
     log_total: f64,
@@ -226,7 +226,7 @@ impl VariationalMixture {
         self.degrees_of_freedom.view()
     }
 
-    /// E[π] (K,), over its sum: the sticks of a Dirichlet process leave a rest.
+    /// E\[π\] (K,), over its sum: the sticks of a Dirichlet process leave a rest.
     pub fn weights(&self) -> Array1<f64> {
         let sums = self.weight_concentration.sum_axis(Axis(0));
         let mut left = 1.0;
@@ -241,17 +241,17 @@ impl VariationalMixture {
         weights / sum
     }
 
-    /// E[μ] (K, D).
+    /// E\[μ\] (K, D).
     pub fn means(&self) -> ArrayView2<'_, f64> {
         self.density.means()
     }
 
-    /// E[Λ]⁻¹ in the covariance type's shape.
+    /// E\[Λ\]⁻¹ in the covariance type's shape.
     pub fn covariances(&self) -> &Covariances {
         self.density.covariances()
     }
 
-    /// E[Λ], as [`Mixture::precisions`].
+    /// E\[Λ\], as [`Mixture::precisions`].
     pub fn precisions(&self) -> Covariances {
         self.density.precisions()
     }
@@ -261,7 +261,7 @@ impl VariationalMixture {
         self.density.precisions_cholesky()
     }
 
-    /// The mixture of the posterior means E[π], E[μ] and E[Λ]⁻¹.
+    /// The mixture of the posterior means E\[π\], E\[μ\] and E\[Λ\]⁻¹.
     ///
     /// # Errors
     /// [`Error::BadComponent`] where the weights leave the range of float64.
@@ -272,7 +272,7 @@ impl VariationalMixture {
 
     /// The mixture of which the responsibilities of samples are, and with
     /// [`log_total`](Self::log_total) their log-densities in the sense of scikit-learn's
-    /// `score_samples`: log Σₖ exp E[log πₖ + log N(x; μₖ, Λₖ⁻¹)].
+    /// `score_samples`: log Σₖ exp E\[log πₖ + log N(x; μₖ, Λₖ⁻¹)].
     pub fn density(&self) -> &Mixture {
         &self.density
     }
@@ -358,7 +358,7 @@ impl VariationalMixture {
     }
 }
 
-/// E[log π] (K,).
+/// E\[log π] (K,).
 fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
     let of_sums = concentration.sum_axis(Axis(0)).mapv(digamma);
     let first = concentration.row(0).mapv(digamma);
@@ -373,7 +373,7 @@ fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
     })
 }
 
-/// E[log |Λ|] − log |W| under a Wishart distribution.
+/// E\[log |Λ|] − log |W| under a Wishart distribution.
 fn expected_log_det(nu: f64, d: usize) -> f64 {
     (0..d).map(|j| digamma(0.5 * (nu - j as f64)) + std::f64::consts::LN_2).sum()
 }

@@ -415,7 +415,7 @@ struct Odd {
     /// How much a total in a batch depends on the mixture that it is compared to.
     comparison: f64,
     batch_reference: Option<Mixture>,
-    /// See [`Evaluator::useful_shares`].
+    /// See [`Sampling::useful_shares`].
     shares: usize,
     /// Of all shares together.
     calls_left: Arc<AtomicUsize>,

@@ -53,7 +53,7 @@ pub(crate) struct AutoEvaluator<'a> {
     /// The side of the latest evaluation.
     latest: Option<Side>,
     settled: bool,
-    /// See [`Evaluator::fix_batch_reference`].
+    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
     /// Whether the first side is a GPU too.
     from_gpu: bool,

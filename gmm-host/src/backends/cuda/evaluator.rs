@@ -18,7 +18,7 @@ use crate::model::mixture::Mixture;
 ///
 /// In [`Evaluator::log_likelihood_batch`](crate::Evaluator::log_likelihood_batch), the same sets in the same order give the same bits. A
 /// set's total may differ by rounding with the first of them, to which those near to it are
-/// compared, unless [`Evaluator::fix_batch_reference`](crate::Evaluator::fix_batch_reference) has been called; and it may differ from
+/// compared, unless [`Sampling::fix_batch_reference`](crate::Sampling::fix_batch_reference) has been called; and it may differ from
 /// [`Evaluator::log_likelihood`](crate::Evaluator::log_likelihood)'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {

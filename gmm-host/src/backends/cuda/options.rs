@@ -33,7 +33,7 @@ pub struct CudaKernel {
 }
 
 /// The register of the CUDA backend's kernels: what each of them can do. (The kernel of
-/// [`Evaluator::metropolis`](crate::Evaluator::metropolis) is not among them: it has no other
+/// [`Sampling::metropolis`](crate::Sampling::metropolis) is not among them: it has no other
 /// operation.)
 pub fn cuda_kernels() -> Vec<CudaKernel> {
     let of = |family: &dyn Family| {
@@ -97,7 +97,7 @@ impl CudaOptions {
 pub(super) enum Requested {
     Family(&'static dyn Family),
     Variant(Variant),
-    /// The kernel of [`Evaluator::metropolis`](crate::Evaluator::metropolis), which has no other
+    /// The kernel of [`Sampling::metropolis`](crate::Sampling::metropolis), which has no other
     /// operation.
     Metropolis(Option<Shape>),
 }

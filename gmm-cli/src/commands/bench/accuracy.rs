@@ -2,11 +2,11 @@
 //! time.
 use super::options::{MixtureOptions, Named, seconds};
 use super::problem::Problem;
+use super::rows::print_rows;
 use crate::commands::timing;
 use crate::commands::values::whole_number;
 use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
-use anyhow::anyhow;
 use clap::Args;
 use gaussmix::Error;
 use gaussmix::data::Samples;
@@ -117,14 +117,7 @@ impl Accuracy {
             }
         }
         drop(line);
-        if rows.is_empty() {
-            return Err(anyhow!("nothing could be measured: {}", notes.join("; ")));
-        }
-        if self.json {
-            notes.iter().for_each(text::note);
-            return text::print_json(&rows);
-        }
-        Ok(text::print(report(&rows, &notes))?)
+        print_rows(&rows, &notes, self.json, report)
     }
 }
 

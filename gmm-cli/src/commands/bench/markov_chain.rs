@@ -4,10 +4,11 @@
 //! with PyCUDA" (2018).
 use super::options::{MixtureOptions, Named, seconds};
 use super::problem::Problem;
+use super::rows::print_rows;
 use crate::commands::values::whole_number;
 use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Args;
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
@@ -115,14 +116,7 @@ impl Mcmc {
             }
         }
         drop(line);
-        if rows.is_empty() {
-            return Err(anyhow!("nothing could be measured: {}", notes.join("; ")));
-        }
-        if self.json {
-            notes.iter().for_each(text::note);
-            return text::print_json(&rows);
-        }
-        Ok(text::print(report(&rows, &notes))?)
+        print_rows(&rows, &notes, self.json, report)
     }
 }
 

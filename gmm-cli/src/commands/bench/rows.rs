@@ -1,4 +1,5 @@
 //! The rows of `gmm bench`, as they are printed and read as JSON.
+use crate::terminal::text;
 use anyhow::{Context, ensure};
 use gaussmix::device::Device;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,22 @@ impl Row {
     pub fn device(&self) -> Option<Device> {
         self.device.parse().ok()
     }
+}
+
+/// Prints the rows of a table: with `json` as they are, else by `report`, which also has the notes
+/// about what was not measured.
+pub fn print_rows<R: Serialize>(
+    rows: &[R],
+    notes: &[String],
+    json: bool,
+    report: impl Fn(&[R], &[String]) -> String,
+) -> anyhow::Result<()> {
+    ensure!(!rows.is_empty(), "nothing could be measured: {}", notes.join("; "));
+    if json {
+        notes.iter().for_each(text::note);
+        return text::print_json(&rows);
+    }
+    Ok(text::print(report(rows, notes))?)
 }
 
 /// Reads rows that `--json` printed.

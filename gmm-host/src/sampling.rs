@@ -38,7 +38,7 @@ pub trait Sampling {
     /// and however its steps are divided into calls.
     ///
     /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the
-    /// caller then runs the chain.
+    /// caller then runs the chain. A backend that never can need not look at the target.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the parts of the target do not

@@ -2,8 +2,8 @@
 //! and D = 20, K = 8, diagonal covariances.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example batch_times [KERNEL ...]`, where a
-//! KERNEL is a name or a variant, for example `batch_tensor_cores` or
-//! `batch_tensor_cores/64:512x1:0`
+//! KERNEL is a name or a variant, for example `batch_mma` or
+//! `batch_mma/64:512x1:0`
 use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, Sampling};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};

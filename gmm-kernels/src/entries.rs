@@ -1,13 +1,13 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by
 //! these entries only.
 use crate::arrays::{columns, ranges, rows};
-use crate::estep::fused_tensor_cores::FusedShape;
+use crate::estep::fused_mma::FusedShape;
 use crate::estep::{
-    fused, fused_patterns, fused_tensor_cores, fused64, tensor_cores, warpgroup, warpgroup_whitened, weighted_sums,
-    whitened,
+    fused, fused_mma, fused_patterns, fused64, products_mma, products_wgmma, weighted_sums, whitened_mma,
+    whitened_wgmma,
 };
 use crate::general::{accumulate, density, posterior};
-use crate::likelihood::{batch, batch_parameters, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
+use crate::likelihood::{batch, batch_mma, batch_parameters, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
 use crate::pairwise::products::Tiling;
 use crate::pairwise::{centres, pairs, products, products_few, split};
@@ -86,14 +86,14 @@ pub fn batch_parameters() -> Entry<batch_parameters::BatchParametersArgs> {
 }
 
 /// Totals of many parameter sets on the matrix units, over the features of so many steps (1 to 4).
-pub fn batch_tensor_cores(steps: usize) -> Entry<batch_tensor_cores::BatchTensorCoresArgs> {
-    Entry::new(format!("batch_tensor_cores_s{steps}"))
+pub fn batch_mma(steps: usize) -> Entry<batch_mma::BatchMmaArgs> {
+    Entry::new(format!("batch_mma_s{steps}"))
 }
 
-/// As [`batch_tensor_cores()`], with the products of warpgroups; `k`: the number of components.
-pub fn batch_warpgroup(steps: usize, k: usize) -> Entry<batch_tensor_cores::BatchTensorCoresArgs> {
-    let of = if k <= batch_tensor_cores::COMPONENTS { "k08_" } else { "" };
-    Entry::new(format!("batch_warpgroup_{of}s{steps}"))
+/// As [`batch_mma()`], with the products of warpgroups; `k`: the number of components.
+pub fn batch_wgmma(steps: usize, k: usize) -> Entry<batch_mma::BatchMmaArgs> {
+    let of = if k <= batch_mma::COMPONENTS { "k08_" } else { "" };
+    Entry::new(format!("batch_wgmma_{of}s{steps}"))
 }
 
 /// Total and scores, with one thread for each (sample, component).
@@ -129,13 +129,13 @@ pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> 
 }
 
 /// The E-step of few components on the matrix units, in one read of the data.
-pub fn fused_tensor_cores(shape: FusedShape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
+pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
     let of = match shape {
         FusedShape { rotations: 1.., .. } => "full_",
         FusedShape { gaps: true, .. } => "observed_",
         _ => "",
     };
-    Entry::new(format!("fused_tensor_cores_{of}d{:02}_k{:02}", shape.features(), shape.capacity()))
+    Entry::new(format!("fused_mma_{of}d{:02}_k{:02}", shape.features(), shape.capacity()))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.
@@ -144,83 +144,83 @@ pub fn weighted_sums(full: bool, central: bool) -> Entry<weighted_sums::Weighted
 }
 
 /// The coefficients of the matrix units' E-step, in float16.
-pub fn split_coefficients() -> Entry<tensor_cores::SplitArgs> {
+pub fn split_coefficients() -> Entry<products_mma::SplitArgs> {
     Entry::new("split_coefficients")
 }
 
 /// The matrix units' exponents, with `tiles` (1 or 2) tiles of components a warp.
-pub fn exponents(full: bool, tiles: usize) -> Entry<tensor_cores::ExponentsArgs> {
+pub fn exponents(full: bool, tiles: usize) -> Entry<products_mma::ExponentsArgs> {
     Entry::new(format!("exponents_{}_m{tiles}", shape(full)))
 }
 
 /// The matrix units' sums over samples whose exponents are known, with `tiles` (1 or 2) tiles of
 /// components a warp.
-pub fn weigh(full: bool, tiles: usize) -> Entry<tensor_cores::WeighArgs> {
+pub fn weigh(full: bool, tiles: usize) -> Entry<products_mma::WeighArgs> {
     Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
 }
 
 /// The coefficients of the warpgroups' E-step, in float16.
-pub fn warpgroup_coefficients() -> Entry<warpgroup::CoefficientsArgs> {
+pub fn warpgroup_coefficients() -> Entry<products_wgmma::CoefficientsArgs> {
     Entry::new("warpgroup_coefficients")
 }
 
 /// The products of the samples of the warpgroups' E-step, in float16.
-pub fn warpgroup_products() -> Entry<warpgroup::ProductsArgs> {
+pub fn warpgroup_products() -> Entry<products_wgmma::ProductsArgs> {
     Entry::new("warpgroup_products")
 }
 
 /// The warpgroups' exponents.
-pub fn warpgroup_exponents() -> Entry<warpgroup::ExponentsArgs> {
+pub fn warpgroup_exponents() -> Entry<products_wgmma::ExponentsArgs> {
     Entry::new("warpgroup_exponents")
 }
 
 /// The warpgroups' sums over samples whose exponents are known.
-pub fn warpgroup_weigh() -> Entry<warpgroup::WeighArgs> {
+pub fn warpgroup_weigh() -> Entry<products_wgmma::WeighArgs> {
     Entry::new("warpgroup_weigh")
 }
 
 /// The triangles of the matrix units' E-step, in float16.
-pub fn split_matrices() -> Entry<whitened::SplitMatricesArgs> {
+pub fn split_matrices() -> Entry<whitened_mma::SplitMatricesArgs> {
     Entry::new("split_matrices")
 }
 
 /// The matrix units' exponents of matrices.
-pub fn whiten() -> Entry<whitened::WhitenArgs> {
+pub fn whiten() -> Entry<whitened_mma::WhitenArgs> {
     Entry::new("whiten")
 }
 
 /// The matrix units' sums of products of two features over samples whose exponents are known.
-pub fn outer() -> Entry<whitened::OuterArgs> {
+pub fn outer() -> Entry<whitened_mma::OuterArgs> {
     Entry::new("outer")
 }
 
 /// The triangles of the warpgroups' E-step with matrices, in float16.
-pub fn warpgroup_triangles() -> Entry<warpgroup_whitened::TrianglesArgs> {
+pub fn warpgroup_triangles() -> Entry<whitened_wgmma::TrianglesArgs> {
     Entry::new("warpgroup_triangles")
 }
 
 /// The features of the samples of the warpgroups' E-step with matrices, in float16.
-pub fn warpgroup_features() -> Entry<warpgroup_whitened::FeaturesArgs> {
+pub fn warpgroup_features() -> Entry<whitened_wgmma::FeaturesArgs> {
     Entry::new("warpgroup_features")
 }
 
 /// The warpgroups' exponents of matrices.
-pub fn warpgroup_whiten(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whitened::WhitenArgs> {
+pub fn warpgroup_whiten(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::WhitenArgs> {
     Entry::new(format!("warpgroup_whiten_d{}", shape.width()))
 }
 
 /// The log-sum-exps of the warpgroups' exponents of matrices.
-pub fn warpgroup_normalise() -> Entry<warpgroup_whitened::NormaliseArgs> {
+pub fn warpgroup_normalise() -> Entry<whitened_wgmma::NormaliseArgs> {
     Entry::new("warpgroup_normalise")
 }
 
 /// The responsibilities of the warpgroups' E-step with matrices, and their sums.
-pub fn warpgroup_respond(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whitened::RespondArgs> {
+pub fn warpgroup_respond(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::RespondArgs> {
     Entry::new(format!("warpgroup_respond_d{}", shape.width()))
 }
 
 /// The warpgroups' sums of products of two features over samples whose responsibilities are known.
-pub fn warpgroup_outer(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whitened::OuterArgs> {
+pub fn warpgroup_outer(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::OuterArgs> {
     Entry::new(format!("warpgroup_outer_d{}", shape.width()))
 }
 

@@ -59,6 +59,7 @@ impl Devices {
     fn print_kernels(&self) -> anyhow::Result<()> {
         let kernels = gaussmix::cuda::cuda_kernels().into_iter().map(|kernel| Kernel {
             name: kernel.name,
+            unit: kernel.unit,
             about: kernel.about,
             operations: kernel.operations,
             covariance_types: kernel.covariance_types.iter().map(ToString::to_string).collect(),
@@ -74,9 +75,18 @@ impl Devices {
             let types = kernel.covariance_types.join(", ");
             let operations = kernel.operations.join(", ");
             let (weights, missing) = (yes(kernel.weights), yes(kernel.missing_values));
-            vec![kernel.name.into(), operations, types, kernel.sizes, weights, missing, kernel.about.into()]
+            vec![
+                kernel.name.into(),
+                kernel.unit,
+                operations,
+                types,
+                kernel.sizes,
+                weights,
+                missing,
+                kernel.about.into(),
+            ]
         });
-        let heads = ["kernel", "operations", "covariances", "K, D", "weights", "missing", "computes"];
+        let heads = ["kernel", "unit", "operations", "covariances", "K, D", "weights", "missing", "computes"];
         Ok(text::print(text::table(&heads, lines, usize::MAX))?)
     }
 }
@@ -86,6 +96,7 @@ impl Devices {
 #[derive(Serialize)]
 struct Kernel {
     name: &'static str,
+    unit: String,
     about: &'static str,
     operations: Vec<String>,
     covariance_types: Vec<String>,

@@ -293,7 +293,7 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     }
     if warpgroups() {
         cuda.log_likelihood_batch(&sets[..1]).unwrap();
-        assert!(cuda.describe().kernel.starts_with("batch_warpgroup"), "{:?}", cuda.describe());
+        assert!(cuda.describe().kernel.starts_with("batch_wgmma"), "{:?}", cuda.describe());
     }
 }
 
@@ -379,10 +379,10 @@ fn likelihoods_of_the_matrix_units() {
         let of_estep = sets.each_ref().map(|set| cuda.statistics(set).unwrap().log_likelihood());
         let kernel = cuda.describe().kernel;
         let what = format!("{kernel} {covariance_type} N={n} D={d} K={k}");
-        assert!(kernel.starts_with("warpgroup"), "{what}");
+        assert!(kernel.contains("wgmma"), "{what}");
         let totals = sets.each_ref().map(|set| cuda.log_likelihood(set).unwrap());
         let kernel = cuda.describe().kernel;
-        assert_eq!(kernel.starts_with("warpgroup"), of_total, "{what}: {kernel} for a total");
+        assert_eq!(kernel.contains("wgmma"), of_total, "{what}: {kernel} for a total");
         assert_eq!(cuda.log_likelihood(&sets[4]).unwrap().to_bits(), totals[4].to_bits(), "{what}: the same bits");
         let exact = sets.each_ref().map(|set| truth.log_likelihood(set).unwrap());
         for (of, got) in [("E-step", of_estep), ("total", totals)] {
@@ -397,7 +397,7 @@ fn likelihoods_of_the_matrix_units() {
         let narrow = crate::common::mixture(1, covariance_type, k, d, 1e4);
         let (total, expected) = (cuda.log_likelihood(&narrow).unwrap(), truth.log_likelihood(&narrow).unwrap());
         let kernel = cuda.describe().kernel;
-        assert!(!kernel.starts_with("warpgroup"), "{what}: {kernel} for a narrow mixture");
+        assert!(!kernel.contains("wgmma"), "{what}: {kernel} for a narrow mixture");
         assert_near(&format!("{kernel} {what}, narrow"), total, expected, 1e-6 * expected.abs());
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -435,9 +435,9 @@ fn a_million_samples_near_a_fit() {
         assert_near(&format!("{kernel} difference"), a - b, at - beside, 0.02);
         assert_near(&format!("{kernel} anywhere"), c, anywhere, 1e-7 * anywhere.abs());
     }
-    let mut requests = vec![Some("batch"), Some("batch_tensor_cores"), None];
+    let mut requests = vec![Some("batch"), Some("batch_mma"), None];
     if warpgroups() {
-        requests.push(Some("batch_warpgroup"));
+        requests.push(Some("batch_wgmma"));
     }
     for request in requests {
         let mut cuda = evaluator(x.view(), request);
@@ -449,7 +449,7 @@ fn a_million_samples_near_a_fit() {
         assert_near(&format!("{kernel} batch total"), batch[0], at, 0.05);
         assert_near(&format!("{kernel} batch difference"), batch[0] - batch[1], at - beside, 0.02);
         // The matrix units do not take sets so far from each other.
-        if !matches!(request, Some("batch_tensor_cores" | "batch_warpgroup")) {
+        if !matches!(request, Some("batch_mma" | "batch_wgmma")) {
             let batch = cuda.log_likelihood_batch(&sets).unwrap();
             assert_near(&format!("{kernel} anywhere"), batch[4], anywhere, 1e-7 * anywhere.abs());
         }

@@ -22,10 +22,10 @@ pub fn tests() -> Vec<Test> {
         ("estep_far_samples_and_dead_components", || estep::far_samples_and_dead_components(&cuda())),
         ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
         ("tensor_cores_agree", tensor_cores_agree),
-        ("fused_tensor_cores_agree", fused_tensor_cores_agree),
+        ("fused_mma_agree", fused_mma_agree),
         ("warpgroups_agree", warpgroups_agree),
         ("whitened_agrees", whitened_agrees),
-        ("warpgroup_whitened_agrees", warpgroup_whitened_agrees),
+        ("whitened_wgmma_agrees", whitened_wgmma_agrees),
         ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
         ("many_parts", many_parts),
@@ -163,7 +163,7 @@ fn large_k_and_d() {
 fn tensor_cores_agree() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)];
     agree_on_matrix_units(
-        "tensor_cores",
+        "products_mma",
         &CovarianceType::ALL,
         &small,
         &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
@@ -174,7 +174,7 @@ fn tensor_cores_agree() {
 fn whitened_agrees() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (700, 129, 33), (1500, 70, 7)];
     agree_on_matrix_units(
-        "whitened",
+        "whitened_mma",
         &[CovarianceType::Full, CovarianceType::Tied],
         &small,
         &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
@@ -196,28 +196,28 @@ fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
 
 /// As [`tensor_cores_agree`], for the kernels of warpgroups for matrices: one and two units of few
 /// features, each width, several groups of triangles, several chunks of responsibilities.
-fn warpgroup_whitened_agrees() {
-    if !has_warpgroups("warpgroup_whitened", CovarianceType::Full) {
+fn whitened_wgmma_agrees() {
+    if !has_warpgroups("whitened_wgmma", CovarianceType::Full) {
         return;
     }
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 75), (900, 40, 3), (700, 65, 33), (1500, 128, 7)];
     let large = [(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20), (10_007, 127, 9)];
     let types = [CovarianceType::Full, CovarianceType::Tied];
-    agree_on_matrix_units("warpgroup_whitened", &types, &small, &large);
+    agree_on_matrix_units("whitened_wgmma", &types, &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for the kernels of warpgroups.
 fn warpgroups_agree() {
-    if !has_warpgroups("warpgroup", CovarianceType::Diag) {
+    if !has_warpgroups("products_wgmma", CovarianceType::Diag) {
         return;
     }
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 140), (700, 127, 33)];
     let large = [(20_003, 13, 8), (30_001, 32, 64), (60_013, 128, 130)];
-    agree_on_matrix_units("warpgroup", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    agree_on_matrix_units("products_wgmma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for each instance of the kernels that keep exponents in registers.
-fn fused_tensor_cores_agree() {
+fn fused_mma_agree() {
     let small = [
         (1, 1, 1),
         (15, 5, 3),
@@ -230,11 +230,11 @@ fn fused_tensor_cores_agree() {
         (900, 32, 33),
     ];
     let large = [(20_003, 13, 8), (20_003, 7, 5), (15_000, 32, 8), (30_001, 32, 64), (20_011, 16, 32), (700_001, 4, 3)];
-    agree_on_matrix_units("fused_tensor_cores", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    agree_on_matrix_units("fused_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
     // Matrices.
     let small = [(1, 1, 1), (15, 5, 3), (17, 13, 8), (130, 15, 5), (1000, 8, 8), (257, 10, 7)];
     let large = [(20_003, 13, 8), (20_003, 7, 5), (20_003, 14, 8), (700_001, 4, 3)];
-    agree_on_matrix_units("fused_tensor_cores", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+    agree_on_matrix_units("fused_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
 }
 
 /// Sizes are N, D, K.
@@ -292,7 +292,7 @@ fn tensor_cores_refuse_what_would_lose_digits() {
     for t in CovarianceType::ALL {
         let unit = mixture(51, t, k, d, 0.0);
         let m = gmm_host::Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
-        let options = CudaOptions::default().with_kernel(String::from("tensor_cores"));
+        let options = CudaOptions::default().with_kernel(String::from("products_mma"));
         let mut e = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
         let error = e.statistics(&m).unwrap_err();
         assert!(matches!(error, Error::Kernel { .. }) && error.to_string().contains("narrow"), "{t}: {error}");

@@ -102,7 +102,7 @@ fn batches_on_the_matrix_units() {
         let first = mixture(0, CovarianceType::Diag, k, d, 0.0);
         let sets: Vec<_> = (0..sets).map(|i| beside(&first, i)).collect();
         let truths: Vec<_> = sets.iter().map(|m| reference(wide.view()).log_likelihood(m).unwrap()).collect();
-        let kernels = ["batch_tensor_cores/4:64x1:0", "batch_warpgroup/4:128x1:0"];
+        let kernels = ["batch_mma/4:64x1:0", "batch_wgmma/4:128x1:0"];
         for kernel in &kernels[..if warpgroups() { 2 } else { 1 }] {
             let totals = evaluator(&x, Some(kernel)).log_likelihood_batch(&sets).unwrap();
             for (total, truth) in totals.iter().zip(&truths) {
@@ -143,12 +143,12 @@ fn e_steps_on_tensor_cores() {
             }
         }
     };
-    check("tensor_cores", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &CovarianceType::ALL);
+    check("products_mma", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &CovarianceType::ALL);
     let with_matrices = [CovarianceType::Full, CovarianceType::Tied];
-    check("whitened", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &with_matrices);
+    check("whitened_mma", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &with_matrices);
     if gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0) {
         check(
-            "warpgroup_whitened",
+            "whitened_wgmma",
             &[(600, 5, 3), (515, 20, 40), (300, 33, 20), (260, 70, 6), (260, 100, 5)],
             &with_matrices,
         );
@@ -156,8 +156,8 @@ fn e_steps_on_tensor_cores() {
     // With one block for each multiprocessor of few warps, so that each warp goes through its loop
     // several times.
     let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
-    check("fused_tensor_cores:64x1:0", &sizes, &[CovarianceType::Diag]);
-    check("fused_tensor_cores:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
+    check("fused_mma:64x1:0", &sizes, &[CovarianceType::Diag]);
+    check("fused_mma:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
 }
 
 fn float64_and_labels() {

@@ -1,5 +1,5 @@
-//! `batch_parameters`: the parameters of [`batch_tensor_cores`](super::batch_tensor_cores) and
-//! [`batch_warpgroup`](super::batch_warpgroup), from the mixtures; and which of them are so near to
+//! `batch_parameters`: the parameters of [`batch_mma`](super::batch_mma) and
+//! [`batch_wgmma`](super::batch_wgmma), from the mixtures; and which of them are so near to
 //! the reference that these kernels keep the digits of their totals. The host takes as long for
 //! 64 sets as the kernels take for 10⁶ samples.
 //!
@@ -23,7 +23,7 @@
 //!   D = 13: 0.2 MB and 1.3·10⁶ operations, below 1 µs on an H200; the chain of reads, roots,
 //!   logarithms, sums over lanes and two meetings takes longer. A block of two warps, which
 //!   finds room beside those of another thread's batch, makes the chains slower.
-use super::batch_tensor_cores::COMPONENTS;
+use super::batch_mma::COMPONENTS;
 
 /// Threads of a block: a warp for each of eight components.
 pub const BLOCK: u32 = 32 * COMPONENTS as u32;
@@ -55,7 +55,7 @@ pub struct BatchParametersArgs {
     /// The most that a set's total may lose, in units of log₂.
     pub most: f64,
     /// The kernels' coefficients, of whole bundles of sets: see
-    /// [`BatchTensorCoresArgs`](super::batch_tensor_cores::BatchTensorCoresArgs), as for the next
+    /// [`BatchMmaArgs`](super::batch_mma::BatchMmaArgs), as for the next
     /// two.
     pub coefficients: *mut f32,
     /// The sets' weights and scales.

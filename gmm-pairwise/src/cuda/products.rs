@@ -161,7 +161,7 @@ impl Products {
                 let blocks = tiling.tiles(n, matrix.rows) * way.shares;
                 let grid = Grid::new(blocks as u32, tiling.threads, tiling.shared_bytes());
                 let (sums, ready) = (self.sums.numbers(), self.ready.numbers());
-                let launch = ProductsLaunch { tiling, vectors, matrix, parts: way.shares, sums, ready, products };
+                let launch = ProductsLaunch { tiling, vectors, matrix, shares: way.shares, sums, ready, products };
                 work.launch(kernel, grid, launch)
             }
         }
@@ -351,7 +351,7 @@ struct ProductsLaunch<'a> {
     matrix: Halves<'a>,
     /// Blocks among which the chunks of a tile are divided; where there are several, with their
     /// sums, and for each tile how many are ready.
-    parts: usize,
+    shares: usize,
     sums: Numbers<'a, f32>,
     ready: Numbers<'a, u32>,
     products: Numbers<'a, f32>,
@@ -360,7 +360,7 @@ struct ProductsLaunch<'a> {
 // Rows begin at multiples of 128 bytes, sums where memory was allocated.
 launch!(ProductsLaunch<'_>, ProductsArgs, "products", |launch, grid, what| {
     let (n, m, d) = (launch.vectors.rows, launch.matrix.rows, launch.vectors.d);
-    let (tiling, shares) = (launch.tiling, launch.parts);
+    let (tiling, shares) = (launch.tiling, launch.shares);
     let tiles = tiling.tiles(n, m);
     let [sums, ready] = if shares == 1 { [0, 0] } else { [tiles * shares * tiling.products(), tiles] };
     let blocks = ((tiles * shares) as u32, 1);

@@ -28,24 +28,18 @@ fn registers(name: &str) -> Vec<Option<u32>> {
         vec![None, Some(128)]
     } else if starts(&["warpgroup_respond"]) {
         vec![Some(64), Some(128)]
-    } else if starts(&[
-        "small_k_observed",
-        "batch_d",
-        "fused_diag",
-        "fused_raw",
-        "weighted_sums",
-        "fused_tensor_cores_full",
-    ]) || starts(&["warpgroup_exponents", "warpgroup_weigh", "warpgroup_outer"])
+    } else if starts(&["small_k_observed", "batch_d", "fused_diag", "fused_raw", "weighted_sums", "fused_mma_full"])
+        || starts(&["warpgroup_exponents", "warpgroup_weigh", "warpgroup_outer"])
         || name == "whiten"
     {
         vec![Some(168)]
     } else if starts(&["small_k"]) {
         vec![Some(120)]
-    } else if starts(&["batch_tensor_cores", "batch_warpgroup"]) {
+    } else if starts(&["batch_mma", "batch_wgmma"]) {
         vec![Some(if ends(&["_s1", "_s2"]) { 120 } else { 160 })]
-    } else if starts(&["fused_tensor_cores_observed"]) {
+    } else if starts(&["fused_mma_observed"]) {
         vec![Some(if ends(&["_k08"]) { 168 } else { 255 })]
-    } else if starts(&["fused_tensor_cores"]) {
+    } else if starts(&["fused_mma"]) {
         vec![Some(if ends(&["_k08", "_k16"]) { 128 } else { 255 })]
     } else if starts(&["warpgroup_whiten"]) {
         vec![Some(if ends(&["_d32", "_d64"]) { 128 } else { 168 })]

@@ -5,7 +5,7 @@ use super::device::mismatch;
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use super::device::stream::{finite, seconds};
 use super::estep::EStep;
-use super::estep::warpgroup_whitened::WARPGROUP_WHITENED;
+use super::estep::whitened_wgmma::WHITENED_WGMMA;
 use super::general::{self, GENERAL, General};
 use super::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, Work, exp2_bias, layout};
 use super::metropolis::shape::Shape;
@@ -473,7 +473,7 @@ impl Evaluator for Float32<'_> {
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
         let whitened =
-            |requested| matches!(requested, Requested::Family(family) if family.name() == WARPGROUP_WHITENED.name());
+            |requested| matches!(requested, Requested::Family(family) if family.name() == WHITENED_WGMMA.name());
         if self.requested.is_none_or(whitened)
             && let Some((task, variant)) = total_on_tensor_cores(&task, &self.data.gpu().limits)
             && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?

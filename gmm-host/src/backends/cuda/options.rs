@@ -18,6 +18,9 @@ pub fn cuda_kernel_names() -> Vec<String> {
 pub struct CudaKernel {
     /// The name to ask for it by.
     pub name: &'static str,
+    /// What it multiplies with: `cores` (ordinary instructions), `mma` (tensor cores), `wgmma`
+    /// (tensor cores of compute capability 9.0).
+    pub unit: String,
     /// What it computes and how, in a few words.
     pub about: &'static str,
     /// The numbers of components K and features D that it takes, in words.
@@ -41,6 +44,7 @@ pub fn cuda_kernels() -> Vec<CudaKernel> {
         let types = CovarianceType::ALL.into_iter().filter(|of| takes.covariances.contain(of.has_matrices()));
         CudaKernel {
             name: family.name(),
+            unit: family.unit().to_string(),
             about: family.about(),
             sizes: family.sizes(),
             operations: takes.operations.iter().map(ToString::to_string).collect(),

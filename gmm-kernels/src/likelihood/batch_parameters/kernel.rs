@@ -1,5 +1,5 @@
 //! The code of `batch_parameters`.
-use super::super::batch_tensor_cores::{
+use super::super::batch_mma::{
     FEATURE_SCALE, FEATURES, ONE, SETS, SQUARE_SCALE, STEP_SIZE, reference_row, steps, weights_size,
 };
 use super::*;
@@ -468,7 +468,7 @@ kernel! {
     ///
     /// # Safety
     /// The pointers of `args` are valid for the sizes given, and D is at most
-    /// [`MAX_FEATURES`](crate::likelihood::batch_tensor_cores::MAX_FEATURES); launched as the
+    /// [`MAX_FEATURES`](crate::likelihood::batch_mma::MAX_FEATURES); launched as the
     /// module says.
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
         // SAFETY: the caller guarantees it.

@@ -1,5 +1,5 @@
 //! Products of a warpgroup whose first operand is in registers, for
-//! [`warpgroup_whitened`](crate::estep::warpgroup_whitened).
+//! [`whitened_wgmma`](crate::estep::whitened_wgmma).
 use super::{Halves, Operand};
 use core::arch::asm;
 

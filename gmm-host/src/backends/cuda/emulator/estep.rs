@@ -6,7 +6,7 @@ use crate::evaluator::Evaluator;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
-use gmm_kernels::estep::fused_tensor_cores;
+use gmm_kernels::estep::fused_mma;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -140,12 +140,12 @@ fn components_far_apart_keep_their_variances() {
 fn tensor_cores_give_the_statistics() {
     let cases = [
         // N, K, D, variant
-        (1, 1, 1, "tensor_cores/1:64x1:all"),
-        (133, 3, 2, "tensor_cores/1:64x1:all"),
-        (70, 20, 9, "tensor_cores/2:128x1:all"),
-        (131, 70, 5, "tensor_cores/2:128x1:all"),
+        (1, 1, 1, "products_mma/1:64x1:all"),
+        (133, 3, 2, "products_mma/1:64x1:all"),
+        (70, 20, 9, "products_mma/2:128x1:all"),
+        (131, 70, 5, "products_mma/2:128x1:all"),
         // With matrices several warps side by side, and several blocks, along the products.
-        (140, 2, 36, "tensor_cores/1:64x1:all"),
+        (140, 2, 36, "products_mma/1:64x1:all"),
     ];
     for (i, (n, k, d, variant)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
@@ -172,7 +172,7 @@ fn warpgroups_give_the_statistics() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
-            check_with_and_without_weights(&x, mixture, "warpgroup:384x1:all", BY_FLOAT16);
+            check_with_and_without_weights(&x, mixture, "products_wgmma:384x1:all", BY_FLOAT16);
         }
     }
 }
@@ -181,21 +181,21 @@ fn warpgroups_give_the_statistics() {
 fn whitened_gives_the_statistics() {
     let cases = [
         // N, K, D, variant
-        (1, 1, 1, "whitened/1:32x1:all"),
-        (133, 3, 2, "whitened/1:64x1:all"),
-        (200, 5, 20, "whitened/3:192x1:all"),
-        (70, 7, 33, "whitened/2:64x1:all"),
-        (90, 2, 70, "whitened/2:128x1:all"),
-        (1, 1, 1, "warpgroup_whitened:384x1:all"),
+        (1, 1, 1, "whitened_mma/1:32x1:all"),
+        (133, 3, 2, "whitened_mma/1:64x1:all"),
+        (200, 5, 20, "whitened_mma/3:192x1:all"),
+        (70, 7, 33, "whitened_mma/2:64x1:all"),
+        (90, 2, 70, "whitened_mma/2:128x1:all"),
+        (1, 1, 1, "whitened_wgmma:384x1:all"),
         // An odd number of components of few features.
-        (200, 35, 7, "warpgroup_whitened:512x1:all"),
-        (70, 3, 32, "warpgroup_whitened:384x1:all"),
-        (500, 9, 40, "warpgroup_whitened:512x1:all"),
-        (90, 2, 70, "warpgroup_whitened:384x1:all"),
+        (200, 35, 7, "whitened_wgmma:512x1:all"),
+        (70, 3, 32, "whitened_wgmma:384x1:all"),
+        (500, 9, 40, "whitened_wgmma:512x1:all"),
+        (90, 2, 70, "whitened_wgmma:384x1:all"),
         // Components of two blocks of `warpgroup_respond`, the last one with fewer.
-        (130, 70, 33, "warpgroup_whitened:512x1:all"),
+        (130, 70, 33, "whitened_wgmma:512x1:all"),
         // Two groups of triangles.
-        (130, 6, 127, "warpgroup_whitened:384x1:all"),
+        (130, 6, 127, "whitened_wgmma:384x1:all"),
     ];
     for (i, (n, k, d, variant)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
@@ -207,7 +207,7 @@ fn whitened_gives_the_statistics() {
 }
 
 #[test]
-fn fused_tensor_cores_give_the_statistics() {
+fn fused_mma_give_the_statistics() {
     let cases = [
         // N, K, D
         (1, 1, 1),
@@ -230,15 +230,15 @@ fn fused_tensor_cores_give_the_statistics() {
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
             // Not all shapes are for matrices.
-            if fused_tensor_cores::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false).is_some() {
-                check_with_and_without_weights(&x, &mixture, "fused_tensor_cores:64x1:0", BY_FLOAT16);
+            if fused_mma::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false).is_some() {
+                check_with_and_without_weights(&x, &mixture, "fused_mma:64x1:0", BY_FLOAT16);
             }
         }
     }
 }
 
 #[test]
-fn fused_tensor_cores_take_missing_values() {
+fn fused_mma_take_missing_values() {
     let cases = [
         // N, K, D, share
         (1, 1, 1, 0.6),
@@ -261,7 +261,7 @@ fn fused_tensor_cores_take_missing_values() {
             x[[1, 0]] = FAR as f32;
         }
         for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
-            check_with_and_without_weights(&x, mixture, "fused_tensor_cores:64x1:0", BY_FLOAT16);
+            check_with_and_without_weights(&x, mixture, "fused_mma:64x1:0", BY_FLOAT16);
         }
     }
 }
@@ -298,7 +298,7 @@ fn narrow_components_are_refused_on_the_tensor_cores() {
     let means = normal(&mut rng, 2, 3).mapv(f64::from);
     let mixture = Mixture::new(ndarray::arr1(&[0.5, 0.5]), means, Covariances::Diag(Array2::from_elem((2, 3), 1e-8)));
     let mixture = mixture.unwrap();
-    for kernel in ["fused_tensor_cores", "tensor_cores", "warpgroup"] {
+    for kernel in ["fused_mma", "products_mma", "products_wgmma"] {
         let error = float32(&samples(&x, None), kernel).statistics(&mixture).unwrap_err().to_string();
         assert!(error.contains(kernel) && error.contains("float16") && error.contains("weighted_sums"), "{error}");
     }

@@ -71,8 +71,8 @@ fn batches_on_the_tensor_cores_take_every_shape() {
         let first = random_mixture(&mut rng, k, d);
         let sets: Vec<_> = (0..sets).map(|_| beside(&mut rng, &first)).collect();
         let x = normal(&mut rng, n, d);
-        check_near(&x, &sets, &format!("batch_tensor_cores/{group}:{}x1:0", 32 * warps));
-        check_near(&x, &sets, &format!("batch_warpgroup/{group}:{}x1:0", 128 * warps));
+        check_near(&x, &sets, &format!("batch_mma/{group}:{}x1:0", 32 * warps));
+        check_near(&x, &sets, &format!("batch_wgmma/{group}:{}x1:0", 128 * warps));
     }
 }
 
@@ -91,7 +91,7 @@ fn batches_leave_out_components_without_weight() {
     means.row_mut(2).fill(14.0);
     let weights = Array1::from_shape_fn(11, |c| if c < 3 { 0.0 } else { 0.125 });
     let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
-    for kernel in ["batch_tensor_cores/4:64x1:0", "batch_warpgroup/4:128x1:0"] {
+    for kernel in ["batch_mma/4:64x1:0", "batch_wgmma/4:128x1:0"] {
         check_batch(&x, &[mixture.clone(), beside(&mut rng, &mixture), mixture.clone()], kernel);
     }
 }
@@ -109,7 +109,7 @@ fn far_sets_are_evaluated_by_another_kernel() {
         let near: Vec<_> = (0..3).map(|_| beside(&mut rng, &first)).collect();
         let far = Mixture::new(first.weights().to_owned(), &first.means() + 3.0, first.covariances().clone()).unwrap();
         let samples = samples(&x, None);
-        for kernel in ["batch_tensor_cores/4:64x1:0", "batch_warpgroup/4:128x1:0"] {
+        for kernel in ["batch_mma/4:64x1:0", "batch_wgmma/4:128x1:0"] {
             let mut evaluator = float32(&samples, kernel);
             let alone = evaluator.log_likelihood_batch(&near).unwrap();
             used(&evaluator, kernel);
@@ -288,8 +288,8 @@ fn far_samples_are_finite() {
         check_batch(&x, &[mixture.clone(), mixture.clone()], "batch/2:32x1:0");
         // In the others the centre of the data is far away from the mixture.
         if n == 64 {
-            check_batch(&x, &[mixture.clone(), mixture.clone()], "batch_tensor_cores/4:32x1:0");
-            check_batch(&x, &[mixture.clone(), mixture], "batch_warpgroup/4:128x1:0");
+            check_batch(&x, &[mixture.clone(), mixture.clone()], "batch_mma/4:32x1:0");
+            check_batch(&x, &[mixture.clone(), mixture], "batch_wgmma/4:128x1:0");
         }
     }
 }

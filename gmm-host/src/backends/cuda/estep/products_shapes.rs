@@ -1,8 +1,8 @@
-//! How the kernels of `tensor_cores` and of `warpgroup` divide the work of a task, and the sections
+//! How the kernels of `products_mma` and of `products_wgmma` divide the work of a task, and the sections
 //! of their parameters.
 use crate::backends::cuda::plan::task::{Shape as LaunchShape, Task};
-use gmm_kernels::estep::tensor_cores::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
-use gmm_kernels::estep::warpgroup;
+use gmm_kernels::estep::products_mma::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
+use gmm_kernels::estep::products_wgmma;
 use gmm_kernels::simt::WARP;
 use std::ops::Range;
 
@@ -64,10 +64,10 @@ impl Shapes {
         Self { exponents, weigh }
     }
 
-    /// The shapes whose rows and products are those of the kernels of `warpgroup`.
+    /// The shapes whose rows and products are those of the kernels of `products_wgmma`.
     pub fn of_warpgroups(k: usize, d: usize) -> Self {
-        const COMPONENT_WARPS: u32 = (warpgroup::GROUP / (2 * TILE)) as u32;
-        let shape = warpgroup::Shape { d: d as u32, k: k as u32 };
+        const COMPONENT_WARPS: u32 = (products_wgmma::GROUP / (2 * TILE)) as u32;
+        let shape = products_wgmma::Shape { d: d as u32, k: k as u32 };
         let (groups, products) = (shape.groups() as u32, shape.products());
         let exponents = ExponentsShape {
             d: d as u32,

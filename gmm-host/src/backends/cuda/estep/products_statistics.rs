@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{at_once, vectorised};
 use crate::statistics::{CentredSums, Statistics};
-use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE, RESPONSIBILITY_SCALE};
-use gmm_kernels::estep::whitened;
+use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE, RESPONSIBILITY_SCALE};
+use gmm_kernels::estep::whitened_mma;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use std::convert::identity;
@@ -18,7 +18,7 @@ use std::convert::identity;
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
 
 impl TensorCoresLayout {
-    /// The statistics, from the sums of `tensor_cores` or `warpgroup`.
+    /// The statistics, from the sums of `products_mma` or `products_wgmma`.
     pub fn statistics(&self, shapes: &Shapes, sums_of: &Sums<'_>) -> Result<Statistics> {
         let (shape, sums) = (&shapes.weigh, sums_of.values);
         let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
@@ -142,11 +142,11 @@ impl TensorCoresLayout {
         Statistics::from_sums_around(centre, sums)
     }
 
-    /// As [`Self::statistics`], from the sums of `whitened` or `warpgroup_whitened`.
+    /// As [`Self::statistics`], from the sums of `whitened_mma` or `whitened_wgmma`.
     pub fn whitened_statistics(&self, shapes: &WhitenedShapes, sums_of: &Sums<'_>) -> Result<Statistics> {
         /// What the kernels' products and responsibilities are less than those of the other
         /// kernels.
-        const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
+        const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened_mma::RESPONSIBILITY_SCALE) as f64;
         let (sums, log2) = (sums_of.values, sums_of.weight_scale * sums_of.log2);
         let [counts, rounded] =
             shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());

@@ -8,7 +8,7 @@ use crate::backends::device_parameters::{
 use crate::data::frame::Frame;
 use crate::model::linalg::{row_major, sum_of, vectorised};
 use crate::model::mixture::Mixture;
-use gmm_kernels::estep::tensor_cores::ONE;
+use gmm_kernels::estep::products_mma::ONE;
 
 /// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels
 /// may be expected to make. Rounding errors differ from sample to sample, so that sums over samples

@@ -1,4 +1,4 @@
-//! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is
+//! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA, so that it is
 //! tested on any machine.
 use super::centres::{distance, larger, mean_in_frame};
 use super::products_shapes::{Shapes, products};
@@ -10,7 +10,7 @@ use crate::data::frame::Frame;
 use crate::model::covariances::CovarianceType;
 use crate::model::linalg::{at_once, vectorised};
 use crate::model::mixture::Mixture;
-use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, PRODUCT_SCALE};
+use gmm_kernels::estep::products_mma::{FEATURE_SCALE, PRODUCT_SCALE};
 use ndarray::parallel::prelude::*;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl TensorCoresLayout {
         Self { covariance_type, parameters, mixture, coefficients, components, shifts: Vec::new(), error }
     }
 
-    /// For `whitened`, `warpgroup_whitened`, and `fused_tensor_cores` with matrices, which multiply
+    /// For `whitened_mma`, `whitened_wgmma`, and `fused_mma` with matrices, which multiply
     /// the triangles with the features themselves: without coefficients, which take D times as
     /// long.
     ///
@@ -192,7 +192,7 @@ impl TensorCoresLayout {
         });
     }
 
-    /// Writes the parameters of a mixture with matrices for `whitened` and `warpgroup_whitened`.
+    /// Writes the parameters of a mixture with matrices for `whitened_mma` and `whitened_wgmma`.
     pub fn write_whitened(&self, shapes: &WhitenedShapes, out: &mut [f32]) {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
@@ -268,7 +268,7 @@ mod tests {
     use crate::backends::cuda::likelihood::layout::DEAD_SEED;
     use crate::backends::device_parameters::Deviations;
     use crate::model::covariances::Covariances;
-    use gmm_kernels::estep::tensor_cores::ONE;
+    use gmm_kernels::estep::products_mma::ONE;
     use half::f16;
     use ndarray::{Array2, Axis};
     use ndarray::{Array3, arr1, arr2, arr3};

@@ -1,31 +1,31 @@
-//! How the kernels of `whitened` and of `warpgroup_whitened` divide the work of a task, and the
+//! How the kernels of `whitened_mma` and of `whitened_wgmma` divide the work of a task, and the
 //! sections of their parameters.
 use super::products_shapes::{MOST_SHARED, MOST_WARPS};
 use crate::backends::cuda::plan::task::{Shape as LaunchShape, Task};
 use crate::backends::device_parameters::triangle;
-use gmm_kernels::estep::warpgroup_whitened;
-use gmm_kernels::estep::whitened::{OuterShape, WhitenShape};
+use gmm_kernels::estep::whitened_mma::{OuterShape, WhitenShape};
+use gmm_kernels::estep::whitened_wgmma;
 use gmm_kernels::simt::WARP;
 use std::ops::Range;
 
-/// How the kernels of `whitened` or of `warpgroup_whitened` divide the work of a task with
+/// How the kernels of `whitened_mma` or of `whitened_wgmma` divide the work of a task with
 /// matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhitenedShapes {
     Warps { whiten: WhitenShape, outer: OuterShape },
-    Warpgroups(warpgroup_whitened::Shape),
+    Warpgroups(whitened_wgmma::Shape),
 }
 
 impl WhitenedShapes {
-    /// The shapes of `warpgroup_whitened`. None where a sample has too many features, and for
+    /// The shapes of `whitened_wgmma`. None where a sample has too many features, and for
     /// diagonal covariances.
     pub fn of_warpgroups(task: &Task) -> Option<Self> {
         let Task { k, d, full, .. } = *task;
-        let fits = full && d <= warpgroup_whitened::MAX_FEATURES;
-        fits.then_some(Self::Warpgroups(warpgroup_whitened::Shape { d: d as u32, k: k as u32 }))
+        let fits = full && d <= whitened_wgmma::MAX_FEATURES;
+        fits.then_some(Self::Warpgroups(whitened_wgmma::Shape { d: d as u32, k: k as u32 }))
     }
 
-    /// The shapes of a launch of `whitened`: `split` warps of a block of `whiten` are side by side
+    /// The shapes of a launch of `whitened_mma`: `split` warps of a block of `whiten` are side by side
     /// along the components. None where features of a stage, or of the fewest samples, do not fit
     /// into shared memory, and for diagonal covariances.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Option<Self> {

@@ -1,5 +1,5 @@
 //! `batch_parameters`: parameters of near sets, made on the device.
-use super::batch_tensor_cores_layout::{fours, loss, numbers, sections, write};
+use super::batch_mma_layout::{bundles_of, loss, numbers, sections, write};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
@@ -9,8 +9,8 @@ use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::data::frame::{Float, Frame};
 use crate::error::Result;
 use crate::model::mixture::Mixture;
+use gmm_kernels::likelihood::batch_mma::{MAX_FEATURES, SETS};
 use gmm_kernels::likelihood::batch_parameters::{BLOCK, BatchParametersArgs, shared_bytes};
-use gmm_kernels::likelihood::batch_tensor_cores::{MAX_FEATURES, SETS};
 
 /// Sets that are evaluated by what they differ in from a reference; all of its K and D, with
 /// diagonal or spherical covariances.
@@ -66,7 +66,7 @@ impl NearSets<'_> {
     }
 }
 
-/// A launch that makes the parameters of `batch_tensor_cores` and `batch_warpgroup`.
+/// A launch that makes the parameters of `batch_mma` and `batch_wgmma`.
 #[derive(Clone, Copy)]
 struct BatchParameters<'a> {
     /// The frame, the reference and the sets.
@@ -85,14 +85,14 @@ struct BatchParameters<'a> {
 impl BatchParameters<'_> {
     /// A block for each place of each four.
     fn grid(&self) -> Grid {
-        Grid::new((SETS * fours(self.sets)) as u32, BLOCK, shared_bytes(self.k))
+        Grid::new((SETS * bundles_of(self.sets)) as u32, BLOCK, shared_bytes(self.k))
     }
 }
 
 launch!(BatchParameters<'_>, BatchParametersArgs, "batch_parameters", |launch, grid, what| {
     let (k, d, sets) = (launch.k, launch.d, launch.sets);
     let [coefficients, weights, reference] = sections(k, d, sets);
-    let blocks = (SETS * fours(sets)) as u32;
+    let blocks = (SETS * bundles_of(sets)) as u32;
     require(what, sets > 0 && d <= MAX_FEATURES && (grid.blocks, grid.threads) == ((blocks, 1), BLOCK))?;
     grid.require_shared(what, shared_bytes(k))?;
     Ok(BatchParametersArgs {

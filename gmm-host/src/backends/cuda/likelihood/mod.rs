@@ -1,9 +1,9 @@
 //! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
 //! `gmm_kernels::likelihood`.
 pub(crate) mod batch;
+pub(crate) mod batch_mma;
+pub(crate) mod batch_mma_layout;
 mod batch_parameters;
-pub(crate) mod batch_tensor_cores;
-pub(crate) mod batch_tensor_cores_layout;
 mod exp2_bias;
 mod exponents;
 pub(crate) mod launch;

@@ -5,50 +5,50 @@ use super::family::{Family, Variant};
 use super::task::{Operation, Shape, Task};
 use crate::backends::cuda::device::gpu::Limits;
 use crate::backends::cuda::estep::fused::FUSED;
-use crate::backends::cuda::estep::fused_tensor_cores::FUSED_TENSOR_CORES;
-use crate::backends::cuda::estep::tensor_cores::{TENSOR_CORES, WARPGROUP};
-use crate::backends::cuda::estep::warpgroup_whitened::WARPGROUP_WHITENED;
+use crate::backends::cuda::estep::fused_mma::FUSED_MMA;
+use crate::backends::cuda::estep::products_mma::{PRODUCTS_MMA, PRODUCTS_WGMMA};
 use crate::backends::cuda::estep::weighted_sums::WEIGHTED_SUMS;
-use crate::backends::cuda::estep::whitened::WHITENED;
+use crate::backends::cuda::estep::whitened_mma::WHITENED_MMA;
+use crate::backends::cuda::estep::whitened_wgmma::WHITENED_WGMMA;
 use crate::backends::cuda::general::GENERAL;
 use crate::backends::cuda::likelihood::batch::BATCH;
-use crate::backends::cuda::likelihood::batch_tensor_cores::{BATCH_TENSOR_CORES, BATCH_WARPGROUP};
+use crate::backends::cuda::likelihood::batch_mma::{BATCH_MMA, BATCH_WGMMA};
 use crate::backends::cuda::likelihood::pair::PAIR;
 use crate::backends::cuda::likelihood::small_k::SMALL_K;
 use crate::backends::cuda::likelihood::tiled::{TILED8, TILED16};
 use crate::error::Error;
 use crate::precision::Precision;
-use gmm_kernels::estep::fused_tensor_cores;
+use gmm_kernels::estep::fused_mma;
 use std::str::FromStr;
 
 /// All families. A new one is added here, and where [`families`] is to choose it.
 pub static ALL: [&dyn Family; 15] = [
     &SMALL_K,
     &BATCH,
-    &BATCH_TENSOR_CORES,
-    &BATCH_WARPGROUP,
+    &BATCH_MMA,
+    &BATCH_WGMMA,
     &TILED8,
     &TILED16,
     &PAIR,
     &FUSED,
-    &FUSED_TENSOR_CORES,
-    &TENSOR_CORES,
-    &WARPGROUP,
-    &WARPGROUP_WHITENED,
-    &WHITENED,
+    &FUSED_MMA,
+    &PRODUCTS_MMA,
+    &PRODUCTS_WGMMA,
+    &WHITENED_WGMMA,
+    &WHITENED_MMA,
     &WEIGHTED_SUMS,
     &GENERAL,
 ];
 
-/// Samples from which on `fused_tensor_cores` can be faster than `fused` (measured on an H200).
+/// Samples from which on `fused_mma` can be faster than `fused` (measured on an H200).
 const MANY_SAMPLES: usize = 200_000;
 
-/// Features from which on `whitened` can be faster than `tensor_cores` with matrices (measured on
+/// Features from which on `whitened_mma` can be faster than `products_mma` with matrices (measured on
 /// an H200: D = 64, K = 32: 5.6 and 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
 
-/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32,
-/// K = 64: 2.5 ms, 3.0 by `tensor_cores`).
+/// The same of `whitened_wgmma`, which pads features to a multiple of 32 (measured: D = 32,
+/// K = 64: 2.5 ms, 3.0 by `products_mma`).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// Multiply-adds of a total from which on the host's part of one on the tensor cores does not
@@ -101,19 +101,17 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         _ if task.precision == Precision::Float64 => &[&GENERAL],
         Operation::Total if usable(&SMALL_K) => &[&SMALL_K],
         Operation::Total => &[&BATCH, &TILED16, &TILED8],
-        Operation::Totals => &[&BATCH_WARPGROUP, &BATCH_TENSOR_CORES, &BATCH],
+        Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
         Operation::Scores => &[&TILED16, &TILED8],
-        Operation::EStep if task.gaps => &[&FUSED_TENSOR_CORES],
-        Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_TENSOR_CORES) => {
-            &[&FUSED_TENSOR_CORES]
-        }
+        Operation::EStep if task.gaps => &[&FUSED_MMA],
+        Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_MMA) => &[&FUSED_MMA],
         // So short that the time is that of the launches.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
         Operation::EStep if !task.is_long() && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
-        Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WARPGROUP_WHITENED) => &[&WARPGROUP_WHITENED],
-        Operation::EStep if task.d >= WIDE && usable(&WHITENED) => &[&WHITENED, &TENSOR_CORES, &WEIGHTED_SUMS],
-        Operation::EStep if usable(&FUSED) || usable(&TENSOR_CORES) || usable(&WEIGHTED_SUMS) => {
-            &[&FUSED_TENSOR_CORES, &FUSED, &WARPGROUP, &TENSOR_CORES, &WEIGHTED_SUMS]
+        Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WHITENED_WGMMA) => &[&WHITENED_WGMMA],
+        Operation::EStep if task.d >= WIDE && usable(&WHITENED_MMA) => &[&WHITENED_MMA, &PRODUCTS_MMA, &WEIGHTED_SUMS],
+        Operation::EStep if usable(&FUSED) || usable(&PRODUCTS_MMA) || usable(&WEIGHTED_SUMS) => {
+            &[&FUSED_MMA, &FUSED, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &WEIGHTED_SUMS]
         }
         Operation::EStep => &[],
     };
@@ -121,11 +119,11 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
 }
 
-/// Whether a short E-step is faster with `fused_tensor_cores` than with `fused`, whose time grows
+/// Whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows
 /// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
 /// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
 fn suits_tensor_cores(task: &Task) -> bool {
-    task.n >= MANY_SAMPLES && (task.k > fused_tensor_cores::TILE || task.d >= if task.full { 12 } else { 11 })
+    task.n >= MANY_SAMPLES && (task.k > fused_mma::TILE || task.d >= if task.full { 12 } else { 11 })
 }
 
 /// The variants to be timed for a task, the likely best first; of one family if that is requested
@@ -155,7 +153,7 @@ pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Vari
     let task = Task { operation: Operation::EStep, expandable: true, ..*task };
     let parameters = k * (d * (d + 1) / 2);
     let suits = full && !tied && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
-    let family: &dyn Family = &WARPGROUP_WHITENED;
+    let family: &dyn Family = &WHITENED_WGMMA;
     if !suits || n.saturating_mul(parameters) < LONG_TOTAL || family.problem(&task, limits).is_some() {
         return None;
     }
@@ -251,7 +249,7 @@ mod tests {
         assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);
         // Few samples and few features are left to `fused`, like those that lose digits.
         let family = |n, d, expandable| families(&Task { expandable, ..task(n, 8, d) }, &H200);
-        assert_eq!(family(1_000_000, 13, true), [&FUSED_TENSOR_CORES as &dyn Family]);
+        assert_eq!(family(1_000_000, 13, true), [&FUSED_MMA as &dyn Family]);
         for (n, d, expandable) in [(1_000_000, 13, false), (1_000_000, 5, true), (10_000, 13, true)] {
             assert_eq!(family(n, d, expandable), [&FUSED as &dyn Family]);
         }
@@ -266,14 +264,14 @@ mod tests {
             "pair/8:256x8:all",
             "pair/1:32x8:all",
             "batch/16:64x6:0",
-            "batch_tensor_cores/64:512x1:0",
-            "batch_warpgroup/64:512x1:0",
+            "batch_mma/64:512x1:0",
+            "batch_wgmma/64:512x1:0",
             "fused:128x3:0",
-            "fused_tensor_cores:512x1:0",
-            "tensor_cores/4:256x1:all",
-            "warpgroup:384x1:all",
-            "warpgroup_whitened:512x1:all",
-            "whitened/3:384x1:all",
+            "fused_mma:512x1:0",
+            "products_mma/4:256x1:all",
+            "products_wgmma:384x1:all",
+            "whitened_wgmma:512x1:all",
+            "whitened_mma/3:384x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",
         ] {
@@ -281,8 +279,8 @@ mod tests {
         }
         let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
             tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
-            weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all \
-            warpgroup:128x1:all warpgroup/2:384x1:all warpgroup_whitened:256x1:all batch_warpgroup/64:160x1:0 batch_warpgroup/65:512x1:0";
+            weighted_sums/4:128x1:all products_mma/3:256x1:all products_mma/1:1024x1:all \
+            products_wgmma:128x1:all products_wgmma/2:384x1:all whitened_wgmma:256x1:all batch_wgmma/64:160x1:0 batch_wgmma/65:512x1:0";
         for text in bad.split_whitespace() {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }

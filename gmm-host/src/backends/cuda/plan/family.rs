@@ -56,10 +56,44 @@ impl Takes {
     }
 }
 
+/// The unit of a multiprocessor that a family multiplies with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// The ordinary instructions, in float32 or float64.
+    Cores,
+    /// The tensor cores, by products of one warp: `mma`.
+    Mma,
+    /// The tensor cores of compute capability 9.0, by products of four warps: `wgmma`.
+    Wgmma,
+}
+
+impl Unit {
+    /// Whether a device lacks it, in words.
+    fn problem(self, limits: &Limits) -> Option<String> {
+        (self == Self::Wgmma && !limits.warpgroups).then(|| "needs a device of compute capability 9.0".into())
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cores => "cores",
+            Self::Mma => "mma",
+            Self::Wgmma => "wgmma",
+        })
+    }
+}
+
 /// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
 pub trait Family: Sync {
-    /// The name that a user asks for it by.
+    /// The name that a user asks for it by: what it computes, and its unit if that is another one
+    /// than [`Unit::Cores`].
     fn name(&self) -> &'static str;
+
+    /// What it multiplies with.
+    fn unit(&self) -> Unit {
+        Unit::Cores
+    }
 
     /// What it computes and how, in a few words.
     fn about(&self) -> &'static str;
@@ -69,7 +103,8 @@ pub trait Family: Sync {
 
     fn takes(&self) -> Takes;
 
-    /// Why it cannot do a task that is of its operations and of what it [`takes`](Self::takes).
+    /// Why it cannot do a task that is of its operations and of what it [`takes`](Self::takes), on a
+    /// device that has its unit.
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
 
     /// Whether it computes in float64 where the task asks for it.
@@ -186,7 +221,7 @@ impl<'a> dyn Family + 'a {
         } else if task.weighted && !takes.weights {
             "takes samples without weights only"
         } else {
-            return self.limit(task, limits);
+            return self.unit().problem(limits).or_else(|| self.limit(task, limits));
         };
         Some(refusal.into())
     }

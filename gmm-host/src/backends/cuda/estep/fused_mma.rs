@@ -1,0 +1,316 @@
+//! `fused_mma`: the E-step on the tensor cores in one read of the data, for K up to 64 and
+//! D up to 32.
+use super::launch::{EStepKernels, Layout, Wanted};
+use super::products_shapes::loses_digits;
+use super::sums::Sums;
+use super::tensor_cores_layout::TensorCoresLayout;
+use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
+use crate::backends::cuda::device::kernel::{Grid, Kernel};
+use crate::backends::cuda::device::launch::launch;
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::slots::Slots;
+use crate::backends::cuda::device::stream::{Running, Stream, finite};
+use crate::backends::cuda::device::{mismatch, require};
+use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, holds_no_samples};
+use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::error::Result;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
+use cust::memory::{DeviceBuffer, LockedBuffer};
+use gmm_kernels::entries;
+use gmm_kernels::estep::fused_mma::{
+    BY_VALUE, FusedMmaArgs, FusedShape, MAX_COMPONENTS, MAX_COMPONENTS_GAPS, MAX_FEATURES, MAX_FEATURES_FULL, TILE,
+    unit,
+};
+use gmm_kernels::simt::WARP;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// `fused_mma`: the E-step of few components on the tensor cores, in one read of the data.
+pub static FUSED_MMA: FusedMmaFamily = FusedMmaFamily;
+pub struct FusedMmaFamily;
+
+/// The kernel's instance for a task, if there is one.
+fn instance(task: &Task) -> Option<FusedShape> {
+    FusedShape::new(task.k, task.d, task.full, task.gaps)
+}
+
+impl Family for FusedMmaFamily {
+    fn name(&self) -> &'static str {
+        "fused_mma"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Mma
+    }
+
+    fn about(&self) -> &'static str {
+        "the E-step in one read of the data, on the tensor cores"
+    }
+
+    fn sizes(&self) -> String {
+        format!(
+            "K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}; matrices K ≤ {TILE}, D ≤ {MAX_FEATURES_FULL}; missing values \
+             K ≤ {MAX_COMPONENTS_GAPS}"
+        )
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { gaps: true, ..Takes::complete(&[Operation::EStep]) }
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let Task { k, d, gaps, .. } = *task;
+        if instance(task).is_none() {
+            return Some(if gaps {
+                format!(
+                    "takes at most {MAX_COMPONENTS_GAPS} components of {MAX_FEATURES} features where values are \
+                     missing, and here are {k} of {d}"
+                )
+            } else {
+                format!(
+                    "takes at most {MAX_COMPONENTS} components of {MAX_FEATURES} features, with matrices {TILE} of \
+                     {MAX_FEATURES_FULL}, and here are {k} of {d}"
+                )
+            });
+        }
+        loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        let Some(shape) = instance(task) else { return Vec::new() };
+        // As many warps as have room for their sums in registers, and in shared memory.
+        let most = match shape.components {
+            _ if task.full => 384,
+            1 if task.gaps => 384,
+            1 | 2 if !task.gaps => 512,
+            _ => 256,
+        };
+        let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
+        let block = (1..=most / WARP).rev().map(|warps| warps * WARP).find(fits);
+        block.map(|block| Shape::new(1, block, 1)).into_iter().collect()
+    }
+
+    fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
+        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        vec![Some(0)]
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        instance(task).map_or(usize::MAX, |instance| instance.shared_bytes(shape.block))
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        instance(task).map(|shape| entries::fused_mma(shape).name().into()).into_iter().collect()
+    }
+
+    fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
+        Some(if full { Multiplies::Features } else { Multiplies::Products })
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+        let multiplies = self.on_tensor_cores(parameters.has_triangles())?;
+        Some(Layout::TensorCores(TensorCoresLayout::of(multiplies, Vec::new(), mixture, parameters.clone(), frame)))
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        layout: &Layout,
+        variant: Variant,
+        task: &Task,
+        _same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        let shape = layout.tensor_cores()?.fused_shape();
+        let shape = shape.ok_or_else(|| mismatch("a mixture for this E-step", vec![], vec![]))?;
+        Ok(Box::new(FusedMma::new(gpu, shape, variant, task.weighted)?))
+    }
+}
+
+/// A kernel made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct FusedMma {
+    kernel: Kernel<FusedMmaArgs>,
+    shape: FusedShape,
+    variant: Variant,
+    weighted: bool,
+    multiprocessors: u32,
+    results: Results,
+    /// The sums as integers, which are zeros between launches.
+    integers: DeviceBuffer<u64>,
+    /// The log-likelihood of each block.
+    block_sums: BlockSums,
+}
+
+/// Most results that the host reads where the kernel writes them. Many arrive sooner by one copy
+/// behind the kernel.
+const MOST_SLOTS: usize = 512;
+
+/// Where the log-likelihood and behind it the sums are written.
+#[derive(Debug)]
+enum Results {
+    /// To the host's memory.
+    Slots(Slots),
+    /// To the device's memory, from where they are copied to page-locked memory.
+    Copied { device: DeviceBuffer<f64>, host: RefCell<LockedBuffer<f64>> },
+}
+
+impl Results {
+    fn new(count: usize) -> Result<Self> {
+        if count <= MOST_SLOTS {
+            return Slots::new(count).map(Self::Slots);
+        }
+        Ok(Self::Copied { device: allocate(count)?, host: locked(count)?.into() })
+    }
+
+    /// The address on the device of the first `len`; `what` asks for them.
+    fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
+        match self {
+            Self::Slots(slots) => slots.write(len, what),
+            Self::Copied { device, .. } => Numbers::of(device).write(len, what),
+        }
+    }
+
+    /// The place of the log-likelihood.
+    fn total(&self) -> Total<'_> {
+        match self {
+            Self::Slots(slots) => Total::Slot(slots),
+            Self::Copied { device, .. } => Total::Device(Numbers::of(device)),
+        }
+    }
+}
+
+impl FusedMma {
+    /// The kernel for mixtures of a shape. The device's context is current.
+    fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, weighted: bool) -> Result<Self> {
+        // As many as let the variant's blocks share a multiprocessor.
+        let registers = REGISTERS / (variant.shape.block * variant.shape.per_multiprocessor) / 8 * 8;
+        let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
+        Ok(Self {
+            kernel: gpu.kernel(&entries::fused_mma(shape), Some(registers.min(255)))?,
+            shape,
+            variant,
+            weighted,
+            multiprocessors: gpu.limits.multiprocessors,
+            results: Results::new(1 + shape.sums())?,
+            integers: zeroed(shape.sums())?,
+            block_sums: BlockSums::new(most_blocks as usize)?,
+        })
+    }
+
+    /// Waits for the E-step that was started last, and gives its log-likelihood and behind it the
+    /// sums.
+    fn results(&self, running: Running<'_, ()>, stream: &Stream) -> Result<Vec<f64>> {
+        match &self.results {
+            Results::Slots(slots) => running.results(slots, slots.len()),
+            Results::Copied { device, host } => {
+                let mut host = host.borrow_mut();
+                stream.read(device, &mut host)?;
+                running.wait()?;
+                finite(host.to_vec())
+            }
+        }
+    }
+}
+
+impl EStepKernels for FusedMma {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        let layout = layout.tensor_cores()?;
+        if layout.fused_shape() != Some(self.shape) {
+            let got = vec![layout.dim().0, layout.dim().1];
+            let needed = vec![self.shape.capacity(), self.shape.features()];
+            return Err(mismatch("a mixture for `fused_mma`", needed, got));
+        }
+        let len = if self.shape.by_value() { 0 } else { self.shape.numbers() };
+        workspace.parameters.fill(len, |to| {
+            if len > 0 {
+                layout.write_fused(self.shape, to)
+            }
+        })
+    }
+
+    fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        layout: &Layout,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+        _: Wanted,
+    ) -> Result<Running<'a, ()>> {
+        let blocks = self.variant.blocks_of(columns.n(), self.shape.round(), self.multiprocessors);
+        let launch = FusedLaunch {
+            columns,
+            cached_quads: self.variant.cached_quads(columns.d()),
+            shape: self.shape,
+            weighted: self.weighted,
+            by_value: layout.tensor_cores()?.fused_by_value(self.shape),
+            parameters,
+            integers: Numbers::of(&self.integers),
+            results: &self.results,
+            output: Output { blocks: &self.block_sums, total: self.results.total() },
+        };
+        if let Results::Slots(slots) = &self.results {
+            slots.clear(slots.len());
+        }
+        let grid = Grid::new(blocks, self.variant.shape.block, self.shape.shared_bytes(self.variant.shape.block));
+        Ok(stream.launch(self.kernel, grid, launch)?.borrowed())
+    }
+
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        _: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        read(&self.results(running, stream)?, 0.0);
+        Ok(())
+    }
+
+    fn needs_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        layout.tensor_cores()?.fused_statistics(self.shape, sums)
+    }
+}
+
+/// A launch that leaves the sums of all blocks.
+#[derive(Clone, Copy)]
+struct FusedLaunch<'a> {
+    columns: Columns<'a>,
+    cached_quads: u32,
+    shape: FusedShape,
+    weighted: bool,
+    /// The parameters, or none where they are in memory.
+    by_value: Option<[f32; BY_VALUE]>,
+    parameters: Numbers<'a, f32>,
+    /// An integer for each sum, zero now.
+    integers: Numbers<'a, u64>,
+    /// A place for the log-likelihood, and one for each sum.
+    results: &'a Results,
+    output: Output<'a>,
+}
+
+launch!(FusedLaunch<'_>, FusedMmaArgs, "fused_mma", |launch, grid, what| {
+    let (shape, d) = (launch.shape, launch.columns.d());
+    require(what, d <= shape.features())?;
+    grid.require_shared(what, shape.shared_bytes(grid.threads))?;
+    // The kernel reads the memory only where it does not take the parameters by value.
+    let parameters = if shape.by_value() { 0 } else { shape.numbers() };
+    Ok(FusedMmaArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        d: d as u32,
+        sample_weights: launch.columns.weights_if(launch.weighted),
+        parameters: launch.parameters.read(parameters, what)?,
+        by_value: launch.by_value.unwrap_or([0.0; BY_VALUE]),
+        integers: launch.integers.write(shape.sums(), what)?,
+        unit: unit(launch.columns.n() as u64),
+        sums: launch.results.write(1 + shape.sums(), what)?.wrapping_add(1),
+        output: launch.output.argument(grid.blocks.0)?,
+    })
+});

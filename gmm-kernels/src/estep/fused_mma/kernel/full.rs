@@ -1,0 +1,216 @@
+//! Matrices, with at most 8 components and 15 features.
+//!
+//! An exponent is a constant minus |A·x + b|². A product of the units has one element of A·x + b of
+//! all components: high parts of the coefficients are eight of its rows, low parts the others. The
+//! squares are added up in the lane, so that no sum goes across lanes, and nothing is expanded. b
+//! is the coefficient of the number one, the last of the 16 features.
+//!
+//! Products of two features, for the statistics, are those of feature j and the one r places behind
+//! it, for r from 0 to half of D; after the last feature comes the first. So each lane multiplies
+//! its own features, and reads the others from shared memory.
+use super::*;
+use crate::estep::products_mma::ONE;
+
+/// The shape of an instance.
+const fn shape(rotations: usize) -> FusedShape {
+    FusedShape { pairs: 1, components: 1, rotations, gaps: false }
+}
+
+/// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
+/// parts, then low ones.
+#[inline(always)]
+fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
+    let mut split = x;
+    counted!(for i in 0..4 {
+        let (high, low) = (others[i % 2][i / 2], others[i % 2][2 + i / 2]);
+        let product = multiply_halves(x.high[i], high);
+        let rest = fma_minus_halves(x.high[i], high, product);
+        (split.high[i], split.low[i]) = (product, fma_halves(x.low[i], high, fma_halves(x.high[i], low, rest)));
+    });
+    split
+}
+
+/// The features of a warp's groups of samples, in rows.
+struct Rows {
+    rows: Shared<Halves>,
+}
+
+impl Rows {
+    /// The place of a row of a group.
+    #[inline(always)]
+    fn row(&self, group: usize, row: usize) -> Shared<Halves> {
+        self.rows.offset(group * ROTATED + row * SAMPLES + 4 * (thread_idx() % 4) as usize)
+    }
+
+    /// Writes zeros everywhere: not all rows are ever used.
+    ///
+    /// # Safety
+    /// Only this warp uses them.
+    #[inline(always)]
+    unsafe fn clear(&self) {
+        counted!(for i in (4 * (thread_idx() % WARP) as usize..2 * ROTATED).step_by(4 * WARP as usize) {
+            // SAFETY: inside.
+            unsafe { self.rows.set4(i, [0; 4]) };
+        });
+    }
+
+    /// Writes the lane's features of a group: D of all lanes' exist.
+    ///
+    /// # Safety
+    /// No lane reads the group's rows.
+    #[inline(always)]
+    unsafe fn set(&self, group: usize, x: &Split, d: usize) {
+        counted!(for f in 0..2 {
+            let feature = (thread_idx() % WARP / 4) as usize + f * TILE;
+            let both = [x.high[f], x.high[2 + f], x.low[f], x.low[2 + f]];
+            if feature < d {
+                // SAFETY: inside.
+                unsafe { self.row(group, feature).set4(0, both) };
+                if d + feature < ROTATED_ROWS {
+                    // SAFETY: inside.
+                    unsafe { self.row(group, d + feature).set4(0, both) };
+                }
+            }
+        });
+    }
+
+    /// The features r places behind the lane's.
+    ///
+    /// # Safety
+    /// They have been written.
+    #[inline(always)]
+    unsafe fn behind(&self, group: usize, r: usize) -> [[Halves; 4]; 2] {
+        let row = self.row(group, (thread_idx() % WARP / 4) as usize);
+        // SAFETY: at most 15 + 8.
+        unsafe { [row.get4(r * SAMPLES), row.get4((r + TILE) * SAMPLES)] }
+    }
+}
+
+/// `D`: most features; `S`: steps; `H`: groups of a round.
+#[inline(always)]
+unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaArgs) {
+    let shape = shape(S - 1);
+    let mut rounds = Rounds::new(args, H);
+    let mut samples = RoundSamples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
+    counted!(for h in 0..H {
+        // SAFETY: the caller guarantees it.
+        unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
+    });
+    let block = FusedBlock::<false, 1, 1>::new(shape);
+    let warp = (thread_idx() / WARP) as usize;
+    let rows = block.sums.offset((block_dim() / WARP) as usize * shape.sums() + warp * 2 * ROTATED);
+    let rows = Rows { rows: rows.cast() };
+    let lane = (thread_idx() % WARP) as usize;
+    // SAFETY: the start: the shared memory is free.
+    unsafe {
+        rows.clear();
+        counted!(for i in (thread_idx() as usize..CONSTANTS * TILE).step_by(block_dim() as usize) {
+            block.constants.set(i, load(args.parameters.add(shape.coefficients() + i)));
+        });
+        // The coefficients as the lanes take them: (features, lanes, 4).
+        counted!(for i in (thread_idx() as usize..D * WARP as usize).step_by(block_dim() as usize) {
+            let (row, lane) = (i / WARP as usize, i % WARP as usize);
+            let from = args.parameters.add((row * STEP + 2 * (lane % 4)) * TILE + lane / 4);
+            let first = split_halves(load(from), load(from.add(TILE)));
+            let second = split_halves(load(from.add(TILE * TILE)), load(from.add(TILE * TILE + TILE)));
+            block.coefficients.cast::<Halves>().set4(4 * i, [first[0], first[1], second[0], second[1]]);
+        });
+    }
+    barrier!();
+    // SAFETY: the barrier made them visible.
+    let (scale, constant, weight) = unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
+    let mut sums = RoundSums::<S, 1>::new();
+    let mut since = 0;
+    // As in `diagonal`.
+    loop {
+        let mut features = [Split::ZERO; H];
+        let mut transposed = features;
+        // All lanes have read the rows.
+        warp_sync();
+        counted!(for h in 0..H {
+            let group = rounds.group(h);
+            if lane / 4 == TILE - 1 {
+                samples.x[h][0][1] = [ONE; QUAD];
+            }
+            [features[h]] = samples.take(h, rounds.left(group));
+            // SAFETY: the caller guarantees it; no lane reads the rows.
+            unsafe {
+                samples.fetch(h, args, group + rounds.step, rounds.policy());
+                rows.set(h, &features[h], args.d as usize);
+                [transposed[h]] = block.transpose(h % 2, &[features[h]]);
+            }
+        });
+        let mut q = [[[0.0f32; 2]; 2]; H];
+        counted!(for i in 0..D {
+            // SAFETY: the coefficients are in shared memory since the barrier.
+            let a = unsafe { block.coefficients.cast::<Halves>().get4((i * WARP as usize + lane) * 4) };
+            counted!(for p in 0..2 * H {
+                let (Split { high, low }, s) = (transposed[p / 2], p % 2);
+                let low = mma([0.0; 4], a, [low[2 * s], low[2 * s + 1]]);
+                let t = mma(low, a, [high[2 * s], high[2 * s + 1]]);
+                let t = [t[0] + t[2], t[1] + t[3]];
+                q[p / 2][s] = [fma(t[0], t[0], q[p / 2][s][0]), fma(t[1], t[1], q[p / 2][s][1])];
+            });
+        });
+        let mut each = [[[[0.0; 2]; 2]; 1]; H];
+        counted!(for h in 0..H {
+            finish_exponents(&mut q[h], scale, constant);
+            each[h][0] = q[h];
+        });
+        // SAFETY: the caller guarantees it.
+        let r = unsafe { rounds.respond(&each, &[weight], 0) };
+        let r = sums.count(&r);
+        counted!(for s in 0..S {
+            let mut products = features;
+            counted!(for h in 0..H {
+                if s == 1 {
+                    products[h] = features[h].square();
+                } else if s > 1 {
+                    // SAFETY: all lanes have met since the rows were written.
+                    products[h] = multiply(features[h], unsafe { rows.behind(h, s - 1) });
+                }
+            });
+            sums.add(s, false, &products, &r);
+        });
+        rounds.first += rounds.step;
+        since += 1;
+        if since == FLUSH || rounds.done() {
+            since = 0;
+            // SAFETY: a place for each warp's sums.
+            unsafe { sums.take(block.sums.offset(warp * shape.sums())) };
+            barrier!();
+            // SAFETY: the barrier made them visible.
+            unsafe { add_warps(block.sums, shape.sums(), args) };
+            if rounds.done() {
+                break;
+            }
+            barrier!();
+        }
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe { rounds.finish(shape.sums()) };
+}
+
+macro_rules! instances {
+    ($($name:ident $rotations:literal;)*) => { $(
+        kernel! {
+            /// Each block's log-likelihood and sufficient statistics.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: FusedMmaArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe {
+                    full::<{ shape($rotations).features() }, { shape($rotations).steps() }, { shape($rotations).groups() }>(
+                        &args,
+                    )
+                }
+            }
+        }
+    )* };
+}
+instances! {
+    fused_mma_full_d09_k08 5;
+    fused_mma_full_d13_k08 7;
+    fused_mma_full_d15_k08 8;
+}

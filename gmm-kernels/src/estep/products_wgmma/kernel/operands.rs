@@ -1,0 +1,152 @@
+//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the units read it.
+use super::*;
+use crate::data::QUAD;
+use crate::estep::products_mma::{Feature, one, product, split_feature};
+
+/// Writes a row of eight numbers.
+///
+/// # Safety
+/// The place is valid for 16 bytes and aligned to them; no other thread accesses it.
+#[inline(always)]
+pub(crate) unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
+    let [a, b, c, d] = row.map(f32::from_bits);
+    // SAFETY: the caller guarantees it.
+    unsafe { store4(to.cast(), [a, b, c, d]) };
+}
+
+/// An element of sample `s` of a quad: the number of a feature, and that of its square; of their
+/// high parts if `part` is 0.
+#[inline(always)]
+pub(crate) fn element(feature: Feature, square: Feature, part: usize, s: usize) -> Halves {
+    let (a, b) = (feature[2 * part + s / 2], square[2 * part + s / 2]);
+    if s.is_multiple_of(2) { a & 0xffff | b << 16 } else { a >> 16 | b & 0xffff_0000 }
+}
+
+kernel! {
+    /// Splits the coefficients into two float16 numbers each, as an operand.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn warpgroup_coefficients(args: CoefficientsArgs) {
+        let shape = args.shape;
+        let octets = shape.octets();
+        let mut i = (block_idx() * block_dim() + thread_idx()) as usize;
+        while i < shape.rows() * octets {
+            let (row, octet) = (i / octets, i % octets);
+            i += (grid_dim() * block_dim()) as usize;
+            if octet >= shape.steps() * (STEP / 8) {
+                continue;
+            }
+            let from = args.coefficients.wrapping_add(row * shape.products() + 8 * octet);
+            let (mut high, mut low) = ([0; ROW], [0; ROW]);
+            counted!(for p in 0..ROW {
+                // SAFETY: the caller guarantees it.
+                let [h, l] = unsafe { split_halves(load(from.add(2 * p)), load(from.add(2 * p + 1))) };
+                (high[p], low[p]) = (h, l);
+            });
+            let step = row / GROUP * shape.steps() + octet / (STEP / 8);
+            let matrix = row % GROUP / 8 * (STEP / 8) + octet % (STEP / 8);
+            let to = args.halves.wrapping_add((step * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe {
+                store_row(to, high);
+                store_row(to.add(COEFFICIENTS / 2 / size_of::<u32>()), low);
+            }
+        }
+    }
+}
+
+kernel! {
+    /// Forms the products of the samples, as an operand.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn warpgroup_products(args: ProductsArgs) {
+        let (shape, columns) = (args.shape, &args.columns);
+        let octets = shape.octets() as u32;
+        let policy = policy_stream();
+        // Neighbouring threads have the two quads of eight samples, then neighbouring features.
+        let quads = columns.n.div_ceil(SAMPLES as u64) as u32 * (SAMPLES / QUAD) as u32;
+        counted!(for i in (block_idx() * block_dim() + thread_idx()..quads * octets).step_by(grid_dim() * block_dim()) {
+            let (eight, octet) = (i / 2 / octets, i / 2 % octets);
+            let quad = 2 * eight + i % 2;
+            let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
+            counted!(for f in 0..ROW {
+                let feature = ROW * octet as usize + f;
+                if feature < shape.d as usize {
+                    // SAFETY: the feature exists.
+                    let x = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
+                    let (first, second) = (product(x, one()), product(x, x));
+                    counted!(for s in 0..QUAD {
+                        high[s][f] = element(first, second, 0, s);
+                        low[s][f] = element(first, second, 1, s);
+                    });
+                }
+            });
+            let tile = eight as usize / (SAMPLES / 8);
+            let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
+            let odd = i % 2;
+            let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe { store_quad(to, shape.part(), high, low, odd) };
+        });
+    }
+}
+
+/// A feature of a quad of samples; zeros behind the last sample.
+///
+/// # Safety
+/// The feature exists.
+#[inline(always)]
+pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> [f32; QUAD] {
+    // SAFETY: the caller guarantees it; the quad exists.
+    let mut x = unsafe { load4(columns.quad(smaller(quad, columns.quads() - 1), feature), policy) };
+    counted!(for s in 0..QUAD {
+        let sample = QUAD as u64 * u64::from(quad) + s as u64;
+        x[s] = if sample < columns.n { x[s] } else { 0.0 };
+    });
+    x
+}
+
+/// Writes the rows of a quad, of which two neighbouring threads have eight: the high part, and
+/// `part` bytes behind it the low one. They write two neighbouring rows at once: 32 bytes, which
+/// memory takes whole.
+///
+/// # Safety
+/// `to`, which differs by a row between the two, and its part are valid for the rows; no other
+/// thread accesses them. All lanes of the warp call it.
+#[inline(always)]
+pub(crate) unsafe fn store_quad(
+    to: *mut u32,
+    part: usize,
+    high: [[Halves; ROW]; QUAD],
+    low: [[Halves; ROW]; QUAD],
+    odd: u32,
+) {
+    let (high, low) = (interleave(high, odd), interleave(low, odd));
+    counted!(for s in 0..QUAD {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            store_row(to.wrapping_add(2 * ROW * s), high[s]);
+            store_row(to.wrapping_add(part / size_of::<u32>() + 2 * ROW * s), low[s]);
+        }
+    });
+}
+
+/// Of the rows of two neighbouring threads, the first four of which the even one has: those that
+/// are even, or odd.
+#[inline(always)]
+fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
+    let mut mine = rows;
+    counted!(for p in 0..ROW {
+        let is_odd = odd == 1;
+        let first = shuffle_xor_u32(if is_odd { rows[0][p] } else { rows[1][p] }, 1);
+        let second = shuffle_xor_u32(if is_odd { rows[2][p] } else { rows[3][p] }, 1);
+        let four =
+            if is_odd { [first, second, rows[1][p], rows[3][p]] } else { [rows[0][p], rows[2][p], first, second] };
+        counted!(for s in 0..QUAD {
+            mine[s][p] = four[s];
+        });
+    });
+    mine
+}

@@ -101,8 +101,8 @@ pub mod fit {
     #[doc(inline)]
     pub use gmm_host::{
         BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-        GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardization,
-        StandardizationBuilder, StepwiseEm, merge_down, scikit_learn, select,
+        GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
+        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, merge_down, scikit_learn, select,
     };
 }
 

@@ -35,7 +35,7 @@
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, bayesian, select, merge, standard,
+//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, select, merge,
 //!     stepwise
 //! predict, impute, linfa
 //! ```
@@ -113,8 +113,8 @@ pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardization,
-    StandardizationBuilder, StepwiseEm, merge_down, select,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
+    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, merge_down, select,
 };
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;

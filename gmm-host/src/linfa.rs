@@ -16,10 +16,14 @@ use crate::data::samples::Element;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
-use crate::fit::{Fit, GaussianMixtureParams, GaussianMixtureValidParams};
+use crate::fit::{
+    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Fit, GaussianMixtureParams,
+    GaussianMixtureValidParams,
+};
 use crate::model::mixture::Mixture;
 use crate::source::DataSource;
 use crate::source::sealed::Sealed;
+use crate::variational::mixture::VariationalMixture;
 use linfa::traits::PredictInplace;
 use linfa::{DatasetBase, ParamGuard};
 use ndarray::ArrayView2;
@@ -73,48 +77,59 @@ fn with_view<A: Element, S: Data<Elem = A>, T>(
     work(view)
 }
 
-impl ParamGuard for GaussianMixtureParams {
-    type Checked = GaussianMixtureValidParams;
-    type Error = Error;
+/// The traits of parameters, and of the mixtures and fits that these find.
+macro_rules! traits {
+    ($params:ident, $valid:ident, $mixture:ident) => {
+        impl ParamGuard for $params {
+            type Checked = $valid;
+            type Error = Error;
 
-    fn check_ref(&self) -> Result<&GaussianMixtureValidParams> {
-        self.checked()
-    }
+            fn check_ref(&self) -> Result<&$valid> {
+                self.checked()
+            }
 
-    fn check(self) -> Result<GaussianMixtureValidParams> {
-        GaussianMixtureParams::check(self)
-    }
-}
-
-impl<A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S, Ix2>, Y, Error> for GaussianMixtureValidParams {
-    type Object = Fit;
-
-    fn fit(&self, dataset: &DatasetBase<ArrayBase<S, Ix2>, Y>) -> Result<Fit> {
-        GaussianMixtureValidParams::fit(self, dataset)
-    }
-}
-
-/// # Panics
-/// Where [`Mixture::predict`] would report an error, because linfa's trait cannot: for samples that
-/// are not finite or have another D than the mixture.
-impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Mixture {
-    fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
-        match self.predict(x) {
-            Ok(predicted) => *labels = predicted.into(),
-            Err(error) => panic!("{error}"),
+            fn check(self) -> Result<$valid> {
+                $params::check(self)
+            }
         }
-    }
 
-    fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
-        Array1::zeros(x.nrows())
-    }
+        impl<A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S, Ix2>, Y, Error> for $valid {
+            type Object = Fit<$mixture>;
+
+            fn fit(&self, dataset: &DatasetBase<ArrayBase<S, Ix2>, Y>) -> Result<Fit<$mixture>> {
+                $valid::fit(self, dataset)
+            }
+        }
+
+        /// # Panics
+        #[doc = concat!("Where [`", stringify!($mixture), "::predict`] would report an error, because linfa's trait cannot:")]
+        /// for samples that are not finite or have another D than the mixture.
+        impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for $mixture {
+            fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
+                match self.predict(x) {
+                    Ok(predicted) => *labels = predicted.into(),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+
+            fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
+                Array1::zeros(x.nrows())
+            }
+        }
+    };
 }
+
+traits!(GaussianMixtureParams, GaussianMixtureValidParams, Mixture);
+traits!(BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, VariationalMixture);
 
 /// Predicts with the fitted mixture.
 ///
 /// # Panics
-/// As for [`Mixture`].
-impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Fit {
+/// As for the mixture.
+impl<M, A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Fit<M>
+where
+    M: PredictInplace<ArrayBase<S, Ix2>, Array1<usize>>,
+{
     fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
         self.mixture.predict_inplace(x, labels);
     }

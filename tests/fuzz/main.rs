@@ -13,7 +13,9 @@ use arrow_array::{ArrayRef, Float32Array, Float64Array, Int16Array, RecordBatch,
 use flate2::write::GzEncoder;
 use gaussmix::fit::Fit;
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity, ModelOutput, Problem, Selection, Table};
-use gaussmix::model::{CovarianceType, Covariances, Mixture};
+use gaussmix::model::{
+    CovarianceType, Covariances, Mixture, VariationalMixture, VariationalPrior, WeightConcentrationPriorType,
+};
 use ndarray::{Array1, Array2, Axis};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -335,6 +337,28 @@ fn fit(covariance_type: CovarianceType, run: usize) -> Fit {
     fit
 }
 
+/// A posterior whose means and covariances are those of [`mixture`].
+fn posterior(t: CovarianceType, kind: WeightConcentrationPriorType) -> VariationalMixture {
+    let (mixture, rows) = (mixture(t), if kind == WeightConcentrationPriorType::DirichletProcess { 2 } else { 1 });
+    let of_prior: &[f64] = match t {
+        CovarianceType::Full | CovarianceType::Tied => &[2.0, -0.1, -0.1, 1e-3],
+        CovarianceType::Diag => &[1e30, 1.0 / 3.0],
+        _ => &[7e22],
+    };
+    let covariance = Covariances::from_vec(t, 1, 2, of_prior.to_vec()).unwrap();
+    let prior = VariationalPrior::new(kind, 1e-3, 0.5, Array1::from_vec(vec![-0.0, 1e30]), 1.5, covariance).unwrap();
+    let concentration = Array2::from_shape_fn((rows, 2), |(i, c)| 0.1 + 40.0 * i as f64 + c as f64);
+    let (beta, nu) = (Array1::from_vec(vec![0.5, 1e5]), Array1::from_vec(vec![2.75, 2.75]));
+    let (means, covariances) = (mixture.means().to_owned(), mixture.covariances().clone());
+    VariationalMixture::new(prior, concentration, beta, nu, means, covariances).unwrap()
+}
+
+/// The posteriors of all types.
+fn posteriors() -> impl Iterator<Item = VariationalMixture> {
+    let kinds = |t| WeightConcentrationPriorType::ALL.map(|kind| posterior(t, kind));
+    CovarianceType::ALL.into_iter().flat_map(kinds)
+}
+
 /// The bytes that `write` writes to a file.
 fn written(name: &str, write: impl FnOnce(&Path)) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
@@ -348,6 +372,23 @@ fn read_model(path: &Path) -> io::Result<()> {
     let (model, _) = io::read_model_with_summary(path)?;
     assert_eq!(io::read_model(path).unwrap(), model);
     assert_eq!(io::parse_model(&io::model_to_json(&model)).unwrap(), model);
+    Ok(())
+}
+
+/// As [`read_model`], of a posterior.
+fn read_posterior(path: &Path) -> io::Result<()> {
+    let (posterior, summary) = io::read_variational_model(path)?;
+    let mut again = None;
+    written(path.file_name().unwrap().to_str().unwrap(), |path| {
+        let output = ModelOutput::create(path).unwrap();
+        // The weights of its mean may leave the range of numbers; what is written comes back.
+        if output.write_variational(&posterior, &summary).is_ok() {
+            again = Some(io::read_variational_model(path).unwrap().0);
+        } else {
+            fs::write(path, []).unwrap();
+        }
+    });
+    assert!(again.is_none_or(|again| again == posterior));
     Ok(())
 }
 
@@ -378,6 +419,74 @@ fn json_models() {
         places: &MODEL_PLACES,
         input: &|rng| mutation::input(rng, &good),
         read: &read_model,
+    }
+    .fuzz();
+}
+
+/// What an error in a posterior names besides.
+const POSTERIOR_PLACES: [&str; 7] =
+    ["posterior", "concentration", "mean_precision", "degrees_of_freedom", "mean_prior", "prior", "variational"];
+
+#[test]
+fn json_posteriors() {
+    let good: Vec<Vec<u8>> = posteriors()
+        .map(|posterior| {
+            let summary = io::FitSummary { lower_bounds: Some(vec![-1.5, -0.5]), ..Default::default() };
+            written("m.json", |p| ModelOutput::create(p).unwrap().write_variational(&posterior, &summary).unwrap())
+        })
+        .collect();
+    Format {
+        file_name: "m.json",
+        memory_per_byte: 64,
+        claimed_memory: |_| 0,
+        places: &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(),
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_posterior,
+    }
+    .fuzz();
+}
+
+#[test]
+fn npz_posteriors() {
+    let good: Vec<Vec<u8>> = posteriors()
+        .map(|posterior| {
+            let summary = io::FitSummary::default();
+            written("m.npz", |p| ModelOutput::create(p).unwrap().write_variational(&posterior, &summary).unwrap())
+        })
+        .collect();
+    let good_members: Vec<Members> = good.iter().map(|archive| members(archive)).collect();
+    Format {
+        file_name: "m.npz",
+        // Deflate compresses to a thousandth at best.
+        memory_per_byte: 2100,
+        claimed_memory: memory_for_claimed_members,
+        places: &[&MODEL_PLACES[..], &POSTERIOR_PLACES, &NPZ_PLACES].concat(),
+        input: &|rng| archive_input(rng, &good, &good_members),
+        read: &read_posterior,
+    }
+    .fuzz();
+}
+
+#[test]
+fn variational_checkpoints() {
+    let good: Vec<Vec<u8>> = posteriors()
+        .map(|posterior| {
+            let mut present = Fit::new(posterior);
+            (present.lower_bounds, present.run) = (vec![-1.5, -1.0 / 3.0], 1);
+            let mut best = present.clone();
+            best.run = 0;
+            let made_with = Identity::default().with("data", "12345 × 2");
+            let checkpoint = Checkpoint { made_with, present, best: Some(best), feature_names: None };
+            written("c.json", |p| CheckpointOutput::create(p).unwrap().write_variational(&checkpoint).unwrap())
+        })
+        .collect();
+    Format {
+        file_name: "c.json",
+        memory_per_byte: 64,
+        claimed_memory: |_| 0,
+        places: &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(),
+        input: &|rng| mutation::input(rng, &good),
+        read: &|path| io::read_variational_checkpoint(path).map(drop),
     }
     .fuzz();
 }
@@ -469,6 +578,9 @@ fn memory_for_claimed_members(bytes: &[u8]) -> u64 {
     256 * records.flat_map(claimed).max().unwrap_or(0)
 }
 
+/// What an error in an archive names besides.
+const NPZ_PLACES: [&str; 5] = ["the .npz has ", "`: ", "not a .npz file", "not a usable .npz file", "checksum"];
+
 #[test]
 fn npz_models() {
     let good: Vec<Vec<u8>> = CovarianceType::ALL
@@ -485,11 +597,7 @@ fn npz_models() {
         // Deflate compresses to a thousandth at best.
         memory_per_byte: 2100,
         claimed_memory: memory_for_claimed_members,
-        places: &[
-            &MODEL_PLACES[..],
-            &["the .npz has ", "`: ", "not a .npz file", "not a usable .npz file", "checksum"],
-        ]
-        .concat(),
+        places: &[&MODEL_PLACES[..], &NPZ_PLACES].concat(),
         input: &|rng| archive_input(rng, &good, &good_members),
         read: &|path| {
             let checked = io::check_npz(path);

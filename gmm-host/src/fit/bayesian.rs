@@ -3,6 +3,7 @@ use super::init::with_centres;
 use super::iterate::{self, Iterated, Method};
 use super::outcome::{Callback, Fit};
 use super::params::{GaussianMixtureValidParams, InitParams, Start};
+use super::standard::Standardization;
 use crate::data::samples::Rows;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -10,7 +11,7 @@ use crate::evaluator::Evaluator;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::source::DataSource;
-use crate::statistics::Statistics;
+use crate::statistics::{Freeze, Statistics};
 use crate::variational::mixture::VariationalMixture;
 use crate::variational::prior::{
     VariationalPrior, WeightConcentrationPriorType, check_degrees_of_freedom, check_positive,
@@ -147,6 +148,32 @@ impl BayesianGaussianMixtureParams {
         self
     }
 
+    /// Parts of the posterior that stay as the start has them: the distribution of the weights, that
+    /// of the means given the precisions (m and β), that of the precisions (W and ν). The lower bound
+    /// never falls with them either.
+    #[must_use]
+    pub fn freeze(mut self, freeze: Freeze) -> Self {
+        self.0.settings.freeze = freeze;
+        self
+    }
+
+    /// Has the priors that are given, which are in the units of x, in the standardised units of a fit
+    /// to z. What is not given of the prior follows from z.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`] where a `spherical`
+    /// prior covariance is none in standardised units.
+    pub fn standardized(mut self, standard: &Standardization) -> Result<Self> {
+        if let Some(mean) = &mut self.0.mean_prior {
+            *mean = standard.standardized_mean("mean_prior", mean)?;
+        }
+        if let Some(covariance) = &mut self.0.covariance_prior {
+            let what = "covariance_prior, in standardised units,";
+            *covariance = standard.standardized_covariances(what, covariance, 1, self.0.settings.covariance_type)?;
+        }
+        Ok(self)
+    }
+
     /// Starts at a posterior, of the same K and covariance type; `n_init` is then ignored. The prior
     /// is that of these parameters.
     #[must_use]
@@ -188,7 +215,8 @@ impl BayesianGaussianMixtureParams {
         Ok(self.0)
     }
 
-    fn checked(&self) -> Result<&BayesianGaussianMixtureValidParams> {
+    /// As [`check`](Self::check), by reference.
+    pub(crate) fn checked(&self) -> Result<&BayesianGaussianMixtureValidParams> {
         let params = &self.0;
         params.settings.check_numbers()?;
         if let Some(value) = params.weight_concentration_prior {
@@ -393,9 +421,13 @@ impl Method for Variational<'_> {
         evaluator: &mut dyn Evaluator,
         before: &VariationalMixture,
     ) -> Result<Iterated<VariationalMixture>> {
+        let (reg_covar, freeze) = (self.settings.reg_covar, self.settings.freeze);
         let statistics = evaluator.statistics(before.density())?;
-        let mixture = VariationalMixture::from_statistics(&self.prior, &statistics, self.settings.reg_covar)?;
-        let lower_bound = mixture.lower_bound(before, &statistics);
+        let mixture = VariationalMixture::m_step(&self.prior, &statistics, reg_covar, Some((before, freeze)))?;
+        let lower_bound = match freeze == Freeze::default() {
+            true => mixture.lower_bound(before, &statistics),
+            false => mixture.lower_bound_of(before, &statistics, reg_covar)?,
+        };
         Ok(Iterated { mixture, lower_bound, retained: Vec::new() })
     }
 }

@@ -17,5 +17,5 @@ pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};
 pub use select::{Candidate, Criterion, Selection, select};
-pub use standard::{Standardization, StandardizationBuilder};
-pub use stepwise::StepwiseEm;
+pub use standard::{Standardizable, Standardization, StandardizationBuilder};
+pub use stepwise::{StepwiseEm, StochasticVariational};

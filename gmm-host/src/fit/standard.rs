@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::statistics::{CentredSums, Statistics};
+use crate::variational::mixture::VariationalMixture;
+use crate::variational::prior::VariationalPrior;
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
 
 /// The number of samples that are read at a time.
@@ -21,6 +23,27 @@ pub struct Standardization {
     scale: Array1<f64>,
     /// The share of each column's values that is observed, by weight.
     observed: Array1<f64>,
+    /// The weight of all samples.
+    weight: f64,
+}
+
+/// What has a counterpart in other units: a mixture, or the posterior of one.
+pub trait Standardizable: Sized + Clone {
+    /// As [`Standardization::restore`].
+    ///
+    /// # Errors
+    /// As there.
+    fn restored(&self, standard: &Standardization) -> Result<Self>;
+
+    /// As [`Standardization::standardize`].
+    ///
+    /// # Errors
+    /// As there.
+    fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self>;
+
+    /// How much lower the lower bound of a fit to samples in their units is than that of the fit to
+    /// standardised ones.
+    fn lower_bound_shift(&self, standard: &Standardization) -> f64;
 }
 
 /// Finds a [`Standardization`] from samples that come in parts.
@@ -107,7 +130,7 @@ impl StandardizationBuilder {
             Moments::Complete(_) => Array1::ones(self.origin.len()),
             Moments::Columns(_) => columns.iter().map(|(weight, ..)| weight / self.weight).collect(),
         };
-        Standardization { mean, scale, observed }
+        Standardization { mean, scale, observed, weight: self.weight }
     }
 }
 
@@ -167,40 +190,74 @@ impl Standardization {
         }
     }
 
-    /// A mixture of z as one of x. A `spherical` one becomes `diag`, because its variances differ
-    /// by column then.
+    /// A mixture or posterior of z as one of x. A `spherical` one becomes `diag`, because its
+    /// variances differ by column then; the prior of a posterior comes along.
     ///
     /// # Errors
     /// As [`Mixture::new`], where the parameters leave the range of float64.
-    pub fn restore(&self, mixture: &Mixture) -> Result<Mixture> {
-        let means = &mixture.means() * &self.scale + &self.mean;
-        let covariances = match mixture.covariances() {
-            Covariances::Spherical(v) => Covariances::Diag(spread(v, self.scale.len())),
-            other => other.clone(),
-        };
-        Mixture::new(mixture.weights().to_owned(), means, scaled(covariances, &self.scale))
+    pub fn restore<M: Standardizable>(&self, mixture: &M) -> Result<M> {
+        mixture.restored(self)
     }
 
-    /// A mixture of x as one of z, of the covariance type wanted; the inverse of
+    /// A mixture or posterior of x as one of z, of the covariance type wanted; the inverse of
     /// [`restore`](Self::restore).
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`]; as [`Mixture::new`].
-    pub fn standardize(&self, mixture: &Mixture, covariance_type: CovarianceType) -> Result<Mixture> {
-        let (k, d) = mixture.means().dim();
-        if d != self.mean.len() {
-            return Err(Error::ShapeMismatch {
-                what: "the mixture's means (against the data's columns)",
-                expected: vec![k, self.mean.len()],
-                got: vec![k, d],
-            });
+    pub fn standardize<M: Standardizable>(&self, mixture: &M, covariance_type: CovarianceType) -> Result<M> {
+        mixture.standardized(self, covariance_type)
+    }
+
+    /// A fit to z as one to x: its mixture and its lower bounds.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore).
+    pub fn restore_fit<M: Standardizable>(&self, fit: &Fit<M>) -> Result<Fit<M>> {
+        let shift = fit.mixture.lower_bound_shift(self);
+        let lower_bounds = fit.lower_bounds.iter().map(|b| b - shift).collect();
+        Ok(Fit { mixture: self.restore(&fit.mixture)?, lower_bounds, ..fit.clone() })
+    }
+
+    /// The inverse of [`restore_fit`](Self::restore_fit).
+    ///
+    /// # Errors
+    /// As [`standardize`](Self::standardize).
+    pub fn standardize_fit<M: Standardizable>(&self, fit: &Fit<M>, covariance_type: CovarianceType) -> Result<Fit<M>> {
+        let shift = fit.mixture.lower_bound_shift(self);
+        let lower_bounds = fit.lower_bounds.iter().map(|b| b + shift).collect();
+        Ok(Fit { mixture: self.standardize(&fit.mixture, covariance_type)?, lower_bounds, ..fit.clone() })
+    }
+
+    /// A mean of z as one of x.
+    fn restored_mean(&self, mean: &Array1<f64>) -> Array1<f64> {
+        mean * &self.scale + &self.mean
+    }
+
+    /// Covariances of z as those of x.
+    fn restored_covariances(&self, covariances: &Covariances) -> Covariances {
+        scaled(with_variances_by_column(covariances, self.scale.len()), &self.scale)
+    }
+
+    /// The inverse of [`restored_mean`](Self::restored_mean). Errors: [`Error::ShapeMismatch`].
+    pub(super) fn standardized_mean(&self, what: &'static str, mean: &Array1<f64>) -> Result<Array1<f64>> {
+        if mean.len() != self.mean.len() {
+            return Err(Error::ShapeMismatch { what, expected: vec![self.mean.len()], got: vec![mean.len()] });
         }
-        let means = (&mixture.means() - &self.mean) / &self.scale;
-        let covariances = match mixture.covariances() {
-            Covariances::Spherical(v) => Covariances::Diag(spread(v, d)),
-            other => other.clone(),
-        };
-        let mut covariances = scaled(covariances, &self.scale.mapv(|s| 1.0 / s));
+        Ok((mean - &self.mean) / &self.scale)
+    }
+
+    /// The inverse of [`restored_covariances`](Self::restored_covariances), of `k` components and in
+    /// the type wanted. Errors: [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`].
+    pub(super) fn standardized_covariances(
+        &self,
+        what: &'static str,
+        covariances: &Covariances,
+        k: usize,
+        covariance_type: CovarianceType,
+    ) -> Result<Covariances> {
+        let d = self.mean.len();
+        covariances.check_shape(what, k, d)?;
+        let mut covariances = scaled(with_variances_by_column(covariances, d), &self.scale.mapv(|s| 1.0 / s));
         if covariance_type == CovarianceType::Spherical
             && let Covariances::Diag(v) = &covariances
         {
@@ -212,27 +269,80 @@ impl Standardization {
                 covariances = Covariances::Spherical(v);
             }
         }
-        covariances.check_type("the covariances, in standardised units,", covariance_type, k, d)?;
-        Mixture::new(mixture.weights().to_owned(), means, covariances)
+        covariances.check_type(what, covariance_type, k, d)?;
+        Ok(covariances)
+    }
+}
+
+impl Standardizable for Mixture {
+    fn restored(&self, standard: &Standardization) -> Result<Self> {
+        let means = &self.means() * &standard.scale + &standard.mean;
+        Self::new(self.weights().to_owned(), means, standard.restored_covariances(self.covariances()))
     }
 
-    /// A fit to z as one to x: its mixture and its lower bounds.
-    ///
-    /// # Errors
-    /// As [`restore`](Self::restore).
-    pub fn restore_fit(&self, fit: &Fit) -> Result<Fit> {
-        let lower_bounds = fit.lower_bounds.iter().map(|b| b - self.log_scale()).collect();
-        Ok(Fit { mixture: self.restore(&fit.mixture)?, lower_bounds, ..fit.clone() })
+    fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self> {
+        let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), covariance_type)?;
+        Self::new(self.weights().to_owned(), means, covariances)
     }
 
-    /// The inverse of [`restore_fit`](Self::restore_fit).
-    ///
-    /// # Errors
-    /// As [`standardize`](Self::standardize).
-    pub fn standardize_fit(&self, fit: &Fit, covariance_type: CovarianceType) -> Result<Fit> {
-        let lower_bounds = fit.lower_bounds.iter().map(|b| b + self.log_scale()).collect();
-        Ok(Fit { mixture: self.standardize(&fit.mixture, covariance_type)?, lower_bounds, ..fit.clone() })
+    fn lower_bound_shift(&self, standard: &Standardization) -> f64 {
+        standard.log_scale()
     }
+}
+
+impl Standardizable for VariationalMixture {
+    fn restored(&self, standard: &Standardization) -> Result<Self> {
+        let prior = VariationalPrior {
+            mean: standard.restored_mean(&self.prior().mean),
+            covariance: standard.restored_covariances(&self.prior().covariance),
+            ..self.prior().clone()
+        };
+        let means = &self.means() * &standard.scale + &standard.mean;
+        self.with(prior, means, standard.restored_covariances(self.covariances()))
+    }
+
+    fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self> {
+        let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), covariance_type)?;
+        let of_prior = &self.prior().covariance;
+        let prior = VariationalPrior {
+            mean: standard.standardized_mean("mean_prior", &self.prior().mean)?,
+            covariance: standard.standardized_covariances(
+                "covariance_prior, in standardised units,",
+                of_prior,
+                1,
+                covariance_type,
+            )?,
+            ..self.prior().clone()
+        };
+        self.with(prior, means, covariances)
+    }
+
+    /// Of the samples' densities, and of those of the precisions a priori, which lower bounds leave
+    /// out but for these factors.
+    fn lower_bound_shift(&self, standard: &Standardization) -> f64 {
+        let of_prior = self.n_components() as f64 * self.prior().degrees_of_freedom;
+        standard.weight * standard.log_scale() + of_prior * standard.scale.mapv(f64::ln).sum()
+    }
+}
+
+/// Means and covariances of x as those of z.
+fn standardized_parts(
+    standard: &Standardization,
+    means: ArrayView2<'_, f64>,
+    covariances: &Covariances,
+    covariance_type: CovarianceType,
+) -> Result<(Array2<f64>, Covariances)> {
+    let (k, d) = means.dim();
+    if d != standard.mean.len() {
+        return Err(Error::ShapeMismatch {
+            what: "the mixture's means (against the data's columns)",
+            expected: vec![k, standard.mean.len()],
+            got: vec![k, d],
+        });
+    }
+    let what = "the covariances, in standardised units,";
+    let covariances = standard.standardized_covariances(what, covariances, k, covariance_type)?;
+    Ok(((&means - &standard.mean) / &standard.scale, covariances))
 }
 
 fn wide(samples: &Samples<'_>) -> Array2<f64> {
@@ -242,9 +352,12 @@ fn wide(samples: &Samples<'_>) -> Array2<f64> {
     }
 }
 
-/// One variance for each component as variances (K, D).
-fn spread(v: &Array1<f64>, d: usize) -> Array2<f64> {
-    Array2::from_shape_fn((v.len(), d), |(c, _)| v[c])
+/// Covariances in which each column has its own variance.
+fn with_variances_by_column(covariances: &Covariances, d: usize) -> Covariances {
+    match covariances {
+        Covariances::Spherical(v) => Covariances::Diag(Array2::from_shape_fn((v.len(), d), |(c, _)| v[c])),
+        other => other.clone(),
+    }
 }
 
 /// Each entry (i, j) times scaleᵢ·scaleⱼ.

@@ -3,6 +3,48 @@ use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::model::mixture::Mixture;
 use crate::statistics::{Freeze, Statistics};
+use crate::variational::mixture::VariationalMixture;
+use crate::variational::prior::check_positive;
+
+/// The statistics per sample of the chunks so far, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for
+/// chunk t = 0, 1, …
+#[derive(Debug, Clone)]
+struct MovingAverage {
+    average: Option<Statistics>,
+    steps: u64,
+    decay: f64,
+    reg_covar: f64,
+}
+
+impl MovingAverage {
+    fn new(decay: f64, reg_covar: f64) -> Result<Self> {
+        let bad = |name, value: f64, remedy| Err(Error::BadParameter { name, value: value.to_string(), remedy });
+        if !(decay > 0.5 && decay <= 1.0) {
+            return bad("decay", decay, "it must be above 0.5 and at most 1");
+        }
+        if !(reg_covar >= 0.0 && reg_covar.is_finite()) {
+            return bad("reg_covar", reg_covar, "it must be zero or positive, and finite");
+        }
+        Ok(Self { average: None, steps: 0, decay, reg_covar })
+    }
+
+    /// The average with one more chunk.
+    fn with(&self, statistics: Statistics) -> Result<Statistics> {
+        let eta = ((self.steps + 1) as f64).powf(-self.decay);
+        let per_sample = 1.0 / statistics.weight();
+        let mut average = statistics.scaled(eta * per_sample);
+        if let Some(previous) = &self.average {
+            average.merge(&previous.clone().scaled(1.0 - eta))?;
+        }
+        Ok(average)
+    }
+
+    /// Takes what [`with`](Self::with) gave.
+    fn set(&mut self, average: Statistics) {
+        self.average = Some(average);
+        self.steps += 1;
+    }
+}
 
 /// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the
 /// chunks seen, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk
@@ -12,10 +54,7 @@ use crate::statistics::{Freeze, Statistics};
 #[derive(Debug, Clone)]
 pub struct StepwiseEm {
     mixture: Mixture,
-    average: Option<Statistics>,
-    steps: u64,
-    decay: f64,
-    reg_covar: f64,
+    average: MovingAverage,
     freeze: Freeze,
 }
 
@@ -30,14 +69,7 @@ impl StepwiseEm {
     /// # Errors
     /// [`Error::BadParameter`].
     pub fn new(start: Mixture, decay: f64, reg_covar: f64, freeze: Freeze) -> Result<Self> {
-        let bad = |name, value: f64, remedy| Err(Error::BadParameter { name, value: value.to_string(), remedy });
-        if !(decay > 0.5 && decay <= 1.0) {
-            return bad("decay", decay, "it must be above 0.5 and at most 1");
-        }
-        if !(reg_covar >= 0.0 && reg_covar.is_finite()) {
-            return bad("reg_covar", reg_covar, "it must be zero or positive, and finite");
-        }
-        Ok(Self { mixture: start, average: None, steps: 0, decay, reg_covar, freeze })
+        Ok(Self { mixture: start, average: MovingAverage::new(decay, reg_covar)?, freeze })
     }
 
     /// Learns from a chunk, and gives the chunk's mean log-likelihood under the parameters before
@@ -48,15 +80,9 @@ impl StepwiseEm {
     pub fn partial_fit(&mut self, chunk: &mut dyn Evaluator) -> Result<f64> {
         let statistics = chunk.statistics(&self.mixture)?;
         let lower_bound = statistics.lower_bound();
-        let eta = ((self.steps + 1) as f64).powf(-self.decay);
-        let per_sample = 1.0 / statistics.weight();
-        let mut average = statistics.scaled(eta * per_sample);
-        if let Some(previous) = &self.average {
-            average.merge(&previous.clone().scaled(1.0 - eta))?;
-        }
-        self.mixture = average.update(&self.mixture, self.reg_covar, self.freeze)?.mixture;
-        self.average = Some(average);
-        self.steps += 1;
+        let average = self.average.with(statistics)?;
+        self.mixture = average.update(&self.mixture, self.average.reg_covar, self.freeze)?.mixture;
+        self.average.set(average);
         Ok(lower_bound)
     }
 
@@ -67,6 +93,75 @@ impl StepwiseEm {
 
     /// Number of chunks so far.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.average.steps
+    }
+}
+
+/// Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013): a step along the natural
+/// gradient for each chunk t = 0, 1, … of the samples, of the size ηₜ = (t + 1)^−α.
+///
+/// The natural parameters of the posterior are those of the prior and the statistics of all samples
+/// added to them. So the step is a moving average of statistics per sample, as that of
+/// [`StepwiseEm`], and the posterior is that of as many samples with these statistics as the stream
+/// has. Chunks may be of any size, but should be random samples of the same data (shuffle it first).
+#[derive(Debug, Clone)]
+pub struct StochasticVariational {
+    mixture: VariationalMixture,
+    average: MovingAverage,
+    freeze: Freeze,
+    /// The weight of the samples so far, and of all, where that is known.
+    seen: f64,
+    total_samples: Option<f64>,
+}
+
+impl StochasticVariational {
+    /// Begins at a posterior, for example one that was fitted to the first chunk; the prior is its
+    /// own. `decay` is α, as for [`StepwiseEm::new`], which has its default too.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`].
+    pub fn new(start: VariationalMixture, decay: f64, reg_covar: f64, freeze: Freeze) -> Result<Self> {
+        let average = MovingAverage::new(decay, reg_covar)?;
+        Ok(Self { mixture: start, average, freeze, seen: 0.0, total_samples: None })
+    }
+
+    /// How many samples the whole stream has, by weight: of so many the posterior is from the first
+    /// chunk on. By default it is of those seen so far.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] where it is not positive and finite.
+    pub fn total_samples(mut self, total: f64) -> Result<Self> {
+        check_positive("total_samples", total)?;
+        self.total_samples = Some(total);
+        Ok(self)
+    }
+
+    /// Learns from a chunk, and gives what the lower bound would be if all samples were as those of
+    /// the chunk. An error leaves everything unchanged.
+    ///
+    /// # Errors
+    /// What the backend reports; see also [`VariationalMixture::update`].
+    pub fn partial_fit(&mut self, chunk: &mut dyn Evaluator) -> Result<f64> {
+        let statistics = chunk.statistics(self.mixture.density())?;
+        let (weight, reg_covar) = (statistics.weight(), self.average.reg_covar);
+        let seen = self.seen + weight;
+        let total = self.total_samples.unwrap_or(seen);
+        let average = self.average.with(statistics.clone())?;
+        let mixture = self.mixture.update(&average.clone().scaled(total), reg_covar, self.freeze)?;
+        let lower_bound = mixture.lower_bound_of(&self.mixture, &statistics.scaled(total / weight), reg_covar)?;
+        self.mixture = mixture;
+        self.seen = seen;
+        self.average.set(average);
+        Ok(lower_bound)
+    }
+
+    /// The posterior after the chunks so far.
+    pub fn mixture(&self) -> &VariationalMixture {
+        &self.mixture
+    }
+
+    /// Number of chunks so far.
+    pub fn steps(&self) -> u64 {
+        self.average.steps
     }
 }

@@ -290,7 +290,7 @@ fn check_weights_and_means(weights: &Array1<f64>, means: &Array2<f64>) -> Result
 }
 
 /// Checks that a matrix is finite and symmetric.
-fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Result<()> {
+pub(crate) fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Result<()> {
     if let Some(((i, j), &value)) = matrix.indexed_iter().find(|(_, v)| !v.is_finite()) {
         let what = format!("covariance at row {i}, column {j}");
         return Err(bad_component(what, component.unwrap_or(0), value, "covariances must be finite"));

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{for_each_matrix, gram};
 use crate::model::mixture::Mixture;
-use crate::statistics::{COUNT_FLOOR, Statistics};
+use crate::statistics::{COUNT_FLOOR, Freeze, Statistics};
 use libm::lgamma;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use statrs::function::gamma::digamma;
@@ -89,8 +89,20 @@ impl VariationalMixture {
                 return Err(Error::BadParameter { name, value: value.to_string(), remedy });
             }
         }
-        let parts = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?;
+        if let (Covariances::Tied(_), Some(value)) =
+            (&covariances, degrees_of_freedom.iter().find(|v| **v != degrees_of_freedom[0]))
+        {
+            let remedy = "it must be the same for all components, whose covariance is tied";
+            return Err(Error::BadParameter { name: "degrees_of_freedom", value: value.to_string(), remedy });
+        }
+        let parts = Mixture::new(uniform(k), means, covariances)?;
         Self::with_density_of(prior, weight_concentration, mean_precision, degrees_of_freedom, parts)
+    }
+
+    /// The posterior with another prior, means and covariances, for example in other units.
+    pub(crate) fn with(&self, prior: VariationalPrior, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
+        let (concentration, beta) = (self.weight_concentration.clone(), self.mean_precision.clone());
+        Self::new(prior, concentration, beta, self.degrees_of_freedom.clone(), means, covariances)
     }
 
     /// Gives the density the weights that follow from the other parameters.
@@ -120,75 +132,80 @@ impl VariationalMixture {
     /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where the prior is for another D or
     /// covariance type; as [`Mixture::new`] where a covariance is not usable.
     pub fn from_statistics(prior: &VariationalPrior, statistics: &Statistics, reg_covar: f64) -> Result<Self> {
+        Self::m_step(prior, statistics, reg_covar, None)
+    }
+
+    /// The M-step of an iteration that began at this posterior, of which it leaves what `freeze`
+    /// says: the distribution of the weights, that of the means given the precisions (m and β), or
+    /// that of the precisions (W and ν). The others are the best beside those: no lower bound falls.
+    ///
+    /// # Errors
+    /// As [`from_statistics`](Self::from_statistics).
+    pub fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: Freeze) -> Result<Self> {
+        Self::m_step(&self.prior, statistics, reg_covar, Some((self, freeze)))
+    }
+
+    /// The M-step, which leaves parts of a posterior.
+    pub(crate) fn m_step(
+        prior: &VariationalPrior,
+        statistics: &Statistics,
+        reg_covar: f64,
+        frozen: Option<(&Self, Freeze)>,
+    ) -> Result<Self> {
         let (k, d) = statistics.means().dim();
         if prior.n_features() != d {
-            let got = vec![prior.n_features()];
-            return Err(Error::ShapeMismatch {
-                what: "mean_prior (against the data's columns)",
-                expected: vec![d],
-                got,
-            });
+            let (what, got) = ("mean_prior (against the data's columns)", vec![prior.n_features()]);
+            return Err(Error::ShapeMismatch { what, expected: vec![d], got });
         }
         prior.covariance.check_type("covariance_prior", statistics.covariance_type(), 1, d)?;
-        let counts = &statistics.counts() + COUNT_FLOOR;
-        let beta = &counts + prior.mean_precision;
-        let mut means = statistics.means().to_owned();
-        // From m₀ to the samples' mean; of no component without samples.
-        let mut away = &means - &prior.mean;
-        for (c, mut mean) in means.outer_iter_mut().enumerate() {
-            let count = statistics.counts()[c];
-            if count <= COUNT_FLOOR {
-                away.row_mut(c).fill(0.0);
-                mean.assign(&prior.mean);
-            }
-            for (mean, prior) in mean.iter_mut().zip(&prior.mean) {
-                *mean = (prior * (beta[c] - count) + count * *mean) / beta[c];
-            }
+        if let Some((before, _)) = frozen {
+            before.check_statistics(statistics)?;
         }
-        // nₖ·β₀/βₖ: how much the distance from m₀ adds to the scatter.
-        let pulls = &counts * prior.mean_precision / &beta;
-        let mut nu = &counts + prior.degrees_of_freedom;
-        let mut covariances = statistics.scatter().clone();
-        match (&mut covariances, &prior.covariance) {
-            (Covariances::Full(v), Covariances::Full(of_prior)) => {
-                let of_prior = of_prior.index_axis(Axis(0), 0);
-                for_each_matrix(v, |c, mut v| {
-                    add_outer(&mut v, pulls[c], away.row(c));
-                    v.diag_mut().map_inplace(|v| *v += counts[c] * reg_covar);
-                    v += &of_prior;
-                    v /= nu[c];
+        let frozen_part =
+            |part: fn(Freeze) -> bool| frozen.filter(|(_, freeze)| part(*freeze)).map(|(before, _)| before);
+        let counts = &statistics.counts() + COUNT_FLOOR;
+        let concentration = match frozen_part(|freeze| freeze.weights) {
+            Some(before) if before.prior.weight_concentration_type == prior.weight_concentration_type => {
+                before.weight_concentration.clone()
+            }
+            Some(before) => {
+                return Err(Error::BadParameter {
+                    name: "freeze",
+                    value: format!("weights, of a {}", before.prior.weight_concentration_type),
+                    remedy: "the weights of a start can be frozen under a prior of the same weight_concentration_prior_type",
                 });
             }
-            (Covariances::Tied(v), Covariances::Tied(of_prior)) => {
-                // Of a prior for each component there is one posterior: their mean.
-                nu.fill(prior.degrees_of_freedom + counts.sum() / k as f64);
-                away.outer_iter().zip(&pulls).for_each(|(away, pull)| add_outer(&mut v.view_mut(), *pull, away));
-                v.diag_mut().map_inplace(|v| *v += counts.sum() * reg_covar);
-                *v /= k as f64;
-                *v += of_prior;
-                *v /= nu[0];
-            }
-            (Covariances::Diag(v), Covariances::Diag(of_prior)) => {
-                for ((c, j), v) in v.indexed_iter_mut() {
-                    let added = counts[c] * reg_covar + pulls[c] * away[[c, j]] * away[[c, j]];
-                    *v = (*v + added + of_prior[[0, j]]) / nu[c];
+            None => prior.weight_concentration_of(&counts),
+        };
+        let (means, beta, offsets) = match frozen_part(|freeze| freeze.means) {
+            Some(before) => {
+                let (means, of_prior) = (before.means().to_owned(), Array1::from_elem(k, prior.mean_precision));
+                let mut away = &statistics.means() - &means;
+                for (c, mut away) in away.outer_iter_mut().enumerate() {
+                    if statistics.counts()[c] <= COUNT_FLOOR {
+                        away.fill(0.0);
+                    }
                 }
+                let offsets = vec![(counts.clone(), away), (of_prior, &means - &prior.mean)];
+                (means, before.mean_precision.clone(), offsets)
             }
-            (Covariances::Spherical(v), Covariances::Spherical(of_prior)) => {
-                for (c, v) in v.iter_mut().enumerate() {
-                    let squares = pulls[c] * away.row(c).iter().map(|v| v * v).sum::<f64>();
-                    *v = ((*v + squares) / d as f64 + counts[c] * reg_covar + of_prior[0]) / nu[c];
+            None => posterior_means(prior, statistics, &counts),
+        };
+        let (parts, nu) = match frozen_part(|freeze| freeze.covariances) {
+            Some(before) => {
+                let (covariances, factor) = (before.covariances().clone(), before.density.factor().cloned());
+                (Mixture::from_parts(uniform(k), means, covariances, factor)?, before.degrees_of_freedom.clone())
+            }
+            None => {
+                let (covariances, nu) = posterior_covariances(prior, statistics, reg_covar, &counts, &offsets);
+                let (factor, failures) = covariances.factorise();
+                if let Some(failure) = failures.into_iter().next() {
+                    return Err(failure);
                 }
+                (Mixture::from_parts(uniform(k), means, covariances, factor)?, nu)
             }
-            // The types are equal.
-            _ => debug_assert!(false, "a prior of another covariance type"),
-        }
-        let (factor, failures) = covariances.factorise();
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
-        let parts = Mixture::from_parts(Array1::from_elem(k, 1.0 / k as f64), means, covariances, factor)?;
-        Self::with_density_of(prior.clone(), prior.weight_concentration_of(&counts), beta, nu, parts)
+        };
+        Self::with_density_of(prior.clone(), concentration, beta, nu, parts)
     }
 
     /// The prior.
@@ -326,51 +343,229 @@ impl VariationalMixture {
     /// this posterior. With ρᵢₖ = rᵢₖ·Σₖ ρᵢₖ, the density of sample and component, it is the
     /// log-likelihood less the mean of log ρ, which the statistics give.
     fn entropy(&self, statistics: &Statistics) -> f64 {
-        let (density, d) = (&self.density, self.n_features());
+        let (density, d) = (&self.density, self.n_features() as f64);
         let chol = log_det_factors(density);
-        let tied = match (statistics.scatter(), density.factor()) {
-            (Covariances::Tied(s), Some(Covariances::Tied(u))) => Some(trace_of_product(s.view(), u.view())),
-            _ => None,
-        };
-        let (counts, means) = (statistics.counts(), statistics.means());
+        let counts = statistics.counts();
         let of_component = |c: usize| {
-            let away = &means.row(c) - &density.means().row(c);
-            let count = counts[c];
-            let quadratic = match (statistics.scatter(), density.factor_of(c)) {
-                (Covariances::Full(s), Some(u)) => {
-                    trace_of_product(s.index_axis(Axis(0), c), u) + count * squared_length(u, away.view())
-                }
-                (_, Some(u)) => count * squared_length(u, away.view()),
-                (Covariances::Diag(s), None) => {
-                    (0..d).map(|j| (s[[c, j]] + count * away[j] * away[j]) / density.variance(c, j)).sum()
-                }
-                (Covariances::Spherical(s), None) => {
-                    (s[c] + count * away.iter().map(|v| v * v).sum::<f64>()) / density.variance(c, 0)
-                }
-                // Not reached: these types have factors.
-                (Covariances::Full(_) | Covariances::Tied(_), None) => f64::NAN,
-            };
-            let constant = density.log_weight(c) + chol[c] - 0.5 * d as f64 * std::f64::consts::TAU.ln();
-            if count > 0.0 { 0.5 * quadratic - count * constant } else { 0.0 }
+            let constant = density.log_weight(c) + chol[c] - 0.5 * d * std::f64::consts::TAU.ln();
+            if counts[c] > 0.0 { 0.5 * self.expected_squares(statistics, c) - counts[c] * constant } else { 0.0 }
         };
-        let terms = (0..counts.len()).map(of_component);
-        neumaier_sum(terms.chain([statistics.log_likelihood(), 0.5 * tied.unwrap_or(0.0)]))
+        let tied = match statistics.scatter() {
+            Covariances::Tied(_) => 0.5 * self.expected_trace(0, statistics.scatter(), 0),
+            _ => 0.0,
+        };
+        neumaier_sum((0..counts.len()).map(of_component).chain([statistics.log_likelihood(), tied]))
     }
+
+    /// The lower bound of the evidence of samples with these statistics, made under `before`; the
+    /// same as the fit's, of any posterior, where the fit's takes this one for what the M-step makes
+    /// of the statistics. [`constant_terms`](Self::constant_terms) are left out.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where `before` or the statistics are
+    /// of another K, D or covariance type.
+    pub fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> Result<f64> {
+        before.check_statistics(statistics)?;
+        self.check_statistics(statistics)?;
+        Ok(self.lower_bound(before, statistics) + self.lower_bound_correction(statistics, reg_covar))
+    }
+
+    /// Whether the statistics are of as many components and features, and of the same type.
+    fn check_statistics(&self, statistics: &Statistics) -> Result<()> {
+        let (k, d) = statistics.means().dim();
+        if self.means().dim() != (k, d) {
+            let (what, got) = ("means of the posterior (against the statistics)", self.means().shape().to_vec());
+            return Err(Error::ShapeMismatch { what, expected: vec![k, d], got });
+        }
+        self.covariances().check_type("the posterior's covariances", statistics.covariance_type(), k, d)
+    }
+
+    /// What is to be added to [`lower_bound`](Self::lower_bound), which counts on the M-step, where
+    /// this posterior is not what the M-step makes of the statistics: where parts of it were frozen,
+    /// or other samples count too.
+    fn lower_bound_correction(&self, statistics: &Statistics, reg_covar: f64) -> f64 {
+        let (prior, d) = (&self.prior, self.n_features() as f64);
+        let counts = &statistics.counts() + COUNT_FLOOR;
+        let missing = prior.weight_concentration_of(&counts) - &self.weight_concentration;
+        let weights = (missing * expected_logs(&self.weight_concentration)).sum();
+        let chol = log_det_factors(&self.density);
+        // The scatter of a spherical prior is that of one feature.
+        let features = if let Covariances::Spherical(_) = prior.covariance { d } else { 1.0 };
+        let of_component = |c: usize| {
+            let (n, nu, beta) = (counts[c], self.degrees_of_freedom[c], self.mean_precision[c]);
+            let log_det = expected_log_det(nu, self.n_features()) - d * nu.ln() + 2.0 * chol[c];
+            let away = &self.means().row(c) - &prior.mean;
+            let of_prior = features * self.expected_trace(c, &prior.covariance, 0)
+                + prior.mean_precision * self.expected_square(c, away.view());
+            let of_samples = self.expected_squares(statistics, c) + n * reg_covar * self.trace_of_precision(c);
+            let precisions = (n + prior.degrees_of_freedom - nu) * log_det + nu * d - of_prior - of_samples;
+            let means = d - d * (n + prior.mean_precision) / beta;
+            let constants = (beta - prior.mean_precision - n) * d * std::f64::consts::TAU.ln();
+            0.5 * (precisions + means + constants)
+        };
+        let tied = match statistics.scatter() {
+            Covariances::Tied(_) => -0.5 * self.expected_trace(0, statistics.scatter(), 0),
+            _ => 0.0,
+        };
+        neumaier_sum((0..counts.len()).map(of_component).chain([weights, tied]))
+    }
+
+    /// tr(E[Λ]·Σᵢ rᵢ(xᵢ − m)(xᵢ − m)ᵀ) of a component; of a tied covariance without the samples'
+    /// scatter around their means, which is that of all components.
+    fn expected_squares(&self, statistics: &Statistics, c: usize) -> f64 {
+        let away = &statistics.means().row(c) - &self.means().row(c);
+        let around_mean = match statistics.scatter() {
+            Covariances::Tied(_) => 0.0,
+            scatter => self.expected_trace(c, scatter, c),
+        };
+        let count = statistics.counts()[c];
+        if count > 0.0 { around_mean + count * self.expected_square(c, away.view()) } else { around_mean }
+    }
+
+    /// xᵀ·E[Λ]·x for the precision of a component.
+    fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
+        match self.density.factor_of(c) {
+            Some(u) => squared_length(u, x),
+            None => x.iter().enumerate().map(|(j, x)| x * x / self.density.variance(c, j)).sum(),
+        }
+    }
+
+    /// tr(E[Λ]·S) for the precision of a component and the matrix `i` of `scatter`; of `spherical`
+    /// ones, S is a trace.
+    fn expected_trace(&self, c: usize, scatter: &Covariances, i: usize) -> f64 {
+        match (scatter, self.density.factor_of(c)) {
+            (Covariances::Full(s), Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
+            (Covariances::Tied(s), Some(u)) => trace_of_product(s.view(), u),
+            (Covariances::Diag(s), None) => {
+                s.row(i).iter().enumerate().map(|(j, s)| s / self.density.variance(c, j)).sum()
+            }
+            (Covariances::Spherical(s), None) => s[i] / self.density.variance(c, 0),
+            // Not reached: the statistics and the prior are of the covariance type of the posterior.
+            _ => f64::NAN,
+        }
+    }
+
+    /// tr E[Λ] for the precision of a component.
+    fn trace_of_precision(&self, c: usize) -> f64 {
+        match self.density.factor_of(c) {
+            Some(u) => u.iter().map(|v| v * v).sum(),
+            None => (0..self.n_features()).map(|j| 1.0 / self.density.variance(c, j)).sum(),
+        }
+    }
+}
+
+/// The components' factors and directions: of each outer product that their means add to the
+/// scatter.
+type Offsets = Vec<(Array1<f64>, Array2<f64>)>;
+
+/// The means m and β of the M-step, and what the distances of the samples' means and of m₀ from
+/// them add to the scatter.
+fn posterior_means(
+    prior: &VariationalPrior,
+    statistics: &Statistics,
+    counts: &Array1<f64>,
+) -> (Array2<f64>, Array1<f64>, Offsets) {
+    let beta = counts + prior.mean_precision;
+    let mut means = statistics.means().to_owned();
+    // From m₀ to the samples' mean; of no component without samples.
+    let mut away = &means - &prior.mean;
+    for (c, mut mean) in means.outer_iter_mut().enumerate() {
+        let count = statistics.counts()[c];
+        if count <= COUNT_FLOOR {
+            away.row_mut(c).fill(0.0);
+            mean.assign(&prior.mean);
+        }
+        for (mean, prior) in mean.iter_mut().zip(&prior.mean) {
+            *mean = (prior * (beta[c] - count) + count * *mean) / beta[c];
+        }
+    }
+    // nₖ·β₀/βₖ: both distances together.
+    let pulls = counts * prior.mean_precision / &beta;
+    (means, beta, vec![(pulls, away)])
+}
+
+/// The covariances (ν·W)⁻¹ and ν of the M-step.
+fn posterior_covariances(
+    prior: &VariationalPrior,
+    statistics: &Statistics,
+    reg_covar: f64,
+    counts: &Array1<f64>,
+    offsets: &Offsets,
+) -> (Covariances, Array1<f64>) {
+    let (k, d) = statistics.means().dim();
+    let mut nu = counts + prior.degrees_of_freedom;
+    let mut covariances = statistics.scatter().clone();
+    match (&mut covariances, &prior.covariance) {
+        (Covariances::Full(v), Covariances::Full(of_prior)) => {
+            let of_prior = of_prior.index_axis(Axis(0), 0);
+            for_each_matrix(v, |c, mut v| {
+                offsets.iter().for_each(|(factors, away)| add_outer(&mut v, factors[c], away.row(c)));
+                v.diag_mut().map_inplace(|v| *v += counts[c] * reg_covar);
+                v += &of_prior;
+                v /= nu[c];
+            });
+        }
+        (Covariances::Tied(v), Covariances::Tied(of_prior)) => {
+            // Of a prior for each component there is one posterior: their mean.
+            nu.fill(prior.degrees_of_freedom + counts.sum() / k as f64);
+            for (factors, away) in offsets {
+                away.outer_iter().zip(factors).for_each(|(away, factor)| add_outer(&mut v.view_mut(), *factor, away));
+            }
+            v.diag_mut().map_inplace(|v| *v += counts.sum() * reg_covar);
+            *v /= k as f64;
+            *v += of_prior;
+            *v /= nu[0];
+        }
+        (Covariances::Diag(v), Covariances::Diag(of_prior)) => {
+            for ((c, j), v) in v.indexed_iter_mut() {
+                let squares: f64 = offsets.iter().map(|(factors, away)| factors[c] * away[[c, j]] * away[[c, j]]).sum();
+                *v = (*v + (counts[c] * reg_covar + squares) + of_prior[[0, j]]) / nu[c];
+            }
+        }
+        (Covariances::Spherical(v), Covariances::Spherical(of_prior)) => {
+            let squares = |c: usize| -> f64 {
+                let one = |(factors, away): &(Array1<f64>, Array2<f64>)| {
+                    factors[c] * away.row(c).iter().map(|v| v * v).sum::<f64>()
+                };
+                offsets.iter().map(one).sum()
+            };
+            for (c, v) in v.iter_mut().enumerate() {
+                *v = ((*v + squares(c)) / d as f64 + counts[c] * reg_covar + of_prior[0]) / nu[c];
+            }
+        }
+        // The types are equal.
+        _ => debug_assert!(false, "a prior of another covariance type"),
+    }
+    (covariances, nu)
+}
+
+/// K equal weights.
+fn uniform(k: usize) -> Array1<f64> {
+    Array1::from_elem(k, 1.0 / k as f64)
+}
+
+/// The expectations of the logarithms of what the weights' distributions are of, in the shape of
+/// their parameters: of vₖ and 1 − vₖ (2, K), or of π (1, K).
+fn expected_logs(concentration: &Array2<f64>) -> Array2<f64> {
+    let sums = match concentration.nrows() {
+        1 => Array1::from_elem(concentration.ncols(), concentration.sum()),
+        _ => concentration.sum_axis(Axis(0)),
+    };
+    concentration.mapv(digamma) - sums.mapv(digamma)
 }
 
 /// E\[log π] (K,).
 fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
-    let of_sums = concentration.sum_axis(Axis(0)).mapv(digamma);
-    let first = concentration.row(0).mapv(digamma);
-    if concentration.nrows() == 1 {
-        return first - digamma(concentration.sum());
+    let logs = expected_logs(concentration);
+    let mut log_weights = logs.row(0).to_owned();
+    if logs.nrows() == 2 {
+        let mut left = 0.0;
+        for (log_weight, log_rest) in log_weights.iter_mut().zip(logs.row(1)) {
+            *log_weight += left;
+            left += log_rest;
+        }
     }
-    let mut left = 0.0;
-    Array1::from_shape_fn(first.len(), |c| {
-        let log_weight = first[c] - of_sums[c] + left;
-        left += digamma(concentration[[1, c]]) - of_sums[c];
-        log_weight
-    })
+    log_weights
 }
 
 /// E\[log |Λ|] − log |W| under a Wishart distribution.

@@ -1,7 +1,8 @@
 //! The prior distribution of a mixture's parameters.
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use ndarray::{Array1, Array2};
+use crate::model::mixture::check_symmetric;
+use ndarray::{Array1, Array2, Axis};
 
 /// The prior distribution of the weights, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -70,7 +71,7 @@ impl VariationalPrior {
     ///
     /// # Errors
     /// [`Error::BadParameter`] for a number that is not in its range or not finite;
-    /// [`Error::ShapeMismatch`].
+    /// [`Error::ShapeMismatch`], [`Error::NotSymmetric`].
     pub fn new(
         weight_concentration_type: WeightConcentrationPriorType,
         weight_concentration: f64,
@@ -90,6 +91,20 @@ impl VariationalPrior {
         }
         if let Some(value) = covariance.iter().find(|v| !v.is_finite()) {
             return Err(bad("covariance_prior", value));
+        }
+        let variances: Vec<f64> = match &covariance {
+            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_vec(),
+            Covariances::Tied(v) => v.diag().to_vec(),
+            variances => variances.iter().collect(),
+        };
+        if let Some(value) = variances.into_iter().find(|v| *v < 0.0) {
+            let remedy = "variances must not be negative";
+            return Err(Error::BadParameter { name: "covariance_prior", value: value.to_string(), remedy });
+        }
+        match &covariance {
+            Covariances::Full(v) => check_symmetric(v.index_axis(Axis(0), 0), None)?,
+            Covariances::Tied(v) => check_symmetric(v.view(), None)?,
+            Covariances::Diag(_) | Covariances::Spherical(_) => {}
         }
         Ok(Self {
             weight_concentration_type,

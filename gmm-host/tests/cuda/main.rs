@@ -15,6 +15,7 @@ mod precision;
 mod several;
 mod shapes;
 mod short;
+mod variational;
 
 use gpu_harness::{suite, timed};
 use std::process::ExitCode;
@@ -31,5 +32,6 @@ fn main() -> ExitCode {
         suite("missing_patterns", missing_patterns::tests()),
         suite("precision", precision::tests()),
         suite("several", several::tests()),
+        suite("variational", variational::tests()),
     ])
 }

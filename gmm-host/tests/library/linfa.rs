@@ -1,6 +1,9 @@
 //! The traits of the crate linfa.
 use crate::common::blobs;
-use gmm_host::{Device, Error, Fit, GaussianMixtureParams, LoadOptions, Samples, load};
+use gmm_host::{
+    BayesianGaussianMixtureParams, Device, Error, Fit, GaussianMixtureParams, LoadOptions, Samples, VariationalMixture,
+    load,
+};
 use linfa::traits::Predict;
 use linfa::{DatasetBase, ParamGuard};
 use ndarray16::{Array1, Array2, ShapeBuilder};
@@ -15,9 +18,10 @@ fn old(x: &ndarray::Array2<f64>) -> Array2<f64> {
 }
 
 /// A function that uses linfa's traits only.
-fn fit_and_predict<P, Y>(params: &P, data: &DatasetBase<Array2<f64>, Y>) -> (Fit, Array1<usize>)
+fn fit_and_predict<P, Y, M>(params: &P, data: &DatasetBase<Array2<f64>, Y>) -> (Fit<M>, Array1<usize>)
 where
-    P: linfa::traits::Fit<Array2<f64>, Y, Error, Object = Fit>,
+    P: linfa::traits::Fit<Array2<f64>, Y, Error, Object = Fit<M>>,
+    M: linfa::traits::PredictInplace<Array2<f64>, Array1<usize>>,
 {
     let fit = params.fit(data).unwrap();
     let labels = fit.predict(data);
@@ -40,6 +44,25 @@ fn linfas_traits_give_this_crates_results() {
         assert_eq!(Predict::predict(&fit.mixture, &data).to_vec(), labels);
         assert_eq!(params().fit(&data).unwrap().mixture, fit.mixture);
     }
+}
+
+#[test]
+fn variational_inference_has_linfas_traits_too() {
+    let x = blobs(1, 200, 2);
+    let params = BayesianGaussianMixtureParams::new(4).device(Device::Cpu);
+    let (fit, labels) = params.fit_predict(&x).unwrap();
+    let data = DatasetBase::from(old(&x));
+    for (got, got_labels) in [fit_and_predict(&params, &data), fit_and_predict(&params.clone().check().unwrap(), &data)]
+    {
+        assert_eq!((&got.mixture, got_labels.to_vec()), (&fit.mixture, labels.clone()));
+    }
+    assert_eq!(Predict::predict(&fit.mixture, &data).to_vec(), labels);
+    let guard = ParamGuard::check_ref(&params.mean_precision_prior(0.0)).map(drop);
+    assert!(matches!(guard, Err(Error::BadParameter { name: "mean_precision_prior", .. })));
+    let bad = DatasetBase::from(Array2::<f64>::from_elem((5, 1), f64::NAN));
+    let checked = BayesianGaussianMixtureParams::new(1).check().unwrap();
+    let error: Result<Fit<VariationalMixture>, Error> = linfa::traits::Fit::fit(&checked, &bad);
+    assert!(matches!(error, Err(Error::NonFiniteSample { row: 0, column: 0, .. })));
 }
 
 #[test]

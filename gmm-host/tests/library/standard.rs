@@ -1,6 +1,9 @@
 //! A fit in standardised units, converted back, is a fit in the units of the data.
 use crate::common::*;
-use gmm_host::{CovarianceType, Covariances, Error, GaussianMixtureParams, Mixture, Samples, Standardization};
+use gmm_host::{
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, Error, Fit, GaussianMixtureParams, Mixture, Samples,
+    Standardization, Statistics, VariationalMixture, WeightConcentrationPriorType,
+};
 use ndarray::{Array1, Array2, Axis, array, s};
 
 /// Columns of very different places and scales, one of them constant.
@@ -103,4 +106,72 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
         1.0,
     );
     assert_close("bound", b.lower_bound() + 1e-4f64.ln(), a.lower_bound(), 1e-9, 0.0);
+}
+
+/// One variational iteration from the same statistics of responsibilities in any units.
+fn one_iteration(
+    params: &BayesianGaussianMixtureParams,
+    x: &Array2<f64>,
+    t: CovarianceType,
+) -> Fit<VariationalMixture> {
+    let r = Array2::from_shape_fn((x.nrows(), 3), |(i, c)| if i % 3 == c { 0.8 } else { 0.1 });
+    let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
+    params
+        .clone()
+        .start_statistics(statistics)
+        .max_iter(1)
+        .fit(&mut reference(x.view()) as &mut dyn gmm_host::Evaluator)
+        .unwrap()
+}
+
+/// With priors in the units of the data, standardisation changes nothing but the units.
+#[test]
+fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
+    let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
+    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
+    let mut z = x.clone();
+    standard.apply(z.view_mut(), |v| v);
+    for t in CovarianceType::ALL {
+        for kind in WeightConcentrationPriorType::ALL {
+            let what = format!("{t} {kind}");
+            let params = BayesianGaussianMixtureParams::new(3).covariance_type(t).weight_concentration_prior_type(kind);
+            let params = params.reg_covar(0.0).degrees_of_freedom_prior(3.5);
+            // The default priors are those of the standardised samples, of whose mean and covariance
+            // the counterparts are those of the samples.
+            let found = one_iteration(&params, &z, t);
+            let restored = standard.restore_fit(&found).unwrap();
+            let elbo = found.elbo() - 300.0 * standard.log_scale();
+            assert_close(&what, restored.elbo(), elbo, 1e-12, 100.0);
+            let back = standard.standardize_fit(&restored, t).unwrap();
+            assert_all_close(&what, back.lower_bounds.clone(), found.lower_bounds.clone(), 1e-13, 100.0);
+            assert_all_close(&what, back.mixture.means().to_owned(), found.mixture.means().to_owned(), 1e-10, 1.0);
+            let (a, b) = (&back.mixture.prior().covariance, &found.mixture.prior().covariance);
+            assert_all_close(&what, a.iter(), b.iter(), 1e-12, 0.0);
+            if t == CovarianceType::Spherical {
+                assert_eq!(restored.mixture.covariance_type(), CovarianceType::Diag);
+                assert!(matches!(
+                    params.covariance_prior(Covariances::Spherical(array![1.0])).standardized(&standard),
+                    Err(Error::WrongCovarianceType { .. })
+                ));
+                continue;
+            }
+            let direct = one_iteration(&params, &x, t);
+            // The rounding of the moved column, 10⁻¹², times its 10⁴.
+            let near = |what: &str, a: &Fit<VariationalMixture>, b: &Fit<VariationalMixture>| {
+                assert_close(what, a.lower_bound(), b.lower_bound(), 1e-10, 100.0);
+                assert_all_close(what, a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-10, 1.0);
+                assert_all_close(what, a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-8, 1e-8);
+            };
+            near(&what, &restored, &direct);
+            // Priors that are given are in the units of the data.
+            let covariance = direct.mixture.prior().covariance.clone();
+            let given = params.mean_prior(array![1.0, 7.5]).covariance_prior(covariance);
+            let of_z = one_iteration(&given.clone().standardized(&standard).unwrap(), &z, t);
+            near(&what, &standard.restore_fit(&of_z).unwrap(), &one_iteration(&given, &x, t));
+            assert!(matches!(
+                given.mean_prior(array![1.0]).standardized(&standard),
+                Err(Error::ShapeMismatch { what: "mean_prior", .. })
+            ));
+        }
+    }
 }

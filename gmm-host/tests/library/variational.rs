@@ -2,8 +2,9 @@
 //! has in common with EM.
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, CovarianceType, Covariances, Error, Evaluator, Fit, InitParams, Samples, Statistics,
-    VariationalMixture, VariationalPrior, WeightConcentrationPriorType,
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, Evaluator, Fit, Freeze, InitParams,
+    LoadOptions, Samples, Statistics, StepwiseEm, StochasticVariational, VariationalMixture, VariationalPrior,
+    WeightConcentrationPriorType, load,
 };
 use nalgebra::{DMatrix, DVector};
 use ndarray::{Array1, Array2, array};
@@ -113,6 +114,24 @@ impl<'a> Plain<'a> {
         }
         let w = inverses.iter().map(|a| restricted(t, a).try_inverse().unwrap()).collect();
         Self { t, prior, concentration, beta, nu, m, w }
+    }
+
+    /// Has the parameters of a posterior.
+    fn of(mixture: &'a VariationalMixture) -> Self {
+        let (t, k, d) = (mixture.covariance_type(), mixture.n_components(), mixture.n_features());
+        let (beta, nu) = (mixture.mean_precision().to_vec(), mixture.degrees_of_freedom().to_vec());
+        let of_component = |c: usize| match mixture.covariances() {
+            Covariances::Full(v) => DMatrix::from_fn(d, d, |i, j| v[[c, i, j]]),
+            Covariances::Tied(v) => DMatrix::from_fn(d, d, |i, j| v[[i, j]]),
+            Covariances::Diag(v) => DMatrix::from_fn(d, d, |i, j| if i == j { v[[c, i]] } else { 0.0 }),
+            Covariances::Spherical(v) => DMatrix::identity(d, d) * v[c],
+            _ => unreachable!(),
+        };
+        let w = (0..k).map(|c| (of_component(c) * nu[c]).try_inverse().unwrap()).collect();
+        let pair = |v: ndarray::ArrayView1<'_, f64>| (v[0], v.get(1).copied().unwrap_or(0.0));
+        let concentration = mixture.weight_concentration().columns().into_iter().map(pair).collect();
+        let m = mixture.means().outer_iter().map(|m| DVector::from_vec(m.to_vec())).collect();
+        Self { t, prior: mixture.prior(), concentration, beta, nu, m, w }
     }
 
     /// E[log π], E[log v] and E[log (1 − v)] of a component.
@@ -315,6 +334,138 @@ fn the_bound_never_falls() {
         }
     }
     assert_eq!(steps, 4 * 8 * 2 * 19);
+}
+
+/// All ways to freeze parts of a posterior, but none and all.
+fn freezes() -> impl Iterator<Item = Freeze> {
+    (1..7).map(|bits| Freeze { weights: bits & 1 > 0, means: bits & 2 > 0, covariances: bits & 4 > 0 })
+}
+
+#[test]
+fn what_is_frozen_stays_and_the_bound_never_falls() {
+    let (n, k) = (80, 4);
+    let x = blobs(3, n, 2) + normal(13, n, 2, 0.0) * 2.0;
+    let mut holes = x.clone();
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    holes.iter_mut().skip(2).filter(|_| rng.random::<f64>() < 0.2).for_each(|v| *v = f64::NAN);
+    let mut steps = 0;
+    for (t, kind) in kinds() {
+        let params = params(k, t, kind).tol(0.0).max_iter(15).init_params(InitParams::Random);
+        let start = fit(params.clone().max_iter(1), &mut reference(x.view())).mixture;
+        for (freeze, reg_covar) in freezes().flat_map(|freeze| [(freeze, 0.0), (freeze, 1e-2)]) {
+            let params = params.clone().reg_covar(reg_covar).freeze(freeze).start(start.clone());
+            for samples in [Samples::from_f64(x.view()), Samples::with_missing(holes.view())] {
+                let samples = samples.unwrap();
+                let found = fit(params.clone(), &mut gmm_host::CpuEvaluator::new(samples).unwrap());
+                for pair in found.lower_bounds.windows(2) {
+                    // As where nothing is frozen.
+                    assert!(pair[1] >= pair[0] - 1e-11 * pair[0].abs().max(1e3), "{t} {kind} {freeze:?}: {pair:?}");
+                    steps += 1;
+                }
+                let (new, old) = (&found.mixture, &start);
+                assert_eq!(new.weight_concentration() == old.weight_concentration(), freeze.weights);
+                assert_eq!((new.means() == old.means(), freeze.means), (freeze.means, new.means() == old.means()));
+                assert_eq!(new.mean_precision() == old.mean_precision(), freeze.means);
+                assert_eq!(new.covariances() == old.covariances(), freeze.covariances);
+            }
+        }
+    }
+    assert_eq!(steps, 8 * 6 * 2 * 2 * 14);
+}
+
+#[test]
+fn the_bound_of_a_fit_with_frozen_parts_is_that_of_the_formulas() {
+    let (x, k) = (blobs(4, 60, 3), 3);
+    for (t, kind) in kinds() {
+        let params = params(k, t, kind).tol(0.0).reg_covar(0.0).init_params(InitParams::Random);
+        let start = fit(params.clone().max_iter(2), &mut reference(x.view())).mixture;
+        for freeze in freezes() {
+            let params = params.clone().freeze(freeze).start(start.clone()).max_iter(1);
+            let found = fit(params, &mut reference(x.view()));
+            let r = normalised(Plain::of(&start).log_rho(&x));
+            let expected = Plain::of(&found.mixture).elbo(&x, &r);
+            assert_close(&format!("{t} {kind} {freeze:?}"), found.elbo(), expected, 1e-11, 100.0);
+        }
+    }
+}
+
+/// All parameters of a posterior.
+fn numbers(mixture: &VariationalMixture) -> Vec<f64> {
+    let (beta, nu) = (mixture.mean_precision().to_vec(), mixture.degrees_of_freedom().to_vec());
+    let matrices = [mixture.weight_concentration(), mixture.means()].map(|v| v.iter().copied().collect());
+    matrices.into_iter().chain([beta, nu, mixture.covariances().iter().collect()]).flat_map(|v: Vec<f64>| v).collect()
+}
+
+#[test]
+fn one_chunk_of_everything_is_one_step_of_a_fit() {
+    let x = blobs(18, 300, 2);
+    for (t, kind) in kinds() {
+        for freeze in freezes().chain([Freeze::default()]) {
+            let params = params(4, t, kind).init_params(InitParams::Random).tol(0.0).freeze(freeze);
+            let start = fit(params.clone().max_iter(0), &mut reference(x.view())).mixture;
+            let once = fit(params.start(start.clone()).max_iter(1), &mut reference(x.view()));
+            let mut stream = StochasticVariational::new(start, 0.6, 1e-6, freeze).unwrap();
+            let bound = stream.partial_fit(&mut reference(x.view())).unwrap();
+            let (a, b) = (stream.mixture(), &once.mixture);
+            assert_eq!(stream.steps(), 1);
+            // The statistics go through an average per sample; the bound is a difference of sums.
+            assert_close("bound", bound, once.lower_bound(), 1e-11, 100.0);
+            assert_all_close("posterior", numbers(a), numbers(b), 1e-12, 1.0);
+        }
+    }
+}
+
+#[test]
+fn stochastic_variational_inference_approaches_the_fit() {
+    let x = blobs(17, 6000, 2);
+    let chunk = |i: usize| x.slice(ndarray::s![300 * i..300 * (i + 1), ..]);
+    for (t, kind) in kinds() {
+        let params = params(3, t, kind).max_iter(500);
+        let whole = fit(params.clone().tol(1e-6), &mut reference(x.view())).mixture;
+        let prior = whole.prior().clone();
+        let params = params.mean_prior(prior.mean).covariance_prior(prior.covariance);
+        let start = fit(params, &mut reference(chunk(0))).mixture;
+        let new =
+            |start| StochasticVariational::new(start, StepwiseEm::DEFAULT_DECAY, 1e-6, Freeze::default()).unwrap();
+        for mut stream in [new(start.clone()), new(start.clone()).total_samples(6000.0).unwrap()] {
+            for i in 0..20 {
+                let bound = stream.partial_fit(&mut reference(chunk(i))).unwrap();
+                assert!(bound.is_finite());
+            }
+            let found = stream.mixture();
+            // The posterior is of all samples.
+            assert_close("β", found.mean_precision().sum(), 6003.0, 1e-12, 0.0);
+            // The last chunks weigh as much as about 8 of 20, so that a mean of 800 samples with
+            // deviations up to 1 is off by 0.035; of the same order is that the order of
+            // components of a Dirichlet process is of the first chunk.
+            assert_all_close("means", found.means().to_owned(), whole.means().to_owned(), 0.15, 1.0);
+            assert_all_close("weights", found.weights(), whole.weights(), 0.05, 1.0);
+        }
+        assert!(matches!(
+            new(start.clone()).total_samples(0.0),
+            Err(Error::BadParameter { name: "total_samples", .. })
+        ));
+        assert!(StochasticVariational::new(start, 0.5, 1e-6, Freeze::default()).is_err());
+    }
+}
+
+#[test]
+fn the_number_of_threads_makes_no_difference() {
+    let x = blobs(2, 3000, 3);
+    for (t, kind) in kinds() {
+        let of_threads = |threads: usize| {
+            let options = LoadOptions::new().threads(threads);
+            let mut all = load(Device::Cpu, Samples::from_f64(x.view()).unwrap(), &options).unwrap();
+            let found = fit(params(4, t, kind).max_iter(10), all.as_mut());
+            let mut stream = StochasticVariational::new(found.mixture.clone(), 0.7, 1e-6, Freeze::default()).unwrap();
+            for chunk in x.axis_chunks_iter(ndarray::Axis(0), 1000) {
+                let mut chunk = load(Device::Cpu, Samples::from_f64(chunk).unwrap(), &options).unwrap();
+                stream.partial_fit(chunk.as_mut()).unwrap();
+            }
+            (found.mixture, found.lower_bounds, stream.mixture().clone())
+        };
+        assert_eq!(of_threads(1), of_threads(3), "{t} {kind}");
+    }
 }
 
 /// log p(x) of samples of one component with one feature: each given those before it is of a
@@ -530,6 +681,10 @@ fn what_cannot_be_is_an_error() {
     assert!(message(BayesianGaussianMixtureParams::new(3).start(start.clone())).contains("start's means"));
     let other = new().covariance_type(CovarianceType::Tied).start(start);
     assert!(message(other).contains("start's covariances"));
+    let start = fit(new().max_iter(1), &mut reference(x.view())).mixture;
+    let freeze = Freeze { weights: true, ..Freeze::default() };
+    let other = new().weight_concentration_prior_type(WeightConcentrationPriorType::DirichletDistribution);
+    assert!(message(other.start(start).freeze(freeze)).contains("freeze"));
     // All samples are equal, and so their covariance, which is the prior's, is singular.
     let equal = Array2::<f64>::ones((10, 2));
     assert!(new().reg_covar(0.0).fit(&equal).is_err());

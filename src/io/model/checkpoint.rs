@@ -1,8 +1,9 @@
 //! Checkpoints: files from which an unfinished fit goes on.
 use super::contents::FitSummary;
 use super::json::{ModelMembers, parse_model, read_text, to_json};
+use super::variational::{self, Member};
 use crate::io::{Identity, Output, Problem, Result, extension};
-use gmm_host::Fit;
+use gmm_host::{Fit, Mixture, VariationalMixture};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::path::Path;
@@ -13,15 +14,16 @@ use std::path::Path;
 /// The file is a model in JSON, that of the current run, so that every command can read it as a
 /// model. Besides the members of a fitted model (`converged`, `n_iter`, `lower_bound`,
 /// `lower_bounds`) it has `run`, `retained`, `best` (the best run so far, with the same members)
-/// and `made_with`.
+/// and `made_with`; of a fit by variational inference also `variational`, the posterior, beside the
+/// mixture of its means.
 #[derive(Debug, Clone)]
-pub struct Checkpoint {
+pub struct Checkpoint<M = Mixture> {
     /// The data and the options of the fit. It can go on only with the same.
     pub made_with: Identity,
     /// The current run.
-    pub present: Fit,
+    pub present: Fit<M>,
     /// The best of the runs before the current one.
-    pub best: Option<Fit>,
+    pub best: Option<Fit<M>>,
     /// The names of the features, if they have any.
     pub feature_names: Option<Vec<String>>,
 }
@@ -31,6 +33,8 @@ pub struct Checkpoint {
 struct WrittenMembers<'a> {
     #[serde(flatten)]
     model: ModelMembers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variational: Option<Member<'a>>,
     #[serde(flatten)]
     summary: FitSummary,
     run: usize,
@@ -41,16 +45,22 @@ struct WrittenMembers<'a> {
     made_with: Option<&'a Identity>,
 }
 
+/// What a model is in a file.
+type Parts<'a> = (ModelMembers, Option<Member<'a>>);
+
 impl<'a> WrittenMembers<'a> {
-    fn new(fit: &'a Fit, best: Option<&'a Fit>, made_with: Option<&'a Identity>, names: Option<&[String]>) -> Self {
-        Self {
-            model: (&fit.mixture).into(),
-            summary: FitSummary::from(fit).with_feature_names(names),
-            run: fit.run,
-            retained: &fit.retained,
-            best: best.map(|best| Box::new(Self::new(best, None, None, None))),
-            made_with,
-        }
+    fn new<M>(
+        checkpoint: &'a Checkpoint<M>,
+        parts: impl Fn(&'a M) -> std::result::Result<Parts<'a>, Problem>,
+    ) -> std::result::Result<Self, Problem> {
+        let of_fit = |fit: &'a Fit<M>, names: Option<&[String]>| -> std::result::Result<Self, Problem> {
+            let (model, variational) = parts(&fit.mixture)?;
+            let summary = FitSummary::from(fit).with_feature_names(names);
+            Ok(Self { model, variational, summary, run: fit.run, retained: &fit.retained, best: None, made_with: None })
+        };
+        let Checkpoint { made_with, present, best, feature_names } = checkpoint;
+        let best = best.as_ref().map(|best| of_fit(best, None)).transpose()?.map(Box::new);
+        Ok(Self { best, made_with: Some(made_with), ..of_fit(present, feature_names.as_deref())? })
     }
 }
 
@@ -93,10 +103,19 @@ impl CheckpointOutput {
 
     /// Writes the checkpoint; each call replaces the one before. Errors: as [`Output::write`].
     pub fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let Checkpoint { made_with, present, best, feature_names } = checkpoint;
-        let json = WrittenMembers::new(present, best.as_ref(), Some(made_with), feature_names.as_deref());
-        let json = to_json(&json);
-        let json = json.map_err(|e| Problem::format(e.to_string()).at(self.path()))?;
+        self.write_members(WrittenMembers::new(checkpoint, |mixture| Ok((mixture.into(), None))))
+    }
+
+    /// As [`write`](Self::write), of a fit by variational inference.
+    pub fn write_variational(&self, checkpoint: &Checkpoint<VariationalMixture>) -> Result<()> {
+        self.write_members(WrittenMembers::new(checkpoint, |posterior| {
+            Ok(((&posterior.to_mixture()?).into(), Some(posterior.into())))
+        }))
+    }
+
+    fn write_members(&self, members: std::result::Result<WrittenMembers<'_>, Problem>) -> Result<()> {
+        let json = members.and_then(|members| to_json(&members).map_err(|e| Problem::format(e.to_string())));
+        let json = json.map_err(|problem| problem.at(self.path()))?;
         self.0.write(|file| file.write_all(json.as_bytes()))
     }
 }
@@ -107,7 +126,23 @@ impl CheckpointOutput {
 /// If the file cannot be read or is not a checkpoint (a model, perhaps), or if it was written by an
 /// older version, which did not record the data that it belongs to.
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
-    let path = path.as_ref();
+    read_with(path.as_ref(), |json| parse(json, parse_model, Mixture::n_components))
+}
+
+/// Reads a checkpoint of a fit by variational inference. [`read_checkpoint`] reads that of any fit,
+/// with the mixtures of the means.
+///
+/// # Errors
+/// As [`read_checkpoint`]; also if the fit was by EM.
+pub fn read_variational_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint<VariationalMixture>> {
+    let model = |json: &str| variational::parse_json(json).map(|(posterior, _)| posterior);
+    read_with(path.as_ref(), |json| parse(json, model, VariationalMixture::n_components))
+}
+
+fn read_with<M>(
+    path: &Path,
+    parse: impl Fn(&str) -> std::result::Result<(Fit<M>, ReadMembers<'_>), Problem>,
+) -> Result<Checkpoint<M>> {
     let json = read_text(path)?;
     let read = || {
         let (present, ReadMembers { made_with, best, feature_names, .. }) = parse(&json)?;
@@ -124,12 +159,16 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     read().map_err(|problem: Problem| problem.at(path))
 }
 
-fn parse(json: &str) -> std::result::Result<(Fit, ReadMembers<'_>), Problem> {
-    let mixture = parse_model(json)?;
+fn parse<M>(
+    json: &str,
+    model: impl Fn(&str) -> std::result::Result<M, Problem>,
+    n_components: impl Fn(&M) -> usize,
+) -> std::result::Result<(Fit<M>, ReadMembers<'_>), Problem> {
+    let mixture = model(json)?;
     let members: ReadMembers<'_> = serde_json::from_str(json).map_err(|e| {
         Problem::Format(format!("a model, but not a checkpoint of a fit ({e}); start from it with --init instead"))
     })?;
-    let k = mixture.n_components();
+    let k = n_components(&mixture);
     if let Some(c) = members.retained.iter().find(|&&c| c >= k) {
         return Err(Problem::Format(format!("`retained` names component {c} (counted from 0) of {k}")));
     }
@@ -142,8 +181,9 @@ fn parse(json: &str) -> std::result::Result<(Fit, ReadMembers<'_>), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gmm_host::{Covariances, Mixture};
+    use gmm_host::{BayesianGaussianMixtureParams, CovarianceType, Covariances, Samples, WeightConcentrationPriorType};
     use ndarray::arr1;
+    use std::ops::ControlFlow;
 
     fn fit(run: usize, lower_bounds: &[f64], kept: &[usize]) -> Fit {
         let means = ndarray::arr2(&[[0.1 + 0.2, run as f64], [-1.0 / 3.0, 1e-300]]);
@@ -174,6 +214,55 @@ mod tests {
         }
     }
 
+    /// A fit that goes on from a checkpoint ends with the bits of one that was not interrupted.
+    #[test]
+    fn variational_fits_go_on_from_checkpoints() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.json");
+        let x =
+            ndarray::Array2::from_shape_fn((90, 2), |(i, j)| (i as f64 * 0.7 + j as f64).sin() + (7 * (i % 3)) as f64);
+        let mut evaluator = gmm_host::CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+        for t in CovarianceType::ALL {
+            for kind in WeightConcentrationPriorType::ALL {
+                let params = BayesianGaussianMixtureParams::new(4).covariance_type(t);
+                let params = params.weight_concentration_prior_type(kind).n_init(3).max_iter(8).tol(0.0);
+                let valid = params.clone().check().unwrap();
+                let whole = valid.fit_with(&mut evaluator, &mut |_| ControlFlow::Continue(())).unwrap();
+                let mut last = None;
+                let stop = &mut |i: &gmm_host::Iteration<'_, VariationalMixture>| {
+                    last = Some((i.fit.clone(), i.best.cloned()));
+                    if (i.run, i.iteration) == (1, 5) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                };
+                assert!(valid.fit_with(&mut evaluator, stop).unwrap().stopped);
+                let (present, best) = last.unwrap();
+                assert!(best.is_some());
+                let made_with = Identity::default().with("data", "90 × 2");
+                let written = Checkpoint { made_with, present, best, feature_names: None };
+                CheckpointOutput::create(&path).unwrap().write_variational(&written).unwrap();
+                let read = read_variational_checkpoint(&path).unwrap();
+                assert_eq!(read.made_with, written.made_with);
+                let resumed = params.resume(read.present, read.best).check().unwrap();
+                let resumed = resumed.fit_with(&mut evaluator, &mut |_| ControlFlow::Continue(())).unwrap();
+                let (got, expected) = (&resumed, &whole);
+                assert_eq!(
+                    (&got.mixture, &got.lower_bounds),
+                    (&expected.mixture, &expected.lower_bounds),
+                    "{t} {kind}"
+                );
+                assert_eq!((got.run, got.converged), (expected.run, expected.converged));
+                // Every command can read it as a model, and as a checkpoint of its means.
+                let means = written.present.mixture.to_mixture().unwrap();
+                assert_eq!(crate::io::read_model(&path).unwrap(), means);
+                assert_eq!(read_checkpoint(&path).unwrap().present.mixture, means);
+            }
+        }
+        let em =
+            Checkpoint { made_with: Identity::default(), present: fit(0, &[], &[]), best: None, feature_names: None };
+        CheckpointOutput::create(&path).unwrap().write(&em).unwrap();
+        let error = read_variational_checkpoint(&path).unwrap_err().to_string();
+        assert!(error.contains("c.json: ") && error.contains("without a posterior"), "{error}");
+    }
+
     #[test]
     fn other_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -183,7 +272,10 @@ mod tests {
             let error = read_checkpoint(&path).unwrap_err().to_string();
             assert!(error.contains("c.json: ") && error.contains(part), "{error}");
         };
-        let whole = to_json(&WrittenMembers::new(&fit(0, &[-1.0], &[1]), None, None, None)).unwrap();
+        let (made_with, present) = (Identity::default(), fit(0, &[-1.0], &[1]));
+        let checkpoint = Checkpoint { made_with, present, best: None, feature_names: None };
+        let members = WrittenMembers::new(&checkpoint, |mixture| Ok((mixture.into(), None))).unwrap();
+        let whole = to_json(&WrittenMembers { made_with: None, ..members }).unwrap();
         refused(crate::io::model_to_json(&fit(0, &[], &[]).mixture), "--init");
         refused(whole.replace("\"retained\": [1]", "\"retained\": [2]"), "component 2");
         refused(whole.replace("\"run\": 0", "\"run\": -1"), "not a checkpoint");

@@ -51,8 +51,8 @@ impl FitSummary {
     }
 }
 
-impl From<&Fit> for FitSummary {
-    fn from(fit: &Fit) -> Self {
+impl<M> From<&Fit<M>> for FitSummary {
+    fn from(fit: &Fit<M>) -> Self {
         Self {
             feature_names: None,
             converged: Some(fit.converged),

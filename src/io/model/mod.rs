@@ -6,7 +6,7 @@ mod json_array;
 mod npz;
 mod variational;
 
-pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
+pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variational_checkpoint};
 pub use contents::FitSummary;
 pub use json::{model_to_json, parse_model, read_text};
 pub use npz::check_npz;

@@ -72,39 +72,45 @@ pub(super) fn posterior(
     Ok(VariationalMixture::new(prior, concentration, mean_precision, degrees_of_freedom, means, covariances)?)
 }
 
+/// A posterior as the member `variational` of a JSON object.
+#[derive(Serialize)]
+pub(super) struct Member<'a> {
+    weight_concentration_prior_type: &'static str,
+    #[serde(flatten)]
+    arrays: Arrays<'a>,
+}
+
+struct Arrays<'a>(&'a VariationalMixture);
+
+impl Serialize for Arrays<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(NAMES.into_iter().zip(arrays(self.0).map(NestedLists)))
+    }
+}
+
+impl<'a> From<&'a VariationalMixture> for Member<'a> {
+    fn from(posterior: &'a VariationalMixture) -> Self {
+        let weight_concentration_prior_type = posterior.prior().weight_concentration_type.name();
+        Self { weight_concentration_prior_type, arrays: Arrays(posterior) }
+    }
+}
+
 /// A posterior as JSON: the members of the mixture of its means, and one more, `variational`.
 pub(super) fn to_json_text(
     posterior: &VariationalMixture,
     mixture: &Mixture,
     summary: &FitSummary,
 ) -> serde_json::Result<String> {
-    struct Arrays<'a>(&'a VariationalMixture);
-
-    impl Serialize for Arrays<'_> {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            serializer.collect_map(NAMES.into_iter().zip(arrays(self.0).map(NestedLists)))
-        }
-    }
-
-    #[derive(Serialize)]
-    struct Variational<'a> {
-        weight_concentration_prior_type: &'static str,
-        #[serde(flatten)]
-        arrays: Arrays<'a>,
-    }
-
     #[derive(Serialize)]
     struct Members<'a> {
         #[serde(flatten)]
         model: ModelMembers,
         #[serde(flatten)]
         summary: &'a FitSummary,
-        variational: Variational<'a>,
+        variational: Member<'a>,
     }
 
-    let weight_concentration_prior_type = posterior.prior().weight_concentration_type.name();
-    let variational = Variational { weight_concentration_prior_type, arrays: Arrays(posterior) };
-    to_json(&Members { model: mixture.into(), summary, variational })
+    to_json(&Members { model: mixture.into(), summary, variational: posterior.into() })
 }
 
 /// Reads what [`to_json_text`] gives.

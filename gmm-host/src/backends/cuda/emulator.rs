@@ -17,6 +17,7 @@ mod general;
 mod likelihood;
 mod metropolis;
 mod patterns;
+mod variational;
 
 use super::float32::Float32;
 use super::options::CudaOptions;

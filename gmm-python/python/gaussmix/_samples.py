@@ -37,7 +37,7 @@ class Evaluations(Protocol):
         self,
         options: dict[str, Any],
         start: _core.VariationalMixture | _core.Statistics | None = None,
-        callback: Callable[[int, float, float, _core.VariationalMixture], object] | None = None,
+        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit: ...
 
 

@@ -92,7 +92,8 @@ class ClusterSamples(Samples):
     ) -> tuple[_core.Mixture | None, float]:
         # Of many samples the start is found by the engine, which asks for some rows; only their
         # number counts here.
-        X, weights = np.broadcast_to(np.zeros(1), self.shape), None
+        X: Floats = np.broadcast_to(np.zeros(1), self.shape)
+        weights: NDArray[np.float64] | None = None
         if self.shape[0] <= _start.SCIKIT_LEARN_START and any(part is None for part in parameters):
             X, weights = self._rows()
         return _start.start(X, parameters, self.estimator, random_state, weights, total_weight)

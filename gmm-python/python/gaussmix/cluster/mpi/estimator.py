@@ -46,14 +46,15 @@ class _Together(ClusterEvaluations):
     def fit(self, *_: Any) -> _core.Fit:
         raise NotImplementedError("rank 0 fits, with the samples themselves")
 
-    fit_variational = fit
+    def fit_variational(self, *_: Any) -> _core.Fit:
+        raise NotImplementedError("rank 0 fits, with the samples themselves")
 
 
 def _with_comm(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
     """Give the constraints of the parameters of a class, with a communicator in the place of the engine."""
     constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
     # scikit-learn's word for any object.
-    return {**constraints, "comm": "no_validation"}  # type: ignore[dict-item]
+    return {**constraints, "comm": "no_validation"}
 
 
 class OnMPI(estimator.ClusterEstimator):
@@ -74,7 +75,8 @@ class OnMPI(estimator.ClusterEstimator):
         engine = samples.engine
 
         def work() -> None:
-            super(OnMPI, self)._fit(samples)
+            # That of the local estimator, which stands behind this class in those that are made of both.
+            super(OnMPI, self)._fit(samples)  # type: ignore[safe-super]
 
         try:
             engine.together(work)

@@ -200,7 +200,8 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     >>> import dask.array
     >>> from gaussmix.dask import BayesianGaussianMixture
     >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
-    >>> gm = BayesianGaussianMixture(n_components=2, random_state=0).fit(x)
+    >>> prior = {"mean_precision_prior": 0.01, "covariance_prior": [[1.0]]}
+    >>> gm = BayesianGaussianMixture(n_components=2, random_state=0, **prior).fit(x)
     >>> gm.predict(x).compute()
     array([1, 1, 1, 0, 0, 0])
     """

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/python.md: a fit of the iris flowers, and the choice of the number of components.
+"""Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from gaussmix import GaussianMixture, plot, select
+from gaussmix import BayesianGaussianMixture, GaussianMixture, plot, select
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
@@ -27,8 +27,37 @@ def main(folder=ROOT / "docs"):
     figure, ax = plt.subplots(layout="constrained")
     selection.plot(ax=ax)
     figure.savefig(folder / "python-select.svg", metadata={"Date": None})
+    concentrations(iris).savefig(folder / "concentration.svg", metadata={"Date": None})
     plt.close("all")
-    return [folder / "python-fit.svg", folder / "python-select.svg"]
+    return [folder / name for name in ("python-fit.svg", "python-select.svg", "concentration.svg")]
+
+
+def concentrations(iris):
+    """Draw what the concentration does: the weights of 10 components, and how many of them are alive, over ten decades."""
+    decades = np.arange(-5, 6)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    for ax, prior in zip(axes, ("dirichlet_process", "dirichlet_distribution"), strict=True):
+        weights = []
+        for decade in decades:
+            gm = BayesianGaussianMixture(
+                n_components=10,
+                weight_concentration_prior_type=prior,
+                weight_concentration_prior=10.0**decade,
+                max_iter=1000,
+                random_state=0,
+            ).fit(iris)
+            weights.append(np.sort(gm.weights_)[::-1])
+            # Those with at least half a sample.
+            alive = np.sum(gm.mean_precision_ - gm.mean_precision_prior_ >= 0.5)
+            ax.text(decade, 1.02, str(alive), ha="center")
+        bottom = np.zeros(len(decades))
+        for number, of_component in enumerate(np.transpose(weights)):
+            ax.bar(decades, of_component, 0.8, bottom, color=f"C{number}", edgecolor="white", linewidth=0.5)
+            bottom += of_component
+        ax.set(title=prior, xlabel="weight_concentration_prior", xticks=decades, ylim=(0, 1.1))
+        ax.set_xticklabels([f"$10^{{{decade}}}$" for decade in decades])
+    axes[0].set_ylabel("weights, largest first; above: components alive")
+    return figure
 
 
 if __name__ == "__main__":

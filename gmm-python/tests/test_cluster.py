@@ -14,7 +14,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 import gaussmix
 from gaussmix._partitions import Array
-from gaussmix.cluster import GaussianMixture, InProcess, Likelihood, MissingPartitionsError, Options, Partition, Shard, merge
+from gaussmix.cluster import (
+    BayesianGaussianMixture,
+    GaussianMixture,
+    InProcess,
+    Likelihood,
+    MissingPartitionsError,
+    Options,
+    Partition,
+    Shard,
+    merge,
+)
 
 KINDS = ["full", "tied", "diag", "spherical"]
 
@@ -62,6 +72,76 @@ def test_the_same_as_one_array(kind, weights):
     for method in ("score", "bic", "aic"):
         of = [getattr(m, method)(X, sample_weight=weights) for m in (gm, local)]
         np.testing.assert_allclose(*of, rtol=1e-12)
+
+
+POSTERIOR = ("weights_", "means_", "covariances_", "mean_precision_", "degrees_of_freedom_", "mean_prior_", "covariance_prior_")
+
+
+@pytest.mark.parametrize("weights", [None, W], ids=["", "weights"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prior", ["dirichlet_process", "dirichlet_distribution"])
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_variational_inference_is_that_of_one_array(kind, weights, prior):
+    params = {
+        "n_components": 5,
+        "covariance_type": kind,
+        "weight_concentration_prior_type": prior,
+        "random_state": 0,
+        "max_iter": 60,
+    }
+    local = gaussmix.BayesianGaussianMixture(**params).fit(X, sample_weight=weights)
+    fits = [
+        BayesianGaussianMixture(engine=InProcess(n), partition_rows=700, **params).fit(X, None, weights) for n in (1, 3)
+    ]
+    gm = fits[0]
+    assert gm.n_iter_ == local.n_iter_ and gm.converged_ == local.converged_
+    # Dozens of iterations multiply the rounding of sums.
+    for name in POSTERIOR:
+        assert np.array_equal(getattr(gm, name), getattr(fits[1], name)), name
+        np.testing.assert_allclose(getattr(gm, name), getattr(local, name), rtol=1e-9, atol=1e-9, err_msg=name)
+    np.testing.assert_allclose(np.array(gm.weight_concentration_), np.array(local.weight_concentration_), rtol=1e-9)
+    np.testing.assert_allclose(gm.lower_bounds_, local.lower_bounds_, rtol=1e-12)
+    assert gm.elbo_ == pytest.approx(local.elbo_, rel=1e-12)
+    assert np.array_equal(gm.predict(X), local.predict(X))
+    np.testing.assert_allclose(gm.score_samples(X), local.score_samples(X), rtol=1e-8)
+    np.testing.assert_allclose(gm.predict_proba(X), local.predict_proba(X), rtol=1e-7, atol=1e-9)
+    assert gm.score(X) == pytest.approx(local.score(X), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"n_init": 2}, {"max_iter": 1}, {"mean_prior": np.zeros(4), "covariance_prior": np.eye(4)}, {"missing": True}],
+    ids=",".join,
+)
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_parameters_of_variational_inference(more):
+    x = X.copy()
+    if "missing" in more:
+        x[np.random.default_rng(2).random(X.shape) < 0.1] = np.nan
+    params = {"n_components": 3, "random_state": 1, "max_iter": 20, **more}
+    local = gaussmix.BayesianGaussianMixture(**params).fit(x)
+    gm = BayesianGaussianMixture(partition_rows=500, **params)
+    labels = gm.fit_predict(x)
+    # The mean of incomplete samples is found by iterations, which end at a change of 1e-6.
+    tolerance = 1e-5 if "missing" in more else 1e-10
+    for name in POSTERIOR:
+        np.testing.assert_allclose(getattr(gm, name), getattr(local, name), rtol=tolerance, atol=tolerance, err_msg=name)
+    assert gm.n_iter_ == local.n_iter_ and np.array_equal(labels, local.predict(x))
+
+
+def test_variational_inference_goes_on_and_is_cloned():
+    params = {"n_components": 4, "random_state": 0, "tol": 0, "partition_rows": 700}
+    with pytest.warns(ConvergenceWarning):
+        whole = BayesianGaussianMixture(max_iter=8, **params).fit(X)
+        half = BayesianGaussianMixture(max_iter=4, warm_start=True, **params).fit(X).fit(X)
+    np.testing.assert_allclose(half.means_, whole.means_, rtol=1e-12)
+    engine = InProcess(2)
+    made = clone(BayesianGaussianMixture(engine=engine, n_components=7))
+    assert made.engine is engine and made.n_components == 7
+    back = pickle.loads(pickle.dumps(whole))
+    assert back.engine is None and np.array_equal(back.predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match="n_samples = 3"):
+        BayesianGaussianMixture(n_components=4).fit(X[:3])
 
 
 @pytest.mark.parametrize("init_params", ["kmeans", "k-means++", "random", "random_from_data"])

@@ -19,7 +19,7 @@ distributed = pytest.importorskip("distributed")
 
 import dask.array as da  # noqa: E402
 
-from gaussmix.dask import GaussianMixture, Likelihood  # noqa: E402
+from gaussmix.dask import BayesianGaussianMixture, GaussianMixture, Likelihood  # noqa: E402
 
 rng = np.random.default_rng(0)
 X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(size=(5003, 4))
@@ -68,6 +68,25 @@ def test_the_bits_of_one_process(client, kind, weighted):
     others = GaussianMixture(client=client, **params).fit(collection(1999), sample_weight=W if weighted else None)
     assert_close(others, here)
     assert_close(others, gaussmix.GaussianMixture(**params).fit(X, sample_weight=W if weighted else None))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_variational_inference(client, tmp_path, kind):
+    params = {**PARAMS, "covariance_type": kind, "n_components": 5, "max_iter": 60}
+    here = cluster.BayesianGaussianMixture(partition_rows=700, **params).fit(X, sample_weight=W)
+    x, w = collection(), da.from_array(W, chunks=500)
+    gm = BayesianGaussianMixture(client=client, **params).fit(x, sample_weight=w)
+    assert_same_bits(gm, here)
+    assert np.array_equal(gm.weight_concentration_, here.weight_concentration_) and gm.elbo_ == here.elbo_
+    for method in ("predict", "predict_proba", "score_samples"):
+        np.testing.assert_allclose(getattr(gm, method)(x).compute(), getattr(here, method)(X), rtol=1e-9, atol=1e-12)
+    assert gm.score(x) == pytest.approx(here.score(X), rel=1e-13)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "w.npy", W)
+    files = BayesianGaussianMixture(client=client, partition_rows=700, **params)
+    assert_same_bits(files.fit(tmp_path / "x.npy", sample_weight=tmp_path / "w.npy"), here)
+    assert np.array_equal(files.predict(tmp_path / "x.npy").compute(), here.predict(X))
 
 
 def test_units_and_runs(client):

@@ -55,7 +55,7 @@ import numpy as np
 from mpi4py import MPI
 from sklearn.exceptions import ConvergenceWarning
 from gaussmix import cluster
-from gaussmix.mpi import GaussianMixture
+from gaussmix.mpi import BayesianGaussianMixture, GaussianMixture
 
 comm = MPI.COMM_WORLD
 rank, size = comm.Get_rank(), comm.Get_size()
@@ -77,6 +77,19 @@ for kind in ("full", "tied", "diag", "spherical"):
         gm = GaussianMixture(comm=comm, **params).fit(X[part], sample_weight=None if weights is None else W[part])
         assert_same(gm, here, 1e-12)
         # All ranks have the same bits.
+        assert len({m.tobytes() for m in comm.allgather(gm.means_)}) == 1
+        # Variational inference: the same sums, and the same M-step.
+        params = dict(n_components=5, covariance_type=kind, random_state=0, max_iter=60)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        here = cluster.BayesianGaussianMixture(partition_rows=700, **params).fit(X, sample_weight=weights)
+        gm = BayesianGaussianMixture(comm=comm, partition_rows=700, **params)
+        assert_same(gm.fit("x.npy", sample_weight=None if weights is None else "w.npy"), here)
+        assert gm.elbo_ == here.elbo_ and np.array_equal(gm.weight_concentration_, here.weight_concentration_)
+        assert np.array_equal(gm.predict(X[part]), here.predict(X[part]))
+        np.testing.assert_allclose(gm.score(X[part]), here.score(X), rtol=1e-12)
+        gm = BayesianGaussianMixture(comm=comm, **params).fit(X[part], sample_weight=None if weights is None else W[part])
+        # Dozens of iterations multiply the rounding of sums.
+        assert_same(gm, here, 1e-9)
         assert len({m.tobytes() for m in comm.allgather(gm.means_)}) == 1
 params = dict(random_state=0, tol=1e-5, partition_rows=700)
 for more in (dict(n_components=1), dict(n_components=3, standardize=True), dict(n_components=3, resident=False),
@@ -397,7 +410,7 @@ def test_what_one_rank_alone_meets_ends_all(folder):
 PEAK = """
 import sys
 from mpi4py import MPI
-from gaussmix.mpi import GaussianMixture
+from gaussmix.mpi import BayesianGaussianMixture, GaussianMixture
 
 def peak():
     with open("/proc/self/status") as status:

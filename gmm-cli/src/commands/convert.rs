@@ -1,14 +1,14 @@
 //! `gmm convert`: a model in another file format.
 use crate::terminal::text;
 use clap::Args;
-use gaussmix::io::{self, ModelOutput};
+use gaussmix::io::{Model, ModelOutput};
 use std::path::PathBuf;
 
 /// Convert a model between .json and .npz
 ///
 /// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits. How
 /// a fit found the model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) is converted too,
-/// where the file says it.
+/// where the file says it, and so is the posterior of variational inference.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,8 +24,11 @@ pub struct Convert {
 impl Convert {
     pub fn run(self) -> anyhow::Result<()> {
         let output = ModelOutput::create(&self.to)?;
-        let (mixture, summary) = io::read_model_with_summary(&self.from)?;
-        output.write_with_summary(&mixture, &summary)?;
+        let model = Model::read(&self.from)?;
+        match &model.posterior {
+            Some(posterior) => output.write_variational(posterior, &model.summary)?,
+            None => output.write_with_summary(&model.mixture, &model.summary)?,
+        }
         Ok(text::print(format_args!("{output} written"))?)
     }
 }

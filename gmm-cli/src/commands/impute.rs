@@ -4,7 +4,7 @@ use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
 use gaussmix::data::Samples;
-use gaussmix::io::{self, Columns, Number, TableOutput};
+use gaussmix::io::{Columns, Model, Number, TableOutput};
 use gaussmix::model::Mixture;
 use std::path::PathBuf;
 
@@ -48,13 +48,13 @@ impl Impute {
     pub fn run(self) -> anyhow::Result<()> {
         refuse_overlap([Some(&self.output)], self.table.inputs().chain([Some(&self.model)]))?;
         let output = TableOutput::create(&self.output)?;
-        let (mixture, found) = io::read_model_with_summary(&self.model)?;
+        let model = Model::read(&self.model)?;
         let options = DataOptions::of_missing(self.table.clone(), self.memory);
-        let mut input = Input::open(&options, None, &self.table.selection(found.feature_names, None))?;
+        let mut input = Input::open(&options, None, &self.table.selection(model.summary.feature_names.clone(), None))?;
         let source = Source::new(&mut input, false)?;
         match source.dtype() {
-            "float32" => self.write(&output, &mixture, &source, |v| v as f32)?,
-            _ => self.write(&output, &mixture, &source, |v| v)?,
+            "float32" => self.write(&output, model.density(), &source, |v| v as f32)?,
+            _ => self.write(&output, model.density(), &source, |v| v)?,
         }
         let n = text::grouped(source.samples.n_samples() as u64);
         let missing = source.missing().unwrap_or_else(|| "nothing missing".into());

@@ -15,6 +15,7 @@ mod select;
 mod timing;
 mod training;
 mod values;
+mod variational;
 
 use crate::exit_code::SUCCESS;
 use crate::terminal::{Verbosity, text};

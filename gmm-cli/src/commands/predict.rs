@@ -3,13 +3,14 @@ use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gaussmix::io::{self, Columns, IdColumn, TableOutput};
+use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
 use std::path::PathBuf;
 
 /// Write the most probable component of each sample, or the probability of each component
 ///
 /// Components are counted from 0. The components are written as int64 of shape (samples,), the
-/// probabilities as float64 of shape (samples, components).
+/// probabilities as float64 of shape (samples, components). Both are those of the posterior, as
+/// scikit-learn computes them, if the model is of `gmm fit --variational`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,8 +42,9 @@ impl Predict {
         if self.id.is_some() {
             output.check_ids()?;
         }
-        let (mixture, found) = io::read_model_with_summary(&self.model)?;
-        let selection = self.data.table.selection(found.feature_names, self.id.clone());
+        let model = Model::read(&self.model)?;
+        let (mixture, found) = (model.density(), &model.summary);
+        let selection = self.data.table.selection(found.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;
         let source = Source::new(&mut input, false)?;
         let (n, k) = (source.samples.n_samples(), mixture.n_components());
@@ -50,7 +52,7 @@ impl Predict {
         let mut read_ids = |rows| source.ids(rows);
         let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
         if self.proba {
-            let chunks = source.pass(8 * k, |chunk| Ok(chunk.predict_proba(&mixture)?.into_raw_vec_and_offset().0));
+            let chunks = source.pass(8 * k, |chunk| Ok(chunk.predict_proba(mixture)?.into_raw_vec_and_offset().0));
             let written = output.write_with_ids(n, &Columns::Numbered("p", k), ids, chunks)?;
             written.map_err(|e| source.advise(e, false)).with_context(failed)?;
             return Ok(text::print(format_args!(
@@ -61,7 +63,7 @@ impl Predict {
         }
         let mut counts = vec![0u64; k];
         let chunks = source.pass(16, |chunk| {
-            let labels = chunk.predict(&mixture)?;
+            let labels = chunk.predict(mixture)?;
             labels.iter().for_each(|&c| counts[c] += 1);
             Ok(labels.into_iter().map(|c| c as i64).collect::<Vec<i64>>())
         });

@@ -5,7 +5,7 @@ use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
 use clap::Args;
 use gaussmix::evaluator::Operation;
-use gaussmix::io::{self, Columns, IdColumn, TableOutput};
+use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +14,9 @@ use std::time::Duration;
 const TIMING_BUDGET: Duration = Duration::from_millis(100);
 
 /// Compute the log-likelihood of a data set under a mixture
+///
+/// Of a model of `gmm fit --variational` it is that of scikit-learn's `score_samples`, with the
+/// posterior's expectations of logarithms.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,8 +63,9 @@ impl Score {
         if let (Some(output), Some(_)) = (&output, &self.id) {
             output.check_ids()?;
         }
-        let (mixture, found) = io::read_model_with_summary(&self.model)?;
-        let selection = self.data.table.selection(found.feature_names, self.id.clone());
+        let model = Model::read(&self.model)?;
+        let (mixture, log_total) = (model.density(), model.log_total());
+        let selection = self.data.table.selection(model.summary.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;
         let source = Source::new(&mut input, false)?;
         let (n, scores) = (source.samples.n_samples(), Columns::One("log_likelihood"));
@@ -73,27 +77,28 @@ impl Score {
         let mut log_likelihood = 0.0;
         let line = ProgressLine::start("evaluating the model");
         let timing = timing::time(TIMING_BUDGET, |_| {
-            log_likelihood = evaluator.log_likelihood(&mixture)?;
+            log_likelihood = evaluator.log_likelihood(mixture)? + n as f64 * log_total;
             Ok::<_, gaussmix::Error>(())
         });
         drop(line);
         let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let description = evaluator.describe();
-        let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), &mixture, Operation::LogLikelihood);
+        let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
         if let Some(output) = &output {
             let mut read_ids = |rows| source.ids(rows);
             let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
             if source.is_chunked() {
-                let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
+                let chunks = source.pass(8, |chunk| Ok((chunk.score_samples(mixture)? + log_total).to_vec()));
                 output
                     .write_with_ids(n, &scores, ids, chunks)?
                     .map_err(|e| source.advise(e, false))
                     .with_context(failed)?;
             } else {
                 let _line = ProgressLine::start("evaluating each sample");
-                let all =
-                    std::iter::once_with(|| Ok::<_, gaussmix::Error>(evaluator.score_samples(&mixture)?.to_vec()));
+                let all = std::iter::once_with(|| {
+                    Ok::<_, gaussmix::Error>((evaluator.score_samples(mixture)? + log_total).to_vec())
+                });
                 output
                     .write_with_ids(n, &scores, ids, all)?
                     .map_err(|e| source.advise(e, false))

@@ -2,7 +2,7 @@
 use super::values::whole_number;
 use crate::input::DataOptions;
 use clap::Args;
-use gaussmix::fit::{GaussianMixtureParams, InitParams};
+use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams};
 use gaussmix::io::Identity;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub struct Training {
     #[command(flatten)]
     pub data: DataOptions,
     /// A fit has converged when an iteration changes the mean log-likelihood of a sample by less
-    /// than this
+    /// than this; with --variational, the lower bound of all samples
     #[arg(long, default_value_t = 1e-3, allow_negative_numbers = true)]
     tol: f64,
     /// Most iterations of a run
@@ -40,13 +40,24 @@ pub struct Training {
     /// The start and --reg-covar then treat all columns alike. The model and all figures are
     /// converted back to the data's own units without loss. A `spherical` fit has variances that
     /// differ by column there, so that its model is `diag`.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "variational")]
     pub standardize: bool,
 }
 
 impl Training {
     pub fn params(&self) -> GaussianMixtureParams {
         GaussianMixtureParams::default()
+            .tol(self.tol)
+            .max_iter(self.max_iter)
+            .reg_covar(self.reg_covar)
+            .n_init(self.n_init)
+            .init_params(self.init_params)
+            .random_state(self.seed)
+    }
+
+    /// As [`params`](Self::params), of variational inference.
+    pub fn bayesian_params(&self) -> BayesianGaussianMixtureParams {
+        BayesianGaussianMixtureParams::default()
             .tol(self.tol)
             .max_iter(self.max_iter)
             .reg_covar(self.reg_covar)

@@ -6,7 +6,6 @@ use crate::input::Source;
 use crate::terminal::text;
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{CpuEvaluator, Evaluator};
-use gaussmix::fit::Fit;
 use gaussmix::model::Mixture;
 use ndarray::{Array2, ArrayView1};
 use plotters::prelude::*;
@@ -30,6 +29,24 @@ const COLUMNS: usize = 3;
 const POINTS: usize = 2000;
 /// The radii of the ellipses around a mean, in standard deviations.
 const RADII: [f64; 2] = [1.0, 2.0];
+
+/// What is drawn of a fit, in the data's own units.
+pub struct Fitted<'a> {
+    pub mixture: &'a Mixture,
+    /// Which components are alive (K,); the others are drawn faintly.
+    pub alive: &'a [bool],
+    /// The lower bound of each iteration, and what it is.
+    pub bounds: &'a [f64],
+    pub bound: &'a str,
+}
+
+impl Fitted<'_> {
+    /// The line of a component.
+    fn stroke(&self, c: usize) -> Stroke {
+        let stroke = Stroke::of_component(c);
+        if self.alive[c] { stroke } else { stroke.faint() }
+    }
+}
 
 /// SVG elements to draw over a chart.
 type Shapes = Result<String, Box<dyn std::error::Error>>;
@@ -70,8 +87,12 @@ impl Scatter {
         Ok(Self { x, filled_in, labels, n_samples })
     }
 
-    fn caption(&self, mixture: &Mixture) -> String {
-        let (k, drawn) = (text::components(mixture.n_components()), self.labels.len());
+    fn caption(&self, fit: &Fitted<'_>) -> String {
+        let (mut k, drawn) = (text::components(fit.mixture.n_components()), self.labels.len());
+        let alive = fit.alive.iter().filter(|alive| **alive).count();
+        if alive < fit.alive.len() {
+            k += &format!(", {alive} alive");
+        }
         let of = if drawn < self.n_samples { format!("{} of ", text::grouped(drawn as u64)) } else { String::new() };
         let open = if self.filled_in.contains(&true) { " (open: values missing)" } else { "" };
         format!("{of}{} samples{open}, {k}", text::grouped(self.n_samples as u64))
@@ -80,7 +101,7 @@ impl Scatter {
 
 /// The samples with the components on the left and the lower bound of each iteration on the right,
 /// as SVG text. `names` are those of the features, or none.
-pub fn fit(scatter: &Scatter, fit: &Fit, names: &[String]) -> anyhow::Result<String> {
+pub fn fit(scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> anyhow::Result<String> {
     let one_feature = fit.mixture.n_features() == 1;
     // The histogram has one more line, the density of the whole mixture.
     let entries = fit.mixture.n_components() + usize::from(one_feature);
@@ -89,12 +110,9 @@ pub fn fit(scatter: &Scatter, fit: &Fit, names: &[String]) -> anyhow::Result<Str
     to_svg_with((split + RIGHT, HEIGHT), |root| {
         let (left, right) = root.split_horizontally(split);
         let (left, _) = left.split_horizontally(LEFT);
-        let shapes = if one_feature {
-            histogram(&left, scatter, &fit.mixture, names)?
-        } else {
-            plane(&left, scatter, &fit.mixture, names)?
-        };
-        Ok(shapes + &bounds(&right, &fit.lower_bounds)?)
+        let shapes =
+            if one_feature { histogram(&left, scatter, fit, names)? } else { plane(&left, scatter, fit, names)? };
+        Ok(shapes + &bounds(&right, fit)?)
     })
 }
 
@@ -104,16 +122,16 @@ fn colour(c: usize) -> RGBColor {
 
 /// The legend beside the chart on the left: the lines of `first`, then the line and the weight of
 /// each component.
-fn legend(overlay: &mut Overlay, mixture: &Mixture, first: &[(&str, Stroke)]) {
+fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
     let place = |i: usize| (f64::from(LEFT + LEGEND * (i / LINES) as u32) + 6.0, 64.0 + 18.0 * (i % LINES) as f64);
     overlay.entry((f64::from(LEFT) + 6.0, 44.0), None, "component: weight");
     for (i, (name, stroke)) in first.iter().enumerate() {
         overlay.entry(place(i), Some(*stroke), name);
     }
-    let (k, room) = (mixture.n_components(), COLUMNS * LINES - first.len());
+    let (k, room) = (fit.mixture.n_components(), COLUMNS * LINES - first.len());
     let shown = if k > room { room - 1 } else { k };
-    for (c, weight) in mixture.weights().iter().enumerate().take(shown) {
-        overlay.entry(place(first.len() + c), Some(Stroke::of_component(c)), &format!("{c}: {weight:.3}"));
+    for (c, weight) in fit.mixture.weights().iter().enumerate().take(shown) {
+        overlay.entry(place(first.len() + c), Some(fit.stroke(c)), &format!("{c}: {weight:.3}"));
     }
     if shown < k {
         overlay.entry(place(first.len() + shown), None, &format!("and {} more", k - shown));
@@ -121,14 +139,15 @@ fn legend(overlay: &mut Overlay, mixture: &Mixture, first: &[(&str, Stroke)]) {
 }
 
 /// The samples and the ellipses of the components in a plane.
-fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]) -> Shapes {
+fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> Shapes {
+    let mixture = fit.mixture;
     let plane = Plane::of(mixture, names);
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
     let k = mixture.n_components();
     let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
-    // The chart shows the inner ellipses completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
+    // The chart shows the inner ellipses of what is alive completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
     // mean.
-    let corners = ellipses.iter().flat_map(|(centre, [a, b, d])| {
+    let corners = ellipses.iter().zip(fit.alive).filter(|(_, alive)| **alive).flat_map(|((centre, [a, b, d]), _)| {
         let (x, y) = (a.abs(), b.hypot(*d));
         [(centre.0 - x, centre.1 - y), (centre.0 + x, centre.1 + y)]
     });
@@ -136,7 +155,7 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]
     let seen = || seen.iter();
     let (x, y) = (padded(seen().map(|p| p.0)), padded(seen().map(|p| p.1)));
     let mut chart = ChartBuilder::on(area)
-        .caption(format!("{}; ellipses at 1 and 2 standard deviations", scatter.caption(mixture)), (FONT, 17))
+        .caption(format!("{}; ellipses at 1 and 2 standard deviations", scatter.caption(fit)), (FONT, 17))
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(78)
@@ -160,20 +179,21 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
     for (c, (centre, axes)) in ellipses.iter().enumerate() {
         for radius in RADII {
-            overlay.ellipse(*centre, axes.map(|v| radius * v), Stroke::of_component(c));
+            overlay.ellipse(*centre, axes.map(|v| radius * v), fit.stroke(c));
         }
     }
     for (c, (centre, _)) in ellipses.iter().enumerate() {
-        overlay.badge(*centre, &c.to_string(), colour(c));
+        overlay.badge(*centre, &c.to_string(), fit.stroke(c));
     }
-    legend(&mut overlay, mixture, &[]);
+    legend(&mut overlay, fit, &[]);
     Ok(overlay.finish("plane"))
 }
 
 /// For data of one feature: a histogram, the density of the mixture and those of the components.
-fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]) -> Shapes {
+fn histogram(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> Shapes {
     const BINS: usize = 60;
     const GRID: usize = 400;
+    let mixture = fit.mixture;
     let x = padded(scatter.x.iter().copied());
     let width = (x.1 - x.0) / BINS as f64;
     let mut counts = [0.0; BINS];
@@ -185,7 +205,7 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[Str
     let total: Vec<f64> = (0..GRID).map(|i| curves.iter().map(|c| c[i]).sum()).collect();
     let top = 1.08 * total.iter().chain(&counts).copied().fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(area)
-        .caption(format!("{}: density of the mixture and of its components", scatter.caption(mixture)), (FONT, 17))
+        .caption(format!("{}: density of the mixture and of its components", scatter.caption(fit)), (FONT, 17))
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(78)
@@ -209,14 +229,14 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[Str
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, (0.0, top));
     overlay.line(grid.iter().copied().zip(total), all);
     for (c, curve) in curves.iter().enumerate() {
-        overlay.line(grid.iter().copied().zip(curve.iter().copied()), Stroke::of_component(c));
+        overlay.line(grid.iter().copied().zip(curve.iter().copied()), fit.stroke(c));
     }
     for (c, curve) in curves.iter().enumerate() {
         // The number of a component stands at the top of its curve.
         let highest = (0..GRID).max_by(|&i, &j| curve[i].total_cmp(&curve[j])).unwrap_or(0);
-        overlay.badge((grid[highest], curve[highest]), &c.to_string(), colour(c));
+        overlay.badge((grid[highest], curve[highest]), &c.to_string(), fit.stroke(c));
     }
-    legend(&mut overlay, mixture, &[("mixture", all)]);
+    legend(&mut overlay, fit, &[("mixture", all)]);
     Ok(overlay.finish("densities"))
 }
 
@@ -231,11 +251,12 @@ fn density(mixture: &Mixture, c: usize, grid: &[f64]) -> Vec<f64> {
 }
 
 /// The lower bound of each iteration.
-fn bounds(area: &Area<'_>, lower_bounds: &[f64]) -> Shapes {
+fn bounds(area: &Area<'_>, fit: &Fitted<'_>) -> Shapes {
+    let lower_bounds = fit.bounds;
     let points: Vec<(f64, f64)> = lower_bounds.iter().enumerate().map(|(i, &v)| ((i + 1) as f64, v)).collect();
     let (x, y) = ((0.0, (points.len() + 1) as f64), padded(lower_bounds.iter().copied()));
     let mut chart = ChartBuilder::on(area)
-        .caption("lower bound (mean log-likelihood of a sample)", (FONT, 17))
+        .caption(fit.bound, (FONT, 17))
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(78)

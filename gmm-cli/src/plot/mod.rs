@@ -7,6 +7,6 @@ mod select;
 mod traces;
 
 pub use chart::{Series, log_log};
-pub use fit::{Scatter, fit};
+pub use fit::{Fitted, Scatter, fit};
 pub use select::criterion;
 pub use traces::{Trace, traces};

@@ -14,26 +14,32 @@ pub struct Stroke {
     pub colour: RGBColor,
     pub dash: &'static str,
     pub width: f64,
+    pub opacity: f64,
 }
 
 impl Stroke {
     /// A line without gaps.
     pub fn solid(colour: RGBColor, width: f64) -> Self {
-        Self { colour, dash: DASHES[0], width }
+        Self { colour, dash: DASHES[0], width, opacity: 1.0 }
     }
 
     /// The line of component `c`: six colours in six patterns, so that 36 components can be told
     /// apart. Black stands for the whole mixture.
     pub fn of_component(c: usize) -> Self {
         const N: usize = COLOURS.len() - 1;
-        Self { colour: COLOURS[c % N], dash: DASHES[c / N % DASHES.len()], width: 2.0 }
+        Self { colour: COLOURS[c % N], dash: DASHES[c / N % DASHES.len()], width: 2.0, opacity: 1.0 }
+    }
+
+    /// The same line, faint.
+    pub fn faint(self) -> Self {
+        Self { opacity: 0.25, ..self }
     }
 
     fn attributes(&self) -> String {
         let RGBColor(r, g, b) = self.colour;
         format!(
-            r#"fill="none" stroke="rgb({r},{g},{b})" stroke-width="{}" stroke-dasharray="{}""#,
-            self.width, self.dash
+            r#"fill="none" stroke="rgb({r},{g},{b})" stroke-width="{}" stroke-dasharray="{}" stroke-opacity="{}""#,
+            self.width, self.dash, self.opacity
         )
     }
 }
@@ -93,20 +99,20 @@ impl Overlay {
         );
     }
 
-    /// A short text in a frame, at a point of the chart.
-    pub fn badge(&mut self, at: (f64, f64), text: &str, colour: RGBColor) {
+    /// A short text in a frame of the colour of a line, at a point of the chart.
+    pub fn badge(&mut self, at: (f64, f64), text: &str, stroke: Stroke) {
         let (x, y) = self.at(at);
-        let RGBColor(r, g, b) = colour;
+        let (RGBColor(r, g, b), opacity) = (stroke.colour, stroke.opacity);
         let width = 7.0 + 6.5 * text.len() as f64;
         let _ = writeln!(
             self.inside,
-            r#"<rect x="{:.2}" y="{:.2}" width="{width}" height="15" rx="7" fill="white" fill-opacity="0.9" stroke="rgb({r},{g},{b})" stroke-width="1.5"/>"#,
+            r#"<rect x="{:.2}" y="{:.2}" width="{width}" height="15" rx="7" fill="white" fill-opacity="0.9" stroke="rgb({r},{g},{b})" stroke-width="1.5" opacity="{opacity}"/>"#,
             x - width / 2.0,
             y - 7.5
         );
         let _ = writeln!(
             self.inside,
-            r#"<text x="{x:.2}" y="{:.2}" text-anchor="middle" font-family="sans-serif" font-size="11" fill="black">{text}</text>"#,
+            r#"<text x="{x:.2}" y="{:.2}" text-anchor="middle" font-family="sans-serif" font-size="11" fill="black" opacity="{opacity}">{text}</text>"#,
             y + 4.0
         );
     }

@@ -3,12 +3,12 @@ use super::chart::{FONT, LIGHT_GREY, SIZE, Series, draw_lines, label, padded, to
 use plotters::prelude::*;
 
 /// A chart with a line for each series and a ring around the best point, as SVG text.
-pub fn criterion(name: &str, series: &[Series], best: (f64, f64)) -> anyhow::Result<String> {
+pub fn criterion(caption: &str, series: &[Series], best: (f64, f64)) -> anyhow::Result<String> {
     let points = || series.iter().flat_map(|s| &s.points);
     let (x, y) = (padded(points().map(|p| p.0)), padded(points().map(|p| p.1)));
     to_svg(SIZE, |root| {
         let mut chart = ChartBuilder::on(root)
-            .caption(format!("{} over the number of components; lower is better", name.to_uppercase()), (FONT, 20))
+            .caption(caption, (FONT, 20))
             .margin(16)
             .x_label_area_size(48)
             .y_label_area_size(90)

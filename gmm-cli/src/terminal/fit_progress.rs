@@ -21,22 +21,22 @@ pub struct FitProgress<'a> {
 struct SpeedStart {
     time: Instant,
     iteration: usize,
-    /// Number of the run and of the components.
-    run: (usize, usize),
+    /// The run and its model, in words.
+    run: (usize, String),
 }
 
 impl<'a> FitProgress<'a> {
     pub fn start(interrupt: &'a Interrupt, n_samples: usize, log_scale: f64) -> Self {
-        let start = SpeedStart { time: Instant::now(), iteration: 0, run: (0, 0) };
+        let start = SpeedStart { time: Instant::now(), iteration: 0, run: (0, String::new()) };
         let line = ProgressLine::start("looking for a start");
         Self { line, interrupt, n_samples: n_samples as f64, log_scale, start }
     }
 
     /// Shows the iteration, with the model that is being fitted in front of it. Stops the fit if a
     /// signal has come.
-    pub fn after_iteration(&mut self, i: &Iteration<'_>, model: impl Fn() -> String) -> ControlFlow<()> {
+    pub fn after_iteration<M>(&mut self, i: &Iteration<'_, M>, model: impl Fn() -> String) -> ControlFlow<()> {
         let now = Instant::now();
-        let run = (i.run, i.fit.mixture.n_components());
+        let run = (i.run, model());
         if self.start.run != run || i.iteration <= self.start.iteration {
             self.start = SpeedStart { time: now, iteration: i.iteration, run };
         }

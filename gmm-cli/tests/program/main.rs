@@ -12,4 +12,5 @@ mod mcmc;
 mod missing;
 mod signals;
 mod tables;
+mod variational;
 mod workflow;

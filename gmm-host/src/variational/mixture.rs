@@ -258,6 +258,17 @@ impl VariationalMixture {
         weights / sum
     }
 
+    /// How many samples each component has in expectation (K,), by weight.
+    pub fn expected_counts(&self) -> Array1<f64> {
+        &self.mean_precision - self.prior.mean_precision
+    }
+
+    /// Which components are alive (K,): those whose expected number of samples is at least ½, so that
+    /// it rounds to one or more. The others have hardly anything but their prior.
+    pub fn alive(&self) -> Vec<bool> {
+        self.expected_counts().iter().map(|&count| count >= 0.5).collect()
+    }
+
     /// E\[μ\] (K, D).
     pub fn means(&self) -> ArrayView2<'_, f64> {
         self.density.means()
@@ -318,7 +329,7 @@ impl VariationalMixture {
     /// slightly too low, because that counts as scatter of the samples.
     pub fn constant_terms(&self) -> f64 {
         let (prior, k, d) = (&self.prior, self.n_components(), self.n_features());
-        let counts = &self.mean_precision - prior.mean_precision;
+        let counts = self.expected_counts();
         let log_det: f64 = match &prior.covariance {
             Covariances::Diag(v) => v.iter().map(|v| v.ln()).sum(),
             Covariances::Spherical(v) => d as f64 * v[0].ln(),

@@ -64,6 +64,11 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         """Forget what has been made of earlier attributes."""
         self._made = None
 
+    def _take_fit(self, other: Fitted) -> None:
+        """Take the attributes of a fitted mixture."""
+        self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_")})
+        self._made = None
+
     def _take_bounds(self, found: dict[str, Any]) -> None:
         """Set what a file says of how a fit found the mixture, and of the features."""
         self.n_features_in_ = self.means_.shape[1]
@@ -155,10 +160,10 @@ class FittedMixture(Fitted):
             self._made = made
         return made
 
-    def _take_fit(self, other: FittedMixture) -> None:
+    def _take_fit(self, other: Fitted) -> None:
         """Take the attributes of a fitted mixture, without what `partial_fit` goes on from."""
-        self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_")})
-        self._average, self._chunks, self._made = None, 0, None
+        super()._take_fit(other)
+        self._average, self._chunks = None, 0
 
     @classmethod
     def from_parameters(

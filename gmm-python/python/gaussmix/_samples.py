@@ -33,6 +33,13 @@ class Evaluations(Protocol):
         callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit: ...
 
+    def fit_variational(
+        self,
+        options: dict[str, Any],
+        start: _core.VariationalMixture | _core.Statistics | None = None,
+        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+    ) -> _core.Fit: ...
+
 
 class Samples(AbstractContextManager["Samples"]):
     """What `_fit` is to fit to: here an array of this process, in a subclass the partitions of a cluster."""
@@ -55,6 +62,10 @@ class Samples(AbstractContextManager["Samples"]):
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:
         """Give the mixture that a run starts at, as `_start.start` does."""
+
+    @abstractmethod
+    def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
+        """Give the statistics of scikit-learn's start, or nothing where the engine is to find one."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
@@ -98,6 +109,5 @@ class ArraySamples(Samples):
         return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight)
 
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        """Give the statistics of scikit-learn's start, or nothing where the engine is to find one."""
         x = _start.few(self.X, self.estimator)
         return None if x is None else _start.statistics_of(x, self.estimator, random_state, self.weights)

@@ -17,7 +17,7 @@ from ._fitted import Fitted
 from ._fitting import Fitting
 from ._parameters import BAYESIAN_SHARED
 from ._reports import Iteration, Reporter
-from ._samples import ArraySamples, Samples
+from ._samples import Evaluations, Samples
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -358,9 +358,8 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
     def _few(self, X: Any) -> None:
         """Have all samples evaluated by the engine, under the constants of the posterior."""
 
-    def _fit(self, samples: Samples) -> _core.Data:
+    def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""
-        assert isinstance(samples, ArraySamples)  # No cluster has this estimator.
         self._check_start(samples.shape[0])
         options = self._options(samples.shape[1])
         data = samples.load()
@@ -418,7 +417,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         return array[np.newaxis] if kind == "full" else array
 
     def _best_run(
-        self, samples: ArraySamples, data: _core.Data, options: dict[str, Any]
+        self, samples: Samples, data: Evaluations, options: dict[str, Any]
     ) -> tuple[_core.Fit, BaseException | None]:
         """Fit from each start; give the best run, and the error that ended the last one, if one did."""
         before = self._posterior() if self.warm_start and hasattr(self, "converged_") else None

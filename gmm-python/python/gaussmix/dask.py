@@ -6,7 +6,7 @@ as those of one process.
 """
 
 from .cluster.dask.engine import DaskEngine
-from .cluster.dask.estimator import GaussianMixture
+from .cluster.dask.estimator import BayesianGaussianMixture, GaussianMixture
 from .cluster.dask.likelihood import Likelihood
 
-__all__ = ["DaskEngine", "GaussianMixture", "Likelihood"]
+__all__ = ["BayesianGaussianMixture", "DaskEngine", "GaussianMixture", "Likelihood"]

@@ -14,10 +14,10 @@ import sys
 
 from .cluster.mpi.command_line import main, run
 from .cluster.mpi.engine import MPIEngine
-from .cluster.mpi.estimator import GaussianMixture
+from .cluster.mpi.estimator import BayesianGaussianMixture, GaussianMixture
 from .cluster.mpi.likelihood import Likelihood
 
-__all__ = ["GaussianMixture", "Likelihood", "MPIEngine", "main"]
+__all__ = ["BayesianGaussianMixture", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -2,7 +2,7 @@
 //! and the names of the features.
 use crate::io::Problem;
 use crate::io::data::short;
-use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
+use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture, VariationalMixture};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -60,6 +60,31 @@ impl<M> From<&Fit<M>> for FitSummary {
             lower_bound: fit.lower_bounds.last().copied(),
             lower_bounds: Some(fit.lower_bounds.clone()),
         }
+    }
+}
+
+/// What a model file holds.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Model {
+    /// The mixture; of a posterior of variational inference, that of its means.
+    pub mixture: Mixture,
+    /// What the file says besides.
+    pub summary: FitSummary,
+    /// The posterior, if the file has one.
+    pub posterior: Option<VariationalMixture>,
+}
+
+impl Model {
+    /// The mixture whose responsibilities and log-densities are those of samples:
+    /// [`VariationalMixture::density`] of a posterior, as in scikit-learn.
+    pub fn density(&self) -> &Mixture {
+        self.posterior.as_ref().map_or(&self.mixture, VariationalMixture::density)
+    }
+
+    /// What is to be added to log-densities under [`density`](Self::density).
+    pub fn log_total(&self) -> f64 {
+        self.posterior.as_ref().map_or(0.0, VariationalMixture::log_total)
     }
 }
 

@@ -7,7 +7,7 @@ mod npz;
 mod variational;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variational_checkpoint};
-pub use contents::FitSummary;
+pub use contents::{FitSummary, Model};
 pub use json::{model_to_json, parse_model, read_text};
 pub use npz::check_npz;
 
@@ -54,17 +54,26 @@ pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSu
 /// As [`read_model_with_summary`]; also if the file holds a mixture alone.
 pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixture, FitSummary)> {
     let path = path.as_ref();
-    let read = match Format::of(path) {
-        Ok(Format::Npz) => read_npz(path).and_then(|model| {
-            let posterior = model.posterior.ok_or_else(variational::no_posterior)?;
-            Ok((posterior, model.summary))
-        }),
-        _ => variational::parse_json(&read_text(path)?),
-    };
-    read.map_err(|problem| problem.at(path))
+    let Model { posterior, summary, .. } = Model::read(path)?;
+    Ok((posterior.ok_or_else(|| variational::no_posterior().at(path))?, summary))
 }
 
-fn read_npz(path: &Path) -> std::result::Result<npz::Model, Problem> {
+impl Model {
+    /// Reads all that a model file holds.
+    ///
+    /// # Errors
+    /// As [`read_model_with_summary`]; also if the file has a posterior that is not usable.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let read = match Format::of(path) {
+            Ok(Format::Npz) => read_npz(path),
+            _ => variational::parse_json(&read_text(path)?),
+        };
+        read.map_err(|problem| problem.at(path))
+    }
+}
+
+fn read_npz(path: &Path) -> std::result::Result<Model, Problem> {
     npz::read(std::io::BufReader::new(File::open(path).map_err(Problem::io("read it"))?))
 }
 

@@ -1,5 +1,5 @@
 //! Models as .npz, with the names and shapes of scikit-learn's attributes.
-use super::contents::{FitSummary, mixture_from_arrays};
+use super::contents::{FitSummary, Model, mixture_from_arrays};
 use super::variational;
 use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
@@ -39,14 +39,6 @@ const MEMBERS: [&str; 11] = [
     "lower_bound_",
     BOUNDS,
 ];
-
-/// What a file holds.
-pub(super) struct Model {
-    pub mixture: Mixture,
-    pub summary: FitSummary,
-    /// The posterior of which the mixture is that of the means.
-    pub posterior: Option<VariationalMixture>,
-}
 
 /// Whether a member is read.
 fn is_read(name: &str) -> bool {

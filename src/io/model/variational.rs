@@ -1,6 +1,6 @@
 //! What a model file holds of a posterior of variational inference, besides the mixture of its
 //! means: arrays under the names of scikit-learn's attributes.
-use super::contents::{Array, FitSummary};
+use super::contents::{Array, FitSummary, Model};
 use super::json::{ModelMembers, NestedLists, decode, parse_model_with_summary, to_json};
 use super::json_array::{JsonArray, quote_non_finite};
 use crate::io::Problem;
@@ -113,8 +113,8 @@ pub(super) fn to_json_text(
     to_json(&Members { model: mixture.into(), summary, variational: posterior.into() })
 }
 
-/// Reads what [`to_json_text`] gives.
-pub(super) fn parse_json(json: &str) -> Result<(VariationalMixture, FitSummary), Problem> {
+/// Reads a model, with the posterior of [`to_json_text`] if there is one.
+pub(super) fn parse_json(json: &str) -> Result<Model, Problem> {
     #[derive(Deserialize)]
     struct Variational {
         weight_concentration_prior_type: String,
@@ -129,9 +129,11 @@ pub(super) fn parse_json(json: &str) -> Result<(VariationalMixture, FitSummary),
 
     let (mixture, summary) = parse_model_with_summary(json)?;
     let Members { variational } = decode(&quote_non_finite(json))?;
-    let Variational { weight_concentration_prior_type, mut arrays } = variational.ok_or_else(no_posterior)?;
-    let array = |name| arrays.remove(name).ok_or_else(|| missing(name))?.into_parts(name);
-    Ok((posterior(&mixture, &weight_concentration_prior_type, array)?, summary))
+    let posterior = variational.map(|Variational { weight_concentration_prior_type, mut arrays }| {
+        let array = |name| arrays.remove(name).ok_or_else(|| missing(name))?.into_parts(name);
+        posterior(&mixture, &weight_concentration_prior_type, array)
+    });
+    Ok(Model { posterior: posterior.transpose()?, mixture, summary })
 }
 
 /// The error of a file without a posterior.

@@ -1,9 +1,11 @@
 //! `gmm fit`: fits a mixture to data by expectation-maximisation.
 mod checkpoints;
 mod report;
+mod variational;
 
 use super::training::Training;
 use super::values::whole_number;
+use super::variational::Variational;
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
@@ -25,6 +27,8 @@ use std::time::Instant;
 
 /// Fit a Gaussian mixture to a data set
 ///
+/// Finds the likeliest parameters by EM or, with --variational, their posterior under a prior.
+///
 /// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is
 /// written to the files of -o and --checkpoint. A second one ends the program at once.
 #[derive(Debug, Args)]
@@ -33,6 +37,7 @@ Examples:
   gmm fit data.npy -k 8 -o model.json
   gmm fit data.csv -k 3 --covariance-type diag --n-init 10 --plot fit.svg -o model.npz
   gmm fit data.npy -k 64 --standardize --max-iter 1000 --checkpoint fit.json -o model.json
+  gmm fit data.npy -k 20 --variational --plot fit.svg -o model.json
   gmm fit new.npy --init model.json --freeze means -o adapted.json
   gmm fit iris.csv -k 3 --drop species -o model.json
   gmm fit customers.parquet -k 8 --columns age,income,visits -o model.json
@@ -44,22 +49,23 @@ pub struct Fit {
     /// Shape of the covariances: full, tied, diag or spherical. Default: that of --init, or full
     #[arg(long, value_name = "TYPE")]
     covariance_type: Option<CovarianceType>,
-    /// Start the fit at this model
+    /// Start the fit at this model; with --variational, at the posterior that it has
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
     /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
     /// separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "variational")]
     freeze: Vec<Parameter>,
     /// Where to write the model: .json, or .npz with scikit-learn's attributes
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
     /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
     /// go on from it; data and options must be the same then, except for --max-iter and --tol
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", conflicts_with = "variational")]
     checkpoint: Option<PathBuf>,
     /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
-    /// Samples with missing values are open circles, at the means of what is missing
+    /// Samples with missing values are open circles, at the means of what is missing; components
+    /// that --variational leaves without samples are faint
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print the result as JSON
@@ -67,6 +73,8 @@ pub struct Fit {
     json: bool,
     #[command(flatten)]
     training: Training,
+    #[command(flatten)]
+    variational: Variational,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,6 +111,9 @@ struct Outputs {
 
 impl Fit {
     pub fn run(self) -> anyhow::Result<u8> {
+        if self.variational.variational {
+            return self.run_variational();
+        }
         let outputs = self.open()?;
         let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
         let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
@@ -143,7 +154,7 @@ impl Fit {
         }
         if fit.stopped {
             checkpoints.finish(None)?;
-            text::note(self.describe_interruption(&own));
+            text::note(self.describe_interruption(own.n_iter()));
             return Ok(interrupt::EXIT_CODE);
         }
         // The checkpoint says that the last run is done, although the fit is that of the best run.
@@ -154,7 +165,13 @@ impl Fit {
         let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
         if let Some(plot) = &outputs.plot {
             let scatter = plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?;
-            let svg = plot::fit(&scatter, &own, source.names().unwrap_or_default())?;
+            let fitted = plot::Fitted {
+                mixture: &own.mixture,
+                alive: &vec![true; own.mixture.n_components()],
+                bounds: &own.lower_bounds,
+                bound: "lower bound (mean log-likelihood of a sample)",
+            };
+            let svg = plot::fit(&scatter, &fitted, source.names().unwrap_or_default())?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         drop(line);
@@ -169,7 +186,7 @@ impl Fit {
 
     /// Makes sure that all results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<Outputs> {
-        let inputs = self.training.inputs();
+        let inputs = self.training.inputs().chain(self.variational.inputs());
         refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
         Ok(Outputs {
             model: self.output.as_ref().map(ModelOutput::create).transpose()?,
@@ -270,8 +287,8 @@ impl Fit {
     }
 
     /// What is said after Ctrl-C.
-    fn describe_interruption(&self, fit: &Fitted) -> String {
-        let mut text = format!("interrupted after {} iterations", fit.n_iter());
+    fn describe_interruption(&self, n_iter: usize) -> String {
+        let mut text = format!("interrupted after {n_iter} iterations");
         match &self.output {
             Some(path) => text += &format!("; the model so far is in {}", path.display()),
             None if self.checkpoint.is_none() => text += "; nothing was written (no -o or --checkpoint)",

@@ -90,32 +90,16 @@ impl Report {
         model: Option<&ModelOutput>,
         plot: Option<&Output>,
     ) -> String {
-        let converged = match (self.converged, max_iter) {
-            (true, _) => "converged",
-            (false, 0) => "not converged",
-            (false, _) => "not converged; raise --max-iter or --tol",
-        };
-        let mut lines = vec![
-            format!("data            {}", source.describe()),
-            format!("model           {}, {}", text::components(self.k), self.covariance_type),
-            format!("iterations      {}, {converged}", self.n_iter),
-            format!("log-likelihood  {}", self.log_likelihood),
-            format!("  per sample    {}", self.log_likelihood / source.samples.total_weight()),
-            format!("BIC             {}", self.bic),
-            format!("AIC             {}", self.aic),
-            format!("computed by     {}, kernel {}", self.device, self.kernel),
-            format!("time            {}", text::seconds(self.seconds)),
-        ];
+        let mut lines = data(source, self.feature_names.as_deref());
+        lines.push(format!("model           {}, {}", text::components(self.k), self.covariance_type));
+        lines.extend(weights(&own.mixture.weights().to_vec()));
+        lines.push(format!("iterations      {}", course(self.n_iter, self.converged, max_iter)));
+        lines.push(format!("log-likelihood  {}", self.log_likelihood));
+        lines.push(format!("  per sample    {}", self.log_likelihood / source.samples.total_weight()));
+        lines.push(format!("BIC             {}", self.bic));
+        lines.push(format!("AIC             {}", self.aic));
+        lines.extend(computed_by(&self.device, &self.kernel, self.seconds));
         lines.extend(self.computed_in_float64.map(String::from));
-        if let Some(names) = self.feature_names.as_ref().filter(|names| names.len() <= MAX_NAMES) {
-            lines.insert(1, format!("  features      {}", names.join(", ")));
-        }
-        let k = own.mixture.n_components();
-        if (2..=MAX_WEIGHTS).contains(&k) {
-            let weights: Vec<String> = own.mixture.weights().iter().map(|w| format!("{w:.4}")).collect();
-            let model = lines.iter().position(|line| line.starts_with("model ")).unwrap_or(0);
-            lines.insert(model + 1, format!("  weights       {}", weights.join(", ")));
-        }
         if !self.retained.is_empty() {
             lines.push(format!(
                 "retained        components {:?} (counted from 0) had no samples or no usable covariance in the last \
@@ -131,4 +115,33 @@ impl Report {
         lines.extend(plot.map(|plot| format!("plot            {plot}")));
         lines.join("\n")
     }
+}
+
+/// The data, and the names of a few features.
+pub(super) fn data(source: &Source<'_>, names: Option<&[String]>) -> Vec<String> {
+    let mut lines = vec![format!("data            {}", source.describe())];
+    let few = names.filter(|names| names.len() <= MAX_NAMES);
+    lines.extend(few.map(|names| format!("  features      {}", names.join(", "))));
+    lines
+}
+
+/// The weights of a few components.
+pub(super) fn weights(weights: &[f64]) -> Option<String> {
+    let weights: Vec<String> = weights.iter().map(|w| format!("{w:.4}")).collect();
+    (2..=MAX_WEIGHTS).contains(&weights.len()).then(|| format!("  weights       {}", weights.join(", ")))
+}
+
+/// The number of iterations, and whether they ended by themselves.
+pub(super) fn course(n_iter: usize, converged: bool, max_iter: usize) -> String {
+    let converged = match (converged, max_iter) {
+        (true, _) => "converged",
+        (false, 0) => "not converged",
+        (false, _) => "not converged; raise --max-iter or --tol",
+    };
+    format!("{n_iter}, {converged}")
+}
+
+pub(super) fn computed_by(device: &str, kernel: &str, seconds: f64) -> [String; 2] {
+    let time = format!("time            {}", text::seconds(seconds));
+    [format!("computed by     {device}, kernel {kernel}"), time]
 }

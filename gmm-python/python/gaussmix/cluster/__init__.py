@@ -13,13 +13,14 @@ engine=MyEngine())`` then has all methods.
 
 from .._partitions import Partition
 from .engine import Engine, InProcess
-from .estimator import GaussianMixture
+from .estimator import BayesianGaussianMixture, GaussianMixture
 from .likelihood import Likelihood
 from .shard import Facts, Options, Shard
 from .tree import Answer, MissingPartitionsError, merge
 
 __all__ = [
     "Answer",
+    "BayesianGaussianMixture",
     "Engine",
     "Facts",
     "GaussianMixture",

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .._estimator import GaussianMixture
-
 _Init = TypeVar("_Init", bound=Callable[..., None])
 _Class = TypeVar("_Class", bound=type)
 
@@ -17,32 +15,40 @@ _HEADING = "Parameters\n----------\n"
 _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
-def with_parameters_of_the_local_estimator(init: _Init) -> _Init:
+def with_parameters_of(local_estimator: type) -> Callable[[_Init], _Init]:
     """Put the parameters of the local estimator in the place of ``**params`` in a signature."""
-    local = dict(inspect.signature(GaussianMixture.__init__).parameters)
-    own = {
-        name: parameter
-        for name, parameter in inspect.signature(init).parameters.items()
-        if parameter.kind is not parameter.VAR_KEYWORD and name not in local
-    }
-    init.__signature__ = inspect.Signature([*local.values(), *own.values()])  # type: ignore[attr-defined]
-    return init
+    local = dict(inspect.signature(local_estimator.__init__).parameters)  # type: ignore[misc]
+
+    def change(init: _Init) -> _Init:
+        own = {
+            name: parameter
+            for name, parameter in inspect.signature(init).parameters.items()
+            if parameter.kind is not parameter.VAR_KEYWORD and name not in local
+        }
+        init.__signature__ = inspect.Signature([*local.values(), *own.values()])  # type: ignore[attr-defined]
+        return init
+
+    return change
 
 
-def with_documentation_of_the_local_estimator(cls: _Class) -> _Class:
+def with_documentation_of(local_estimator: type) -> Callable[[_Class], _Class]:
     """Put the entries of the local estimator's parameters in the place of that of ``**params``.
 
     A parameter that the class itself has an entry for keeps that.
     """
-    own = _entries(cls)
-    if not own:
+
+    def change(cls: _Class) -> _Class:
+        own = _entries(cls)
+        if not own:
+            return cls
+        own.pop("**params")
+        head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
+        after = rest.split("\n\n")[1:]
+        parameters = "\n".join({**_entries(local_estimator), **own}.values())
+        cls.__doc__ = "\n\n".join([f"{head}{_HEADING}{parameters}", *after])
         return cls
-    own.pop("**params")
-    head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
-    after = rest.split("\n\n")[1:]
-    parameters = "\n".join({**_entries(GaussianMixture), **own}.values())
-    cls.__doc__ = "\n\n".join([f"{head}{_HEADING}{parameters}", *after])
-    return cls
+
+    return change
 
 
 def description_of(thing: Any, parameter: str) -> str:

@@ -1,4 +1,4 @@
-"""The estimator of a cluster, on any engine."""
+"""The estimators of a cluster, on any engine."""
 
 from __future__ import annotations
 
@@ -12,76 +12,42 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _core, _estimator
+from .. import _core, _estimator, _variational
 from .._arrays import Floats
+from .._fitting import Fitting
 from .._samples import Samples
-from .documentation import with_documentation_of_the_local_estimator, with_parameters_of_the_local_estimator
+from .documentation import with_documentation_of, with_parameters_of
 from .engine import Engine, InProcess
 from .plan import Plan, plan
 from .remote import ClusterEvaluations, Resident
 from .samples import ClusterSamples
 
 
-@with_documentation_of_the_local_estimator
-class GaussianMixture(_estimator.GaussianMixture):
-    """A Gaussian mixture, fitted to partitions that an engine's workers hold.
+_OWN_CONSTRAINTS: dict[str, list[Any]] = {
+    "engine": [Engine, None],
+    "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
+    "resident": ["boolean", None],
+}
 
-    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the
-    results, but for the rounding of sums. `gaussmix.dask.GaussianMixture` and
-    `gaussmix.mpi.GaussianMixture` bring their own engines.
 
-    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
-    read.
+class ClusterEstimator(Fitting):
+    """What estimators have that are fitted to partitions, which an engine's workers hold."""
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components.
-    engine : Engine or None, default=None
-        What the workers run on; by default this process.
-    partition_rows : int or None, default=None
-        The rows of a partition. By default such that there are about 512 partitions of 4 to 256
-        MiB. The division decides about the last bits of the result.
-    resident : bool or None, default=None
-        Whether partitions stay in the memory of their workers. Where they do not, each iteration
-        reads them again, one after the other. By default as many stay as the memory holds.
-    **params : dict
-        The other parameters of :class:`gaussmix.GaussianMixture`.
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_estimator.GaussianMixture._parameter_constraints,
-        "engine": [Engine, None],
-        "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
-        "resident": ["boolean", None],
-    }
-
-    @with_parameters_of_the_local_estimator
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        engine: Engine | None = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        super().__init__(n_components, **params)
-        self.engine = engine
-        self.partition_rows = partition_rows
-        self.resident = resident
+    engine: Engine | None
+    partition_rows: int | None
+    resident: bool | None
 
     #: The parameters that `clone` shares and a pickle leaves out, because they are connections to
     #: workers.
     _connections: ClassVar[tuple[str, ...]] = ("engine",)
 
-    def __sklearn_clone__(self) -> GaussianMixture:
+    def __sklearn_clone__(self) -> ClusterEstimator:
         """Make an unfitted estimator with the same parameters, on the same workers."""
         held = {name: getattr(self, name) for name in self._connections}
         for name in held:
             setattr(self, name, None)
         try:
-            made: GaussianMixture = super().__sklearn_clone__()
+            made: ClusterEstimator = super().__sklearn_clone__()
         finally:
             for name, value in held.items():
                 setattr(self, name, value)
@@ -117,31 +83,7 @@ class GaussianMixture(_estimator.GaussianMixture):
         total: tuple[float, float] = self._evaluate(
             X, sample_weight, lambda data: (data.total(mixture), data.total_weight)
         )
-        return total
-
-    @classmethod
-    def _fitted(
-        cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
-    ) -> Iterator[
-        tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]
-    ]:
-        samples: ClusterSamples | None = None
-        with ExitStack() as stack:
-            for estimator in estimators:
-                estimator._validate_params()
-                assert isinstance(estimator, GaussianMixture)
-                if samples is None:
-                    # The workers load them once for all.
-                    samples = ClusterSamples(estimator, X, sample_weight)
-                    stack.enter_context(samples)
-                else:
-                    samples.serve(estimator)
-                try:
-                    data = cast(ClusterEvaluations, estimator._fit(samples))
-                except _core.TooFewSamplesError as error:
-                    yield estimator, error
-                else:
-                    yield estimator, data.total(estimator._mixture()), data.total_weight
+        return total[0] + total[1] * self._log_factor(), total[1]
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
         """Fit the mixture, and give the most probable component of each sample.
@@ -244,13 +186,134 @@ class GaussianMixture(_estimator.GaussianMixture):
             found = getattr(data.data, operation)(self._mixture())
             if operation == "labels":
                 return found
+            if operation == "scores":
+                found = found + self._log_factor()
             return found.astype(self._value_type(getattr(X, "dtype", None)), copy=False)
 
         return self._evaluate(X, None, work)
 
-    def _local(self) -> _estimator.GaussianMixture:
+    #: The estimator of one process.
+    _LOCAL: ClassVar[type[Fitting]]
+
+    def _local(self) -> Any:
         """Give the mixture as an estimator of one process."""
-        params = _estimator.GaussianMixture().get_params()
-        local = _estimator.GaussianMixture(**{name: getattr(self, name) for name in params})
+        local: Any = self._LOCAL(**{name: getattr(self, name) for name in self._LOCAL().get_params()})
         local._take_fit(self)
         return local
+
+
+@with_documentation_of(_estimator.GaussianMixture)
+class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
+    """A Gaussian mixture, fitted to partitions that an engine's workers hold.
+
+    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the
+    results, but for the rounding of sums. `gaussmix.dask.GaussianMixture` and
+    `gaussmix.mpi.GaussianMixture` bring their own engines.
+
+    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
+    read.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        The number of components.
+    engine : Engine or None, default=None
+        What the workers run on; by default this process.
+    partition_rows : int or None, default=None
+        The rows of a partition. By default such that there are about 512 partitions of 4 to 256
+        MiB. The division decides about the last bits of the result.
+    resident : bool or None, default=None
+        Whether partitions stay in the memory of their workers. Where they do not, each iteration
+        reads them again, one after the other. By default as many stay as the memory holds.
+    **params : dict
+        The other parameters of :class:`gaussmix.GaussianMixture`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_estimator.GaussianMixture._parameter_constraints,
+        **_OWN_CONSTRAINTS,
+    }
+    _LOCAL = _estimator.GaussianMixture
+
+    @with_parameters_of(_estimator.GaussianMixture)
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        engine: Engine | None = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        **params: Any,
+    ) -> None:
+        super().__init__(n_components, **params)
+        self.engine = engine
+        self.partition_rows = partition_rows
+        self.resident = resident
+
+    @classmethod
+    def _fitted(
+        cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
+    ) -> Iterator[
+        tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]
+    ]:
+        samples: ClusterSamples | None = None
+        with ExitStack() as stack:
+            for estimator in estimators:
+                estimator._validate_params()
+                assert isinstance(estimator, GaussianMixture)
+                if samples is None:
+                    # The workers load them once for all.
+                    samples = ClusterSamples(estimator, X, sample_weight)
+                    stack.enter_context(samples)
+                else:
+                    samples.serve(estimator)
+                try:
+                    data = cast(ClusterEvaluations, estimator._fit(samples))
+                except _core.TooFewSamplesError as error:
+                    yield estimator, error
+                else:
+                    yield estimator, data.total(estimator._mixture()), data.total_weight
+
+
+@with_documentation_of(_variational.BayesianGaussianMixture)
+class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
+    """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
+
+    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are
+    the results, but for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and
+    `gaussmix.mpi.BayesianGaussianMixture` bring their own engines. Samples are as those of
+    :class:`GaussianMixture`.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        The largest number of components.
+    engine : Engine or None, default=None
+        What the workers run on; by default this process.
+    partition_rows : int or None, default=None
+        The rows of a partition, as in :class:`GaussianMixture`.
+    resident : bool or None, default=None
+        Whether partitions stay in the memory of their workers, as in :class:`GaussianMixture`.
+    **params : dict
+        The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_variational.BayesianGaussianMixture._parameter_constraints,
+        **_OWN_CONSTRAINTS,
+    }
+    _LOCAL = _variational.BayesianGaussianMixture
+
+    @with_parameters_of(_variational.BayesianGaussianMixture)
+    def __init__(
+        self,
+        *,
+        engine: Engine | None = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        **params: Any,
+    ) -> None:
+        super().__init__(**params)
+        self.engine = engine
+        self.partition_rows = partition_rows
+        self.resident = resident

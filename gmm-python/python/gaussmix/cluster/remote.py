@@ -174,9 +174,23 @@ class Resident(ClusterEvaluations):
         start: _core.Mixture | None = None,
         callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit:
-        def after(iteration: int, lower_bound: float, change: float, mixture: _core.Mixture) -> object:
-            self.remote.interrupts.check()
-            return callback is not None and callback(iteration, lower_bound, change, mixture)
-
         with self.remote.told():
-            return self.data.fit(options, start, after)
+            return self.data.fit(options, start, self._after(callback))
+
+    def fit_variational(
+        self,
+        options: dict[str, Any],
+        start: _core.VariationalMixture | _core.Statistics | None = None,
+        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+    ) -> _core.Fit:
+        with self.remote.told():
+            return self.data.fit_variational(options, start, self._after(callback))
+
+    def _after(self, callback: Callable[..., object] | None) -> Callable[..., object]:
+        """Give what happens after each iteration: a look at whether Ctrl-C was pressed, and the callback."""
+
+        def after(*iteration: Any) -> object:
+            self.remote.interrupts.check()
+            return callback is not None and callback(*iteration)
+
+        return after

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import _core, _start
-from .._arrays import n_threads, note_missing
+from .._arrays import Floats, n_threads, note_missing
 from .._partitions import Partition
 from .._samples import Evaluations, Samples
 from .._units import Units
@@ -17,13 +18,13 @@ from .remote import Interrupts, Remote, Resident
 from .shard import Options
 
 if TYPE_CHECKING:
-    from .estimator import GaussianMixture
+    from .estimator import ClusterEstimator
 
 
 class ClusterSamples(Samples):
     """The partitions of a cluster."""
 
-    def __init__(self, estimator: GaussianMixture, X: Any, sample_weight: Any, reset: bool = True) -> None:
+    def __init__(self, estimator: ClusterEstimator, X: Any, sample_weight: Any, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
             Units.check(estimator.covariance_type)
@@ -58,7 +59,7 @@ class ClusterSamples(Samples):
         check_facts(self.facts, self.plan.partitions, 2 if reset else 1, type(estimator).__name__)
         self.shape = (sum(fact.n_samples for fact in self.facts), self.facts[0].n_features)
 
-    def serve(self, estimator: GaussianMixture) -> None:
+    def serve(self, estimator: ClusterEstimator) -> None:
         """Let another estimator, which differs in what does not concern the samples, fit to them."""
         check_columns(estimator, self.plan, True)
         self.estimator = estimator
@@ -91,13 +92,24 @@ class ClusterSamples(Samples):
     ) -> tuple[_core.Mixture | None, float]:
         # Of many samples the start is found by the engine, which asks for some rows; only their
         # number counts here.
-        X, weights = np.broadcast_to(np.zeros(1), self.shape), None
+        X: Floats = np.broadcast_to(np.zeros(1), self.shape)
+        weights: NDArray[np.float64] | None = None
         if self.shape[0] <= _start.SCIKIT_LEARN_START and any(part is None for part in parameters):
-            X, weights = self.remote.rows(np.arange(self.shape[0]))
-            X = X.astype(self.dtype, copy=False)
-            weighted = any(partition.weights is not None for partition in self.plan.partitions)
-            weights = weights if weighted else None
+            X, weights = self._rows()
         return _start.start(X, parameters, self.estimator, random_state, weights, total_weight)
+
+    def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
+        if self.shape[0] > _start.SCIKIT_LEARN_START:
+            return None
+        X, weights = self._rows()
+        x = _start.few(X, self.estimator)
+        return None if x is None else _start.statistics_of(x, self.estimator, random_state, weights)
+
+    def _rows(self) -> tuple[Floats, NDArray[np.float64] | None]:
+        """Give all samples, and their weights if they have some."""
+        X, weights = self.remote.rows(np.arange(self.shape[0]))
+        weighted = any(partition.weights is not None for partition in self.plan.partitions)
+        return X.astype(self.dtype, copy=False), weights if weighted else None
 
     def __enter__(self) -> ClusterSamples:
         return self

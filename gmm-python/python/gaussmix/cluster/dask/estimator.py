@@ -1,4 +1,4 @@
-"""The estimator over dask arrays, dask dataframes, and files that the workers read."""
+"""The estimators over dask arrays, dask dataframes, and files that the workers read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from dask.delayed import delayed
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
-from ... import _estimator, _partitions
+from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
 from ..._partitions import Partition
 from .. import estimator
-from ..documentation import with_documentation_of_the_local_estimator, with_parameters_of_the_local_estimator
+from ..documentation import with_documentation_of, with_parameters_of
 from ..engine import Engine
 from ..plan import Plan, check_columns, divided
 from .collections import by_rows, is_frame, plan_of, type_of
 from .engine import DaskEngine
 
 
-def _block(x: Any, local: _estimator.GaussianMixture, method: str, n_columns: int | None, kind: Any) -> Any:
+def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any) -> Any:
     """Evaluate the rows of one block, in the process of a worker."""
     if x.shape[0] == 0:
         return np.empty((0,) if n_columns is None else (0, n_columns), kind)
@@ -29,7 +29,7 @@ def _block(x: Any, local: _estimator.GaussianMixture, method: str, n_columns: in
 
 
 def _read_block(
-    partition: Partition, dtype: str, local: _estimator.GaussianMixture, method: str, n_columns: int | None, kind: Any
+    partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any
 ) -> Any:
     try:
         return _block(partition.read(np.dtype(dtype))[0], local, method, n_columns, kind)
@@ -37,8 +37,79 @@ def _read_block(
         raise partition.error(error) from error
 
 
-@with_documentation_of_the_local_estimator
-class GaussianMixture(estimator.GaussianMixture):
+def _with_client(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
+    """Give the constraints of the parameters of a class, with a client in the place of the engine."""
+    constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
+    return {**constraints, "client": [distributed.Client, None]}
+
+
+class OnDask(estimator.ClusterEstimator):
+    """What the estimators have in common."""
+
+    client: Any
+    _connections: ClassVar[tuple[str, ...]] = ("client",)
+
+    def _make_engine(self) -> DaskEngine:
+        return DaskEngine(self.client)
+
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+        assert isinstance(engine, DaskEngine)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+
+    def _values(self, operation: str, X: Any) -> Any:
+        check_is_fitted(self)
+        method = self._METHODS[operation]
+        local, k = self._local(), self.means_.shape[0]
+        n_columns = k if operation == "responsibilities" else None
+        files = _partitions.are_paths(X)
+        if not files and not hasattr(X, "dask"):
+            return getattr(local, method)(X)
+        # A worker evaluates as many blocks at once as it has threads.
+        local.n_jobs = 1
+        # Blocks are arrays, whose columns have no names.
+        local.__dict__.pop("feature_names_in_", None)
+        if files:
+            return self._values_of_files(X, local, method, n_columns)
+        _check_feature_names(self, X._meta, reset=False)
+        if is_frame(X):
+            dtype = type_of(X)
+            X = X.map_partitions(floats, dtype, meta=np.empty((0, len(X.columns)), dtype))
+        else:
+            dtype = X.dtype
+            X = by_rows(X)
+        _check_n_features(self, np.empty((0, X.shape[1])), reset=False)
+        kind = self._kind(method, dtype)
+        shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (k,))}
+        meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
+        return X.map_blocks(
+            _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape
+        )
+
+    def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
+        return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
+
+    def _values_of_files(self, X: Any, local: Any, method: str, n_columns: int | None) -> Any:
+        engine = self._make_engine()
+        try:
+            plan, counts = divided(engine, X, self.partition_rows)
+        finally:
+            engine.close()
+        check_columns(self, plan, reset=False)
+        kind = self._kind(method, plan.dtype)
+        read = delayed(_read_block, pure=True)
+        blocks = [
+            dask.array.from_delayed(
+                read(partition, plan.dtype.str, local, method, n_columns, kind),
+                (count,) if n_columns is None else (count, n_columns),
+                kind,
+            )
+            for partition, count in zip(plan.partitions, counts, strict=True)
+        ]
+        return dask.array.concatenate(blocks)
+
+
+@with_documentation_of(_estimator.GaussianMixture)
+class GaussianMixture(OnDask, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
@@ -84,13 +155,9 @@ class GaussianMixture(estimator.GaussianMixture):
     array([1, 1, 1, 0, 0, 0])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: kinds for name, kinds in estimator.GaussianMixture._parameter_constraints.items() if name != "engine"},
-        "client": [distributed.Client, None],
-    }
-    _connections: ClassVar[tuple[str, ...]] = ("client",)
+    _parameter_constraints = _with_client(estimator.GaussianMixture)
 
-    @with_parameters_of_the_local_estimator
+    @with_parameters_of(_estimator.GaussianMixture)
     def __init__(
         self,
         n_components: int = 1,
@@ -105,60 +172,52 @@ class GaussianMixture(estimator.GaussianMixture):
         self.partition_rows = partition_rows
         self.resident = resident
 
-    def _make_engine(self) -> DaskEngine:
-        return DaskEngine(self.client)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
-        assert isinstance(engine, DaskEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+@with_documentation_of(_variational.BayesianGaussianMixture)
+class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
+    """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 
-    def _values(self, operation: str, X: Any) -> Any:
-        check_is_fitted(self)
-        method = self._METHODS[operation]
-        local, k = self._local(), self.means_.shape[0]
-        n_columns = k if operation == "responsibilities" else None
-        files = _partitions.are_paths(X)
-        if not files and not hasattr(X, "dask"):
-            return getattr(local, method)(X)
-        # A worker evaluates as many blocks at once as it has threads.
-        local.n_jobs = 1
-        # Blocks are arrays, whose columns have no names.
-        local.__dict__.pop("feature_names_in_", None)
-        if files:
-            return self._values_of_files(X, local, method, n_columns)
-        _check_feature_names(self, X._meta, reset=False)
-        if is_frame(X):
-            dtype = type_of(X)
-            X = X.map_partitions(floats, dtype, meta=np.empty((0, len(X.columns)), dtype))
-        else:
-            dtype = X.dtype
-            X = by_rows(X)
-        _check_n_features(self, np.empty((0, X.shape[1])), reset=False)
-        kind = self._kind(method, dtype)
-        shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (k,))}
-        meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
-        return X.map_blocks(
-            _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape
-        )
+    Parameters, methods, attributes and errors are those of
+    :class:`gaussmix.BayesianGaussianMixture`; samples, partitions and workers are as for
+    :class:`GaussianMixture`.
 
-    def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
-        return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
+    Parameters
+    ----------
+    n_components : int, default=1
+        The largest number of components.
+    client : distributed.Client or None, default=None
+        The connection to the cluster, as in :class:`GaussianMixture`.
+    partition_rows : int or None, default=None
+        The rows of a partition, as in :class:`GaussianMixture`.
+    resident : bool or None, default=None
+        Whether partitions of files stay in the memory of the workers, as in
+        :class:`GaussianMixture`.
+    **params : dict
+        The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
 
-    def _values_of_files(self, X: Any, local: _estimator.GaussianMixture, method: str, n_columns: int | None) -> Any:
-        engine = self._make_engine()
-        try:
-            plan, counts = divided(engine, X, self.partition_rows)
-        finally:
-            engine.close()
-        check_columns(self, plan, reset=False)
-        kind = self._kind(method, plan.dtype)
-        read = delayed(_read_block, pure=True)
-        blocks = [
-            dask.array.from_delayed(
-                read(partition, plan.dtype.str, local, method, n_columns, kind),
-                (count,) if n_columns is None else (count, n_columns),
-                kind,
-            )
-            for partition, count in zip(plan.partitions, counts, strict=True)
-        ]
-        return dask.array.concatenate(blocks)
+    Examples
+    --------
+    >>> import dask.array
+    >>> from gaussmix.dask import BayesianGaussianMixture
+    >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
+    >>> prior = {"mean_precision_prior": 0.01, "covariance_prior": [[1.0]]}
+    >>> gm = BayesianGaussianMixture(n_components=2, random_state=0, **prior).fit(x)
+    >>> gm.predict(x).compute()
+    array([1, 1, 1, 0, 0, 0])
+    """
+
+    _parameter_constraints = _with_client(estimator.BayesianGaussianMixture)
+
+    @with_parameters_of(_variational.BayesianGaussianMixture)
+    def __init__(
+        self,
+        *,
+        client: Any = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        **params: Any,
+    ) -> None:
+        _variational.BayesianGaussianMixture.__init__(self, **params)
+        self.client = client
+        self.partition_rows = partition_rows
+        self.resident = resident

@@ -1,4 +1,4 @@
-"""The estimator that all ranks of a communicator call."""
+"""The estimators that all ranks of a communicator call."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from ... import _core, _estimator, _partitions
+from ... import _core, _estimator, _partitions, _variational
 from ..._samples import Evaluations, Samples
 from .. import estimator
-from ..documentation import with_documentation_of_the_local_estimator, with_parameters_of_the_local_estimator
+from ..documentation import with_documentation_of, with_parameters_of
 from ..engine import Engine
 from ..plan import Plan
 from ..remote import ClusterEvaluations
@@ -46,9 +46,72 @@ class _Together(ClusterEvaluations):
     def fit(self, *_: Any) -> _core.Fit:
         raise NotImplementedError("rank 0 fits, with the samples themselves")
 
+    def fit_variational(self, *_: Any) -> _core.Fit:
+        raise NotImplementedError("rank 0 fits, with the samples themselves")
 
-@with_documentation_of_the_local_estimator
-class GaussianMixture(estimator.GaussianMixture):
+
+def _with_comm(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
+    """Give the constraints of the parameters of a class, with a communicator in the place of the engine."""
+    constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
+    # scikit-learn's word for any object.
+    return {**constraints, "comm": "no_validation"}
+
+
+class OnMPI(estimator.ClusterEstimator):
+    """What the estimators have in common."""
+
+    comm: Any
+    _connections: ClassVar[tuple[str, ...]] = ("comm",)
+
+    def _make_engine(self) -> MPIEngine:
+        return MPIEngine(self.comm)
+
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+        assert isinstance(engine, MPIEngine)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+
+    def _fit(self, samples: Samples) -> Evaluations:
+        assert isinstance(samples, ClusterSamples) and isinstance(samples.engine, MPIEngine)
+        engine = samples.engine
+
+        def work() -> None:
+            # That of the local estimator, which stands behind this class in those that are made of both.
+            super(OnMPI, self)._fit(samples)  # type: ignore[safe-super]
+
+        try:
+            engine.together(work)
+        finally:
+            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all
+            # the same.
+            names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
+            fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
+            self.__dict__.update(fitted)
+            if engine.rank != 0:
+                self._made = None
+        return _Together(engine, samples._resident())
+
+    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Any], Any]) -> Any:
+        check_is_fitted(self)
+        with ClusterSamples(self, X, sample_weight, reset=False) as samples:
+            resident = samples._resident()
+            assert isinstance(samples.engine, MPIEngine)
+
+            def told() -> Any:
+                with resident.remote.told():
+                    return work(resident)
+
+            return samples.engine.together(told)
+
+    def _values(self, operation: str, X: Any) -> Any:
+        check_is_fitted(self)
+        if _partitions.are_paths(X):
+            return super()._values(operation, X)
+        method = self._METHODS[operation]
+        return getattr(self._local(), method)(X)
+
+
+@with_documentation_of(_estimator.GaussianMixture)
+class GaussianMixture(OnMPI, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
@@ -89,13 +152,9 @@ class GaussianMixture(estimator.GaussianMixture):
         The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: kinds for name, kinds in estimator.GaussianMixture._parameter_constraints.items() if name != "engine"},
-        "comm": "no_validation",  # type: ignore[dict-item]  # scikit-learn's word for any object
-    }
-    _connections: ClassVar[tuple[str, ...]] = ("comm",)
+    _parameter_constraints = _with_comm(estimator.GaussianMixture)
 
-    @with_parameters_of_the_local_estimator
+    @with_parameters_of(_estimator.GaussianMixture)
     def __init__(
         self,
         n_components: int = 1,
@@ -110,47 +169,47 @@ class GaussianMixture(estimator.GaussianMixture):
         self.partition_rows = partition_rows
         self.resident = resident
 
-    def _make_engine(self) -> MPIEngine:
-        return MPIEngine(self.comm)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
-        assert isinstance(engine, MPIEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+@with_documentation_of(_variational.BayesianGaussianMixture)
+class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
+    """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
-    def _fit(self, samples: Samples) -> Evaluations:
-        assert isinstance(samples, ClusterSamples) and isinstance(samples.engine, MPIEngine)
-        engine = samples.engine
+    Parameters, methods, attributes and errors are those of
+    :class:`gaussmix.BayesianGaussianMixture`; samples and ranks are as for :class:`GaussianMixture`.
 
-        def work() -> None:
-            super(GaussianMixture, self)._fit(samples)
+    Parameters
+    ----------
+    n_components : int, default=1
+        The largest number of components.
+    device : str, default='auto'
+        Where each rank computes, as in :class:`GaussianMixture`.
+    n_jobs : int or None, default=None
+        The number of threads of a rank, as joblib counts; by default its share of the cores.
+    missing : bool, default=False
+        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random,
+        instead of being an error.
+    comm : mpi4py.MPI.Comm or None, default=None
+        The communicator; by default that of all processes.
+    partition_rows : int or None, default=None
+        The rows of a partition of files, as in :class:`GaussianMixture`.
+    resident : bool or None, default=None
+        Whether partitions of files stay in memory, as in :class:`GaussianMixture`.
+    **params : dict
+        The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+    """
 
-        try:
-            engine.together(work)
-        finally:
-            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all
-            # the same.
-            names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
-            fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
-            self.__dict__.update(fitted)
-            if engine.rank != 0:
-                self._made = None
-        return _Together(engine, samples._resident())
+    _parameter_constraints = _with_comm(estimator.BayesianGaussianMixture)
 
-    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Any], Any]) -> Any:
-        check_is_fitted(self)
-        with ClusterSamples(self, X, sample_weight, reset=False) as samples:
-            resident = samples._resident()
-            assert isinstance(samples.engine, MPIEngine)
-
-            def told() -> Any:
-                with resident.remote.told():
-                    return work(resident)
-
-            return samples.engine.together(told)
-
-    def _values(self, operation: str, X: Any) -> Any:
-        check_is_fitted(self)
-        if _partitions.are_paths(X):
-            return super()._values(operation, X)
-        method = self._METHODS[operation]
-        return getattr(self._local(), method)(X)
+    @with_parameters_of(_variational.BayesianGaussianMixture)
+    def __init__(
+        self,
+        *,
+        comm: Any = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        **params: Any,
+    ) -> None:
+        _variational.BayesianGaussianMixture.__init__(self, **params)
+        self.comm = comm
+        self.partition_rows = partition_rows
+        self.resident = resident

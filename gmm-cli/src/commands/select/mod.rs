@@ -1,5 +1,8 @@
 //! `gmm select`: the number of components and the covariance type that suit the data best.
+mod variational;
+
 use super::training::Training;
+use super::variational::Variational;
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
@@ -20,6 +23,10 @@ use std::time::Instant;
 /// largest number of components is fitted from a start. Then the two closest components are merged
 /// and the mixture is fitted again, until the smallest number is reached (the method of Bouman's
 /// program CLUSTER).
+///
+/// With --variational each fit is one by variational inference, and the one with the highest lower
+/// bound of the log-evidence (ELBO) is the best. The number of components is then a largest number,
+/// of which a fit needs as many as are alive: one K, larger than what is expected, can be enough.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,6 +34,7 @@ Examples:
   gmm select data.csv -k 1:10 --covariance-type full,tied,diag --n-init 5 -o best.json
   gmm select data.npy -k 2,4,8,16 --criterion aic --json
   gmm select data.npy -k 1:64 --merge --covariance-type diag
+  gmm select data.csv -k 20 --covariance-type full,tied,diag --variational -o best.json
   gmm select iris.csv -k 1:8 --drop species")]
 pub struct Select {
     /// Numbers of components to try: 1:20 (both included), 10:100:10 (in steps) or 2,4,8
@@ -36,16 +44,16 @@ pub struct Select {
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full")]
     covariance_type: Vec<CovarianceType>,
     /// The criterion to choose by: bic, aic or rissanen; the lowest value is the best
-    #[arg(long, default_value = "bic")]
+    #[arg(long, default_value = "bic", conflicts_with = "variational")]
     criterion: Criterion,
     /// Merge components down from the largest number to the smallest instead of fitting each number
     /// anew
-    #[arg(long)]
+    #[arg(long, conflicts_with = "variational")]
     merge: bool,
     /// Where to write the best model: .json, or .npz with scikit-learn's attributes
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
-    /// Draw the criterion over the number of components
+    /// Draw the criterion, or the lower bound with --variational, over the number of components
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print the result as JSON
@@ -53,6 +61,8 @@ pub struct Select {
     json: bool,
     #[command(flatten)]
     training: Training,
+    #[command(flatten)]
+    variational: Variational,
 }
 
 /// Numbers of components, ascending.
@@ -85,9 +95,10 @@ struct Row {
 
 impl Select {
     pub fn run(self) -> anyhow::Result<u8> {
-        refuse_overlap([self.output.as_ref(), self.plot.as_ref()], self.training.inputs())?;
-        let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
-        let plot = self.plot.as_ref().map(Output::create).transpose()?;
+        if self.variational.variational {
+            return self.run_variational();
+        }
+        let (output, plot) = self.open()?;
         let selection = self.training.data.table.selection(None, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let source = Source::new(&mut input, self.training.standardize)?;
@@ -107,10 +118,7 @@ impl Select {
         let selection = selection.map_err(|e| source.advise(e, true));
         let selection = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
-        if let [first, .., last] | [first @ last] = selection.left_out[..] {
-            let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };
-            text::note(format_args!("{which} left out: there are fewer samples that count"));
-        }
+        note_left_out(&selection.left_out);
         if let Some(output) = &output {
             let own = source.restore_fit(&selection.fit)?;
             output.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
@@ -119,11 +127,14 @@ impl Select {
             selection.table.iter().map(|row| self.row(row, &source, evaluator.total_weight())).collect();
         let best = candidates[selection.best].clone();
         if selection.stopped {
-            text::note(self.interrupted(&candidates, &best));
+            text::note(self.interrupted(candidates.len(), best.k, best.covariance_type));
             return Ok(interrupt::EXIT_CODE);
         }
         if let Some(plot) = &plot {
-            let svg = plot::criterion(self.criterion.name(), &self.series(&candidates), (best.k as f64, best.value))?;
+            let caption =
+                format!("{} over the number of components; lower is better", self.criterion.name().to_uppercase());
+            let series = self.series(candidates.iter().map(|row| (row.covariance_type, (row.k as f64, row.value))));
+            let svg = plot::criterion(&caption, &series, (best.k as f64, best.value))?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         let description = evaluator.describe();
@@ -149,14 +160,28 @@ impl Select {
         Ok(SUCCESS)
     }
 
+    /// Makes sure that the results can be written, before anything is read.
+    fn open(&self) -> anyhow::Result<(Option<ModelOutput>, Option<Output>)> {
+        let inputs = self.training.inputs().chain(self.variational.inputs());
+        refuse_overlap([self.output.as_ref(), self.plot.as_ref()], inputs)?;
+        let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
+        Ok((output, self.plot.as_ref().map(Output::create).transpose()?))
+    }
+
+    /// The numbers of components to try, ascending.
+    fn numbers(&self) -> Vec<usize> {
+        let mut k = self.k.concat();
+        k.sort_unstable();
+        k.dedup();
+        k
+    }
+
     fn select(
         &self,
         evaluator: &mut dyn Evaluator,
         callback: &mut dyn FnMut(&Iteration<'_>) -> std::ops::ControlFlow<()>,
     ) -> gaussmix::Result<Selection> {
-        let mut k = self.k.concat();
-        k.sort_unstable();
-        k.dedup();
+        let k = self.numbers();
         let params = self.training.params();
         if !self.merge {
             return gaussmix::fit::select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
@@ -201,22 +226,22 @@ impl Select {
         }
     }
 
-    fn interrupted(&self, candidates: &[Row], best: &Row) -> String {
-        let what = format!("the best of {} fits (the last of them unfinished)", candidates.len());
+    fn interrupted(&self, n_fits: usize, k: usize, covariance_type: &str) -> String {
+        let what = format!("the best of {n_fits} fits (the last of them unfinished)");
         match &self.output {
             Some(path) => {
-                let (k, t) = (text::components(best.k), best.covariance_type);
-                format!("interrupted; {what}, {k}, {t}, is in {}", path.display())
+                let k = text::components(k);
+                format!("interrupted; {what}, {k}, {covariance_type}, is in {}", path.display())
             }
             None => "interrupted; nothing was written (no -o)".into(),
         }
     }
 
-    /// A line for each covariance type.
-    fn series(&self, candidates: &[Row]) -> Vec<plot::Series> {
+    /// A line for each covariance type, of points with the names of theirs.
+    fn series(&self, all: impl Iterator<Item = (&'static str, (f64, f64))> + Clone) -> Vec<plot::Series> {
         let line = |t: &CovarianceType| {
-            let of_type = candidates.iter().filter(|row| row.covariance_type == t.name());
-            let mut points: Vec<(f64, f64)> = of_type.map(|row| (row.k as f64, row.value)).collect();
+            let of_type = all.clone().filter(|(name, _)| *name == t.name());
+            let mut points: Vec<(f64, f64)> = of_type.map(|(_, point)| point).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             plot::Series { name: t.name().into(), points }
         };
@@ -262,6 +287,14 @@ impl Select {
         lines.extend(output.map(|output| format!("written: {output}")));
         lines.extend(plot.map(|plot| format!("plot: {plot}")));
         lines.join("\n")
+    }
+}
+
+/// Says which K were not tried.
+fn note_left_out(left_out: &[usize]) {
+    if let [first, .., last] | [first @ last] = left_out[..] {
+        let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };
+        text::note(format_args!("{which} left out: there are fewer samples that count"));
     }
 }
 

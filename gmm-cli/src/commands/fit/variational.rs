@@ -1,0 +1,170 @@
+//! `gmm fit --variational`: a fit by variational inference, and its report.
+use super::report::{computed_by, course, data, weights};
+use super::{Fit, Outputs};
+use crate::exit_code::SUCCESS;
+use crate::input::{Input, Source};
+use crate::plot;
+use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
+use anyhow::Context;
+use gaussmix::evaluator::{Description, Evaluator, Operation};
+use gaussmix::fit::Fit as Fitted;
+use gaussmix::io::{self, FitSummary};
+use gaussmix::model::{CovarianceType, VariationalMixture};
+use serde::Serialize;
+use std::time::Instant;
+
+/// What `--json` prints. Likelihoods and bounds are sums over all samples times their weights.
+#[derive(Serialize)]
+struct Report {
+    n: usize,
+    d: usize,
+    k: usize,
+    /// The components (counted from 0) whose expected number of samples is at least ½.
+    alive: Vec<usize>,
+    covariance_type: &'static str,
+    weight_concentration_prior_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feature_names: Option<Vec<String>>,
+    n_iter: usize,
+    converged: bool,
+    /// The lower bound of the evidence, less what does not depend on the posterior, as scikit-learn
+    /// has it; null without iterations.
+    lower_bound: Option<f64>,
+    /// The lower bound of the log-evidence; null without iterations.
+    elbo: Option<f64>,
+    /// Under the posterior, as scikit-learn's `score_samples`.
+    log_likelihood: f64,
+    /// The device of the iterations; without iterations, of the log-likelihood.
+    device: String,
+    /// The kernel of the iterations; without iterations, of the log-likelihood.
+    kernel: String,
+    /// The number type of an iteration with the fitted model.
+    precision: &'static str,
+    #[serde(skip)]
+    computed_in_float64: Option<&'static str>,
+    seconds: f64,
+}
+
+impl Fit {
+    pub(super) fn run_variational(&self) -> anyhow::Result<u8> {
+        let outputs = self.open()?;
+        let init = self.init.as_ref().map(io::read_variational_model).transpose()?;
+        let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
+        let k = self.k.or(init.as_ref().map(VariationalMixture::n_components)).context("-k is missing")?;
+        let covariance_type = self.covariance_type.or(init.as_ref().map(VariationalMixture::covariance_type));
+        let covariance_type = covariance_type.unwrap_or(CovarianceType::Full);
+        let mut params = self.variational.params(&self.training, covariance_type)?.n_components(k);
+        if let Some(init) = init {
+            params = params.start(init);
+        }
+        let model = params.check()?;
+        let selection = self.training.data.table.selection(init_names, None);
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
+        let source = Source::new(&mut input, false)?;
+        source.check_columns()?;
+        let mut evaluator = source.evaluator()?;
+
+        let interrupt = Interrupt::install();
+        let begin = Instant::now();
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
+        let fit = model.fit_with(evaluator.as_mut(), &mut |i| progress.after_iteration(i, || self.describe_run(i.run)));
+        drop(progress);
+        let failed = || format!("the fit to {} failed", self.training.data.table.describe());
+        let fit = fit.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        let iterated_by = (fit.n_iter() > 0).then(|| evaluator.describe());
+        let seconds = begin.elapsed().as_secs_f64();
+        if let Some(model) = &outputs.model {
+            model.write_variational(&fit.mixture, &FitSummary::from(&fit).with_feature_names(source.names()))?;
+        }
+        if fit.stopped {
+            text::note(self.describe_interruption(fit.n_iter()));
+            return Ok(interrupt::EXIT_CODE);
+        }
+        let line = ProgressLine::start("evaluating the fit");
+        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, seconds)?;
+        if let Some(plot) = &outputs.plot {
+            let scatter = plot::Scatter::new(&source, evaluator.as_mut(), fit.mixture.density())?;
+            let mixture = fit.mixture.to_mixture()?;
+            let fitted = plot::Fitted {
+                mixture: &mixture,
+                alive: &fit.mixture.alive(),
+                bounds: &fit.lower_bounds,
+                bound: "lower bound, as scikit-learn counts",
+            };
+            let svg = plot::fit(&scatter, &fitted, source.names().unwrap_or_default())?;
+            plot.write(|file| file.write_all(svg.as_bytes()))?;
+        }
+        drop(line);
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            text::print(report.text(&source, &fit, self.training.max_iter, &outputs))?;
+        }
+        Ok(SUCCESS)
+    }
+}
+
+impl Report {
+    fn new(
+        source: &Source<'_>,
+        evaluator: &mut dyn Evaluator,
+        iterated_by: Option<Description>,
+        fit: &Fitted<VariationalMixture>,
+        seconds: f64,
+    ) -> anyhow::Result<Self> {
+        let (posterior, density) = (&fit.mixture, fit.mixture.density());
+        let log_total = evaluator.total_weight() * posterior.log_total();
+        let log_likelihood = evaluator.log_likelihood(density)? + log_total;
+        let Description { device, kernel, .. } = iterated_by.unwrap_or_else(|| evaluator.describe());
+        let (precision, computed_in_float64) = source.precision(evaluator, density, Operation::Statistics);
+        Ok(Self {
+            n: evaluator.n_samples(),
+            d: evaluator.n_features(),
+            k: posterior.n_components(),
+            alive: alive(posterior),
+            covariance_type: posterior.covariance_type().name(),
+            weight_concentration_prior_type: posterior.prior().weight_concentration_type.name(),
+            feature_names: source.names().map(<[String]>::to_vec),
+            n_iter: fit.n_iter(),
+            converged: fit.converged,
+            lower_bound: fit.lower_bounds.last().copied(),
+            elbo: fit.lower_bounds.last().map(|_| fit.elbo()),
+            log_likelihood,
+            device,
+            kernel,
+            precision,
+            computed_in_float64,
+            seconds,
+        })
+    }
+
+    fn text(
+        &self,
+        source: &Source<'_>,
+        fit: &Fitted<VariationalMixture>,
+        max_iter: usize,
+        outputs: &Outputs,
+    ) -> String {
+        let mut lines = data(source, self.feature_names.as_deref());
+        lines.push(format!("model           {}, {}", text::components(self.k), self.covariance_type));
+        lines.push(format!("  alive         {} of them: the others have less than half a sample", self.alive.len()));
+        lines.extend(weights(&fit.mixture.weights().to_vec()));
+        lines.push(format!("iterations      {}", course(self.n_iter, self.converged, max_iter)));
+        if let (Some(lower_bound), Some(elbo)) = (self.lower_bound, self.elbo) {
+            lines.push(format!("lower bound     {lower_bound}, as scikit-learn counts"));
+            lines.push(format!("ELBO            {elbo}, the lower bound of the log-evidence"));
+        }
+        lines.push(format!("log-likelihood  {}", self.log_likelihood));
+        lines.push(format!("  per sample    {}", self.log_likelihood / source.samples.total_weight()));
+        lines.extend(computed_by(&self.device, &self.kernel, self.seconds));
+        lines.extend(self.computed_in_float64.map(String::from));
+        lines.extend(outputs.model.as_ref().map(|model| format!("written         {model}")));
+        lines.extend(outputs.plot.as_ref().map(|plot| format!("plot            {plot}")));
+        lines.join("\n")
+    }
+}
+
+/// The numbers of the components that are alive.
+fn alive(posterior: &VariationalMixture) -> Vec<usize> {
+    posterior.alive().iter().enumerate().filter_map(|(c, alive)| alive.then_some(c)).collect()
+}

@@ -135,7 +135,7 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
 /// # Errors
 /// As [`read_checkpoint`]; also if the fit was by EM.
 pub fn read_variational_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint<VariationalMixture>> {
-    let model = |json: &str| variational::parse_json(json).map(|(posterior, _)| posterior);
+    let model = |json: &str| variational::parse_json(json)?.posterior.ok_or_else(variational::no_posterior);
     read_with(path.as_ref(), |json| parse(json, model, VariationalMixture::n_components))
 }
 

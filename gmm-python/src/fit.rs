@@ -5,7 +5,7 @@ use crate::mixture::Mixture;
 use crate::statistics::{Statistics, freeze};
 use crate::variational::VariationalMixture;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams, Iteration};
+use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, Iteration};
 use gaussmix::model::Covariances;
 use numpy::{PyArray1, ToPyArray};
 use pyo3::prelude::*;
@@ -56,6 +56,7 @@ pub struct VariationalOptions {
     degrees_of_freedom_prior: Option<f64>,
     /// In the shape that the covariances of one component have.
     covariance_prior: Option<Py<PyAny>>,
+    freeze: Vec<String>,
     last_lower_bound: Option<f64>,
 }
 
@@ -184,20 +185,27 @@ pub fn run_variational(
     Fit::new(fit, watch.error)
 }
 
+/// The parameters that all kinds of fits have.
+macro_rules! common_parameters {
+    ($params:ident, $options:expr, $covariance_type:expr) => {
+        $params::new($options.n_components)
+            .covariance_type($covariance_type)
+            .tol($options.tol)
+            .reg_covar($options.reg_covar)
+            .max_iter($options.max_iter)
+            .init_params($options.init_params.parse().map_err(exception)?)
+            .random_state($options.seed)
+            .freeze(freeze(&$options.freeze)?)
+    };
+}
+
 fn variational_parameters(
     py: Python<'_>,
     options: &VariationalOptions,
     start: Option<VariationalStart>,
 ) -> PyResult<BayesianGaussianMixtureParams> {
     let covariance_type = arrays::covariance_type(&options.covariance_type)?;
-    let init_params: InitParams = options.init_params.parse().map_err(exception)?;
-    let mut params = BayesianGaussianMixtureParams::new(options.n_components)
-        .covariance_type(covariance_type)
-        .tol(options.tol)
-        .reg_covar(options.reg_covar)
-        .max_iter(options.max_iter)
-        .init_params(init_params)
-        .random_state(options.seed)
+    let mut params = common_parameters!(BayesianGaussianMixtureParams, options, covariance_type)
         .weight_concentration_prior_type(options.weight_concentration_prior_type.parse().map_err(exception)?);
     if let Some(value) = options.weight_concentration_prior {
         params = params.weight_concentration_prior(value);
@@ -235,15 +243,7 @@ fn parameters(
     start: Option<gaussmix::model::Mixture>,
 ) -> PyResult<GaussianMixtureParams> {
     let covariance_type = arrays::covariance_type(&options.covariance_type)?;
-    let init_params: InitParams = options.init_params.parse().map_err(exception)?;
-    let mut params = GaussianMixtureParams::new(options.n_components)
-        .covariance_type(covariance_type)
-        .tol(options.tol)
-        .reg_covar(options.reg_covar)
-        .max_iter(options.max_iter)
-        .init_params(init_params)
-        .random_state(options.seed)
-        .freeze(freeze(&options.freeze)?);
+    let mut params = common_parameters!(GaussianMixtureParams, options, covariance_type);
     if let Some(start) = start {
         let mut before = gaussmix::fit::Fit::new(start);
         before.lower_bounds.extend(options.last_lower_bound);

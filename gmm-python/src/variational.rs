@@ -2,6 +2,7 @@
 use crate::arrays::{self, numbers};
 use crate::errors::{exception, file_exception};
 use crate::mixture::{Mixture, summary_to_python};
+use crate::statistics::{Statistics, freeze};
 use gaussmix::io::{FitSummary, ModelOutput, read_variational_model};
 use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
 use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
@@ -153,5 +154,16 @@ impl VariationalMixture {
     #[getter]
     fn constant_terms(&self) -> f64 {
         self.0.constant_terms()
+    }
+
+    /// The M-step, which leaves the parts of this posterior that `freeze` names.
+    fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: Vec<String>) -> PyResult<Self> {
+        let freeze = self::freeze(&freeze)?;
+        self.0.update(&statistics.0, reg_covar, freeze).map(Self).map_err(exception)
+    }
+
+    /// The lower bound of samples of which these are the statistics, made under `before`.
+    fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> PyResult<f64> {
+        self.0.lower_bound_of(&before.0, &statistics.0, reg_covar).map_err(exception)
     }
 }

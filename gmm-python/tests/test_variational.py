@@ -261,9 +261,96 @@ def test_what_cannot_be_is_an_error(params, message):
         BayesianGaussianMixture(**params).fit(clouds(0, 30, 2))
 
 
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_partial_fit_learns_the_posterior(covariance_type, prior):
+    x = np.random.default_rng(1).permutation(np.concatenate([clouds(1, 1500, 2), clouds(2, 1500, 2) + 60.0]))
+    params = dict(
+        n_components=4, covariance_type=covariance_type, weight_concentration_prior_type=prior, random_state=0
+    )
+    params |= dict(tol=1e-6, max_iter=1000)
+    whole = BayesianGaussianMixture(**params).fit(x)
+    given = dict(mean_prior=whole.mean_prior_, covariance_prior=whole.covariance_prior_)
+    one = BayesianGaussianMixture(**params, **given)
+    all_known = BayesianGaussianMixture(**params, **given, total_samples=len(x))
+    for chunk in np.split(x, 10):
+        assert one.partial_fit(chunk) is one
+        all_known.partial_fit(chunk)
+    for gm in (one, all_known):
+        np.testing.assert_allclose(gm.mean_precision_.sum(), len(x) + 4, rtol=1e-12)
+        # The last chunks weigh most: a quarter of the samples.
+        np.testing.assert_allclose(gm.score(x), whole.score(x), atol=0.1)
+        assert gm.n_iter_ == len(gm.lower_bounds_) > 10 and np.isfinite(gm.elbo_)
+    again = pickle.loads(pickle.dumps(one)).partial_fit(chunk)
+    np.testing.assert_array_equal(again.means_, one.partial_fit(chunk).means_)
+    # One chunk of everything is one iteration, from where the mixture is.
+    step, fit = copy.deepcopy(whole), copy.deepcopy(whole)
+    step.partial_fit(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit.set_params(warm_start=True, max_iter=1, tol=0.0).fit(x)
+    # The statistics go through an average per sample.
+    scale = np.abs(x).max() ** 2
+    for name in ("means_", "covariances_", "weights_", "mean_precision_", "degrees_of_freedom_"):
+        np.testing.assert_allclose(getattr(step, name), getattr(fit, name), rtol=1e-12, atol=1e-12 * scale, err_msg=name)
+    np.testing.assert_allclose(step.lower_bound_, fit.lower_bound_, rtol=1e-10)
+    with pytest.raises(AttributeError, match="partial_fit"):
+        BayesianGaussianMixture(standardize=True).partial_fit(x)
+    with pytest.raises(ValueError, match="total_samples"):
+        BayesianGaussianMixture(total_samples=0.0).partial_fit(x)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_what_is_frozen_stays(covariance_type):
+    x = clouds(5, 200, 2)
+    params = dict(n_components=3, covariance_type=covariance_type, random_state=0)
+    start = BayesianGaussianMixture(**params, max_iter=0).fit(x)
+    for freeze in (["weights"], ["means"], ("covariances", "means")):
+        gm = copy.deepcopy(start).set_params(freeze=freeze, warm_start=True, tol=0.0, max_iter=30)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            gm.fit(x)
+        for name in ("weights", "means", "covariances"):
+            same = np.array_equal(getattr(gm, name + "_"), getattr(start, name + "_"))
+            assert same == (name in freeze), (freeze, name)
+        # Rounding of a sum of some hundred terms.
+        assert np.all(np.diff(gm.lower_bounds_) > -1e-8)
+    with pytest.raises(ValueError, match="freeze names 'precisions'"):
+        BayesianGaussianMixture(freeze=["precisions"]).fit(x)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+def test_standardize_makes_units_indifferent(covariance_type, prior):
+    x = clouds(6, 250, 2)
+    factors, places = np.array([1e-4, 30.0]), np.array([7.0, -1e3])
+    params = dict(n_components=4, covariance_type=covariance_type, weight_concentration_prior_type=prior)
+    params |= dict(random_state=0, standardize=True, tol=1e-2, max_iter=500)
+    a, b = BayesianGaussianMixture(**params).fit(x), BayesianGaussianMixture(**params).fit(x * factors + places)
+    # The places cost digits of the second one's values: 10⁻¹¹ of their deviations.
+    np.testing.assert_allclose(b.means_, a.means_ * factors + places, rtol=1e-7)
+    np.testing.assert_allclose(b.mean_prior_, (x * factors + places).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(b.elbo_ + len(x) * np.log(factors).sum(), a.elbo_, rtol=1e-7)
+    np.testing.assert_array_equal(a.predict(x), b.predict(x * factors + places))
+    assert a.n_iter_ == b.n_iter_
+    # The bound is that of the units of the data.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        c = copy.deepcopy(b).set_params(warm_start=True, max_iter=1, reg_covar=0.0).fit(x * factors + places)
+        d = copy.deepcopy(b).set_params(warm_start=True, max_iter=1, reg_covar=0.0, standardize=False)
+        d.set_params(mean_prior=b.mean_prior_, covariance_prior=b.covariance_prior_).fit(x * factors + places)
+        e = copy.deepcopy(d).set_params(standardize=True).fit(x * factors + places)
+    np.testing.assert_allclose(c.lower_bound_, d.lower_bound_, rtol=1e-7)
+    # Priors that are given are in these units too.
+    np.testing.assert_allclose(e.mean_prior_, d.mean_prior_, rtol=1e-12)
+    np.testing.assert_allclose(e.covariance_prior_, d.covariance_prior_, rtol=1e-12)
+    with pytest.raises(ValueError, match="spherical"):
+        BayesianGaussianMixture(covariance_type="spherical", standardize=True).fit(x)
+
+
 def test_it_has_no_methods_that_it_cannot_have():
     gm = BayesianGaussianMixture()
-    for name in ("partial_fit", "bic", "aic", "from_parameters"):
+    for name in ("bic", "aic", "from_parameters"):
         assert not hasattr(gm, name)
 
 

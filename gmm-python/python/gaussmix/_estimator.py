@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
 from ._fitted import FittedMixture
-from ._fitting import Fitting, ill_defined
+from ._fitting import Fitting
 from ._prediction import Criteria
 from ._reports import Iteration, Reporter
 from ._samples import Evaluations, Samples
 from ._units import Units
-
-def _takes_chunks(estimator: GaussianMixture) -> bool:
-    if estimator.standardize:
-        raise AttributeError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
-    return True
 
 
 class GaussianMixture(Fitting, Criteria, FittedMixture):
@@ -194,50 +185,12 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
         self.missing = missing
         self.callback = callback
 
-    @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> GaussianMixture:
-        """Learn from a chunk of the data, by stepwise EM.
-
-        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk
-        contributes its statistics to a moving average, from which the parameters follow. Chunks
-        should be random samples of the same data.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples of the chunk.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        self : GaussianMixture
-            The mixture after the chunk.
-        """
-        if not hasattr(self, "means_"):
-            with self._samples(X, sample_weight) as samples, warnings.catch_warnings():
-                # It goes on with the next chunks.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                statistics = self._fit(samples).e_step(self._mixture())
-        else:
-            statistics = self._statistics(X, sample_weight)
-        eta = float((self._chunks + 1) ** -self.decay)
-        average = statistics.scaled(eta / statistics.weight)
-        if self._average is not None:
-            average = average + self._average.scaled(1.0 - eta)
-        with ill_defined():
-            mixture, retained = average.update(self._mixture(), self.reg_covar, _parameters.frozen(self.freeze))
+    def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
+        """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
+        mixture, retained = average.update(self._mixture(), self.reg_covar, _parameters.frozen(self.freeze))
         self._set_mixture(mixture, self.means_.dtype)
-        self._average, self._chunks = average, self._chunks + 1
-        self.lower_bound_ = statistics.log_likelihood / statistics.weight
-        self.lower_bounds_ = [*self.lower_bounds_, self.lower_bound_]
-        self.n_iter_, self.retained_ = len(self.lower_bounds_), retained
-        return self
+        self.retained_ = retained
+        return statistics.log_likelihood / statistics.weight
 
     @classmethod
     def _fitted(
@@ -254,9 +207,6 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
                 yield estimator, error
             else:
                 yield estimator, *estimator._total(X, sample_weight)
-
-    def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
-        return self._data(X, sample_weight).e_step(self._mixture())
 
     def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,11 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
     converged_: bool
     #: What the engine has made of the attributes.
     _made: Any
+    #: The statistics per sample, and the number, of the chunks that `partial_fit` has seen.
+    _average: _core.Statistics | None = None
+    _chunks: int = 0
+    #: The parameters that scikit-learn's class has too.
+    _shared: ClassVar[tuple[str, ...]]
 
     def _set_arrays(
         self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]
@@ -61,8 +66,9 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         return 0.0
 
     def _forget(self) -> None:
-        """Forget what has been made of earlier attributes."""
-        self._made = None
+        """Forget what has been made of earlier attributes, and what `partial_fit` goes on from."""
+        self._made = self._average = None
+        self._chunks = 0
 
     def _take_fit(self, other: Fitted) -> None:
         """Take the attributes of a fitted mixture."""
@@ -132,18 +138,39 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         self._forget()
         self._mixture()
 
+    @classmethod
+    def from_sklearn(cls, gm: Any, **params: Any) -> Self:
+        """Make a mixture of an object of scikit-learn.
+
+        Parameters
+        ----------
+        gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
+            The mixture, fitted or not; of the class in whose place this one can be put.
+        **params : dict
+            Parameters that scikit-learn's estimator does not have.
+
+        Returns
+        -------
+        gm : object
+            The mixture, with the same parameters, and fitted if the other is.
+        """
+        own = gm.get_params()
+        made = cls(**{name: own[name] for name in cls._shared}, **params)
+        if hasattr(gm, "means_"):
+            made._take_from(gm)
+        return made
+
 
 class FittedMixture(Fitted):
     """The attributes of a mixture that EM has fitted, and the ways to and from parameters, files and scikit-learn's class."""
 
     retained_: list[int]
-    _average: _core.Statistics | None
-    _chunks: int
+    _shared = SHARED
     _made: _core.Mixture | None
 
     def _forget(self) -> None:
         super()._forget()
-        self.retained_, self._average, self._chunks = [], None, 0
+        self.retained_ = []
 
     def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
         self._set_arrays(mixture, dtype)
@@ -239,25 +266,3 @@ class FittedMixture(Fitted):
         params = self.get_params()
         other = ScikitLearn(**{name: params[name] for name in SHARED})
         return self._copy_to(other, ())
-
-    @classmethod
-    def from_sklearn(cls, gm: Any, **params: Any) -> Self:
-        """Make a mixture of an object of scikit-learn.
-
-        Parameters
-        ----------
-        gm : sklearn.mixture.GaussianMixture
-            The mixture, fitted or not.
-        **params : dict
-            Parameters that scikit-learn's estimator does not have.
-
-        Returns
-        -------
-        gm : GaussianMixture
-            With the same parameters, and fitted if the other is.
-        """
-        own = gm.get_params()
-        made = cls(**{name: own[name] for name in SHARED}, **params)
-        if hasattr(gm, "means_"):
-            made._take_from(gm)
-        return made

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
 from ._gpu import beside
@@ -41,6 +42,12 @@ class ill_defined:
             raise ValueError(f"{_ILL_DEFINED} ({error})") from error
 
 
+def _takes_chunks(estimator: Fitting) -> bool:
+    if estimator.standardize:
+        raise AttributeError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
+    return True
+
+
 class Fitting(Prediction):
     """An estimator that is fitted by iterations from a start."""
 
@@ -48,8 +55,8 @@ class Fitting(Prediction):
     init_params: str
     max_iter: int
     missing: bool
-    #: Whether to fit to columns of mean 0 and standard deviation 1, where the estimator can.
-    standardize: bool = False
+    standardize: bool
+    decay: float
 
     def __sklearn_tags__(self) -> Any:
         """Say what the estimator takes."""
@@ -105,6 +112,54 @@ class Fitting(Prediction):
         """
         with self._samples(X, sample_weight) as samples:
             return beside(self._fit(samples).labels(self._mixture()), X)
+
+    @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from a chunk of the data.
+
+        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk
+        contributes its statistics to a moving average, from which the parameters follow: stepwise
+        EM, or stochastic variational inference. Chunks should be random samples of the same data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the chunk.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        self : object
+            The mixture after the chunk.
+        """
+        if not hasattr(self, "means_"):
+            with self._samples(X, sample_weight) as samples, warnings.catch_warnings():
+                # It goes on with the next chunks.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                statistics = self._fit(samples).e_step(self._mixture())
+        else:
+            statistics = self._statistics(X, sample_weight)
+        eta = float((self._chunks + 1) ** -self.decay)
+        average = statistics.scaled(eta / statistics.weight)
+        if self._average is not None:
+            average = average + self._average.scaled(1.0 - eta)
+        with ill_defined():
+            self.lower_bound_ = self._learn(average, statistics)
+        self._average, self._chunks = average, self._chunks + 1
+        self.lower_bounds_ = [*self.lower_bounds_, self.lower_bound_]
+        self.n_iter_ = len(self.lower_bounds_)
+        return self
+
+    @abstractmethod
+    def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
+        """Make the M-step of the average per sample of all chunks; `statistics` are those of the last. Give its lower bound."""
+
+    def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
+        return self._data(X, sample_weight).e_step(self._mixture())
 
     def _samples(self, X: Any, sample_weight: Any) -> Samples:
         """Check what is to be fitted to."""

@@ -78,17 +78,18 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "callback": [callable, None],
 }
 
-_PRIOR = [None, Interval(Real, 0.0, None, closed="neither")]
+_POSITIVE = [None, Interval(Real, 0.0, None, closed="neither")]
 #: The same for the estimator by variational inference.
 BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
     **{name: CONSTRAINTS[name] for name in BAYESIAN_SHARED if name in CONSTRAINTS},
-    **{name: CONSTRAINTS[name] for name in ("device", "n_jobs", "missing", "callback")},
+    **{name: CONSTRAINTS[name] for name in ("device", "freeze", "standardize", "decay", "n_jobs", "missing", "callback")},
     "weight_concentration_prior_type": [StrOptions(set(CHOICES["weight_concentration_prior_type"]))],
-    "weight_concentration_prior": _PRIOR,
-    "mean_precision_prior": _PRIOR,
+    "weight_concentration_prior": _POSITIVE,
+    "mean_precision_prior": _POSITIVE,
     "mean_prior": ["array-like", None],
-    "degrees_of_freedom_prior": _PRIOR,
-    "covariance_prior": ["array-like", *_PRIOR],
+    "degrees_of_freedom_prior": _POSITIVE,
+    "covariance_prior": ["array-like", *_POSITIVE],
+    "total_samples": _POSITIVE,
 }
 
 #: The types of parameters that cannot change.

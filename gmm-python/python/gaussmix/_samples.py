@@ -96,7 +96,7 @@ class ArraySamples(Samples):
         estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
         return load(estimator, self.X, self.weights, device=estimator.device, threads=threads, original=original)
 
-    def standardize(self) -> tuple[Units, Evaluations]:
+    def standardize(self) -> tuple[Units, _core.Data]:
         # `load` refuses what is not on the host.
         X: Floats = on_host(self.X)
         units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,12 +107,35 @@ class Units(NamedTuple):
             precisions = precisions * self._factors()
         return weights, means, precisions
 
-    def apply_to_mixture(self, mixture: _core.Mixture) -> _core.Mixture:
+    def apply_to_covariances(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        return covariances / self._factors()
+
+    def apply_to_mixture(self, mixture: _core.Mixture | _core.VariationalMixture) -> _core.Mixture:
         means = (mixture.means - self.mean) / self.scale
-        covariances = mixture.covariances / self._factors()
+        covariances = self.apply_to_covariances(mixture.covariances)
         return _core.Mixture(mixture.weights, means, covariances, self.covariance_type)
 
-    def restore(self, mixture: _core.Mixture) -> _core.Mixture:
+    def apply_to_posterior(self, posterior: _core.VariationalMixture) -> _core.VariationalMixture:
+        prior = posterior.prior
+        prior["mean"] = (prior["mean"] - self.mean) / self.scale
+        prior["covariance"] = self.apply_to_covariances(prior["covariance"])
+        return _with(posterior, prior, self.apply_to_mixture(posterior))
+
+    def restore_posterior(self, posterior: _core.VariationalMixture) -> _core.VariationalMixture:
+        prior = posterior.prior
+        prior["mean"] = prior["mean"] * self.scale + self.mean
+        prior["covariance"] = prior["covariance"] * self._factors()
+        return _with(posterior, prior, self.restore(posterior))
+
+    def restore(self, mixture: _core.Mixture | _core.VariationalMixture) -> _core.Mixture:
         means = mixture.means * self.scale + self.mean
         covariances = mixture.covariances * self._factors()
         return _core.Mixture(mixture.weights, means, covariances, self.covariance_type)
+
+
+def _with(
+    posterior: _core.VariationalMixture, prior: dict[str, Any], mixture: _core.Mixture
+) -> _core.VariationalMixture:
+    """Give a posterior another prior, and the means and covariances of a mixture."""
+    concentration, beta, nu = posterior.weight_concentration, posterior.mean_precision, posterior.degrees_of_freedom
+    return _core.VariationalMixture(prior, mixture, concentration, beta, nu)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from ._fitting import Fitting
 from ._parameters import BAYESIAN_SHARED
 from ._reports import Iteration, Reporter
 from ._samples import Evaluations, Samples
+from ._units import Units
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,6 +52,9 @@ class FittedPosterior(Fitted):
     covariance_prior_: Any
     #: The bits of the attributes that a posterior was made of, and what was made of them.
     _made: tuple[bytes, _core.Mixture, _core.VariationalMixture, _core.Mixture] | None
+    _shared = BAYESIAN_SHARED
+    #: The weight of the samples that `partial_fit` has seen.
+    _seen: float = 0.0
 
     @property
     def elbo_(self) -> float:
@@ -119,6 +123,10 @@ class FittedPosterior(Fitted):
     def _written(self) -> _core.VariationalMixture:
         return self._posterior()
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._seen = 0.0
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
         """Read a posterior from a file of `save`.
@@ -156,28 +164,6 @@ class FittedPosterior(Fitted):
         params = self.get_params()
         other = BayesianScikitLearn(**{name: params[name] for name in BAYESIAN_SHARED})
         return self._copy_to(other, _POSTERIOR)
-
-    @classmethod
-    def from_sklearn(cls, gm: Any, **params: Any) -> Self:
-        """Make a mixture of an object of scikit-learn.
-
-        Parameters
-        ----------
-        gm : sklearn.mixture.BayesianGaussianMixture
-            The mixture, fitted or not.
-        **params : dict
-            Parameters that scikit-learn's estimator does not have.
-
-        Returns
-        -------
-        gm : BayesianGaussianMixture
-            With the same parameters, and fitted if the other is.
-        """
-        own = gm.get_params()
-        made = cls(**{name: own[name] for name in BAYESIAN_SHARED}, **params)
-        if hasattr(gm, "means_"):
-            made._take_from(gm)
-        return made
 
 
 class BayesianGaussianMixture(Fitting, FittedPosterior):
@@ -231,6 +217,20 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         How many iterations lie between two lines.
     device : str, default='auto'
         Where to compute, as in :class:`GaussianMixture`.
+    freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
+        Parts of the posterior that stay as the start has them: the distributions of the weights, of
+        the means given the precisions, or of the precisions. The start is that of `init_params`, or
+        with `warm_start` the mixture as it is.
+    standardize : bool, default=False
+        Whether to fit to columns of mean 0 and standard deviation 1; `reg_covar` is in these units
+        then. The priors that are given, and all attributes, are in the units of the data. Not for
+        'spherical' covariances.
+    decay : float, default=0.7
+        How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t,
+        counted from 0, has the share (t + 1) ** -decay.
+    total_samples : float or None, default=None
+        How many samples all chunks of `partial_fit` have together; by default, as many as it has
+        seen.
     n_jobs : int or None, default=None
         The number of threads, as joblib counts; by default all cores, or as many as
         RAYON_NUM_THREADS says.
@@ -329,6 +329,10 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         verbose: int = 0,
         verbose_interval: int = 10,
         device: str = "auto",
+        freeze: Sequence[str] | None = None,
+        standardize: bool = False,
+        decay: float = 0.7,
+        total_samples: float | None = None,
         n_jobs: int | None = None,
         missing: bool = False,
         callback: Callable[[Iteration], object] | None = None,
@@ -351,6 +355,10 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         self.verbose = verbose
         self.verbose_interval = verbose_interval
         self.device = device
+        self.freeze = freeze
+        self.standardize = standardize
+        self.decay = decay
+        self.total_samples = total_samples
         self.n_jobs = n_jobs
         self.missing = missing
         self.callback = callback
@@ -364,10 +372,31 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         options = self._options(samples.shape[1])
         data = samples.load()
         _start.check_memory(self, samples.shape[1])
-        best, error = self._best_run(samples, data, options)
-        self._keep(best, samples.dtype)
+        units: Units | None = None
+        fitted_data, shift = data, 0.0
+        if self.standardize:
+            units, fitted_data = samples.standardize()
+            for name, apply in (("mean_prior", units.apply), ("covariance_prior", units.apply_to_covariances)):
+                if options[name] is not None:
+                    options[name] = apply(options[name])
+            # The densities of samples, and of precisions a priori, in units that differ by these factors.
+            degrees = samples.shape[1] if self.degrees_of_freedom_prior is None else self.degrees_of_freedom_prior
+            shift = data.total_weight * units.log_scale + self.n_components * degrees * np.log(units.scale).sum()
+        best, error = self._best_run(samples, fitted_data, units, shift, options)
+        self._keep(best, units, shift, samples.dtype)
         self._finish(best, error)
         return data
+
+    def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
+        """Make the step of stochastic variational inference; give its lower bound, if all samples were as those of the chunk."""
+        seen = self._seen + statistics.weight
+        total = seen if self.total_samples is None else float(self.total_samples)
+        before = self._posterior()
+        after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze))
+        bound = after.lower_bound_of(before, statistics.scaled(total / statistics.weight), self.reg_covar)
+        self._set_posterior(after, self.means_.dtype)
+        self._seen = seen
+        return bound
 
     def _options(self, n_features: int) -> dict[str, Any]:
         """Check the prior, with scikit-learn's messages, and give what the engine needs for a run; each sets the last two."""
@@ -394,6 +423,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
             "mean_prior": mean,
             "degrees_of_freedom_prior": degrees,
             "covariance_prior": covariance,
+            "freeze": _parameters.frozen(self.freeze),
             "seed": 0,
             "last_lower_bound": None,
         }
@@ -417,10 +447,12 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         return array[np.newaxis] if kind == "full" else array
 
     def _best_run(
-        self, samples: Samples, data: Evaluations, options: dict[str, Any]
+        self, samples: Samples, data: Evaluations, units: Units | None, shift: float, options: dict[str, Any]
     ) -> tuple[_core.Fit, BaseException | None]:
         """Fit from each start; give the best run, and the error that ended the last one, if one did."""
-        before = self._posterior() if self.warm_start and hasattr(self, "converged_") else None
+        before = None
+        if self.warm_start and hasattr(self, "converged_"):
+            before = self._posterior() if units is None else units.apply_to_posterior(self._posterior())
 
         def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
             start: _core.VariationalMixture | _core.Statistics | None = before
@@ -429,16 +461,17 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
                 if start is None:
                     options["seed"] = int(random_state.randint(0, 2**31 - 1))
             elif not math.isinf(self.lower_bound_):
-                options["last_lower_bound"] = float(self.lower_bound_)
+                options["last_lower_bound"] = float(self.lower_bound_) + shift
             return data.fit_variational(options, start, reporter.callback())
 
-        return self._best_of(self.n_init if before is None else 1, 0.0, run)
+        return self._best_of(self.n_init if before is None else 1, shift, run)
 
-    def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
-        """Set the attributes to what a run has found."""
-        self._set_posterior(fit.mixture, dtype)
+    def _keep(self, fit: _core.Fit, units: Units | None, shift: float, dtype: np.dtype[Any]) -> None:
+        """Set the attributes to what a run has found, in the units of the data."""
+        self._set_posterior(fit.mixture if units is None else units.restore_posterior(fit.mixture), dtype)
+        self._average, self._chunks, self._seen = None, 0, 0.0
         self.converged_ = fit.converged
-        self.lower_bounds_ = [float(bound) for bound in fit.lower_bounds]
+        self.lower_bounds_ = [float(bound) - shift for bound in fit.lower_bounds]
         self.n_iter_ = len(self.lower_bounds_)
         self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
 

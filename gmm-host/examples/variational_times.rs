@@ -4,8 +4,8 @@
 //! where DEVICE is cuda or cpu, and CASES are the numbers of some of the cases, from 0 and with
 //! commas between them.
 use gmm_host::{
-    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, Evaluator, GaussianMixtureParams,
-    LoadOptions, Mixture, Samples, VariationalMixture, VariationalPrior, WeightConcentrationPriorType, load,
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, GaussianMixtureParams, LoadOptions,
+    Mixture, Samples, VariationalMixture, VariationalPrior, WeightConcentrationPriorType, load,
 };
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};

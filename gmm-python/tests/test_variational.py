@@ -173,12 +173,23 @@ def test_weights_missing_values_and_float32():
 
 
 def test_many_samples_start_with_the_engine():
-    x = np.concatenate([clouds(1, 12_000, 2), clouds(2, 12_000, 2) + 60.0])
-    assert len(x) > _start.SCIKIT_LEARN_START
-    gm = BayesianGaussianMixture(n_components=8, covariance_type="diag", random_state=0, max_iter=50, tol=1e3).fit(x)
+    x = np.concatenate([clouds(1, 70_000, 2), clouds(2, 70_000, 2) + 60.0])
+    gm = BayesianGaussianMixture(n_components=8, covariance_type="diag", random_state=0, max_iter=50, tol=1e3)
+    assert not _start.is_of_scikit_learn(x.shape, gm)
+    gm.fit(x)
     assert np.all(np.diff(gm.lower_bounds_) >= -1e-3) and gm.converged_
     again = BayesianGaussianMixture(n_components=8, covariance_type="diag", random_state=0, max_iter=50, tol=1e3).fit(x)
     np.testing.assert_array_equal(gm.means_, again.means_)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_the_start_of_a_long_column_is_scikit_learns():
+    # Ages: 74 values, at which fits end in many optima.
+    x = np.clip(17 + np.random.default_rng(0).gamma(3.0, 7.5, (20_000, 1)), 17, 90).round()
+    params = {"n_components": 5, "weight_concentration_prior": 1e-3, "random_state": 0, "max_iter": 10}
+    ours, theirs = (kind(**params).fit(x) for kind in (BayesianGaussianMixture, ScikitLearn))
+    np.testing.assert_allclose(ours.means_, theirs.means_, rtol=1e-8)
+    np.testing.assert_allclose(ours.covariances_, theirs.covariances_, rtol=1e-8)
 
 
 @pytest.mark.parametrize("prior", PRIORS)

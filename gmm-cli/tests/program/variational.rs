@@ -43,7 +43,9 @@ fn the_posterior_is_the_librarys() {
         assert_eq!(number(&report, "log_likelihood"), log_likelihood);
         assert_eq!(report["n_iter"], expected.n_iter());
         assert_eq!(report["weight_concentration_prior_type"], "dirichlet_process");
-        let alive: Vec<usize> = (0..6).filter(|&c| expected.mixture.expected_counts()[c] >= 0.5).collect();
+        let counts = expected.mixture.expected_counts();
+        assert!((counts.sum() - 120.0).abs() < 1e-9, "{counts}");
+        let alive: Vec<usize> = (0..6).filter(|&c| counts[c] >= 0.5).collect();
         assert_eq!(report["alive"], serde_json::json!(alive));
     }
 }

@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +55,8 @@ class Fitting(Prediction):
     init_params: str
     max_iter: int
     missing: bool
+    #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
+    _numbers_of_own_start: ClassVar[int] = 0
     standardize: bool
     decay: float
 

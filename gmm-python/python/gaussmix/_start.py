@@ -195,9 +195,15 @@ def _tied(
     return _core.Mixture(counts / counts.sum(), means, covariance, "tied")
 
 
+def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
+    """Say whether the start of samples of this shape is scikit-learn's own."""
+    n_samples, n_features = shape
+    return n_samples <= SCIKIT_LEARN_START or n_samples * n_features <= estimator._numbers_of_own_start
+
+
 def few(X: Floats | _core.GpuArray, estimator: Any) -> Floats | None:
     """Give the samples, if scikit-learn's start is made of them; otherwise the engine is to find one."""
-    if X.shape[0] > SCIKIT_LEARN_START:
+    if not is_of_scikit_learn((X.shape[0], X.shape[1]), estimator):
         return None
     x: Floats = on_host(X)
     # scikit-learn's k-means takes no missing values; the engine's does.

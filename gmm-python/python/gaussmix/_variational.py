@@ -307,6 +307,8 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.BAYESIAN_CONSTRAINTS
+    #: Of a column of a table, whose values are often few, fits end in as many optima as there are starts.
+    _numbers_of_own_start: ClassVar[int] = 1 << 18
 
     def __init__(
         self,

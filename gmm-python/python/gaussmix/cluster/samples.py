@@ -94,12 +94,12 @@ class ClusterSamples(Samples):
         # number counts here.
         X: Floats = np.broadcast_to(np.zeros(1), self.shape)
         weights: NDArray[np.float64] | None = None
-        if self.shape[0] <= _start.SCIKIT_LEARN_START and any(part is None for part in parameters):
+        if _start.is_of_scikit_learn(self.shape, self.estimator) and any(part is None for part in parameters):
             X, weights = self._rows()
         return _start.start(X, parameters, self.estimator, random_state, weights, total_weight)
 
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        if self.shape[0] > _start.SCIKIT_LEARN_START:
+        if not _start.is_of_scikit_learn(self.shape, self.estimator):
             return None
         X, weights = self._rows()
         x = _start.few(X, self.estimator)

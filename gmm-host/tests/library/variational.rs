@@ -722,3 +722,36 @@ fn what_cannot_be_is_an_error() {
     let equal = Array2::<f64>::ones((10, 2));
     assert!(new().reg_covar(0.0).fit(&equal).is_err());
 }
+
+#[test]
+fn a_posterior_that_is_none_is_refused() {
+    let kind = WeightConcentrationPriorType::DirichletDistribution;
+    let prior = |covariance| VariationalPrior::new(kind, 1.0, 1.0, array![0.0, 0.0], 2.0, covariance);
+    let message = |covariance| prior(covariance).unwrap_err().to_string();
+    assert!(message(Covariances::Diag(array![[1.0, -1.0]])).contains("covariance_prior"));
+    assert!(message(Covariances::Tied(array![[1.0, 0.0], [0.0, f64::NAN]])).contains("covariance_prior"));
+    let skew = Covariances::Tied(array![[1.0, 0.5], [0.0, 1.0]]);
+    assert!(matches!(prior(skew), Err(Error::NotSymmetric { .. })));
+    // Constant columns have such a covariance.
+    let prior = prior(Covariances::Tied(array![[1.0, 0.0], [0.0, 0.0]])).unwrap();
+    let posterior = |nu: Array1<f64>, beta: Array1<f64>| {
+        let (concentration, means) = (Array2::ones((1, 2)), Array2::zeros((2, 2)));
+        VariationalMixture::new(prior.clone(), concentration, beta, nu, means, Covariances::Tied(Array2::eye(2)))
+    };
+    let good = posterior(array![3.0, 3.0], array![1.0, 2.0]).unwrap();
+    for (nu, beta, name) in [
+        (array![3.0, 3.5], array![1.0, 2.0], "degrees_of_freedom"),
+        (array![1.0, 1.0], array![1.0, 2.0], "degrees_of_freedom"),
+        (array![3.0, 3.0], array![1.0, 0.0], "mean_precision"),
+        (array![3.0, 3.0], array![1.0], "mean_precision"),
+    ] {
+        let message = posterior(nu, beta).unwrap_err().to_string();
+        assert!(message.contains(name), "{message}");
+    }
+    // Statistics of another number of components, or of another type.
+    let other = |k, t| Statistics::from_responsibilities(Array2::ones((3, 2)).view(), Array2::ones((3, k)).view(), t);
+    for statistics in [other(3, CovarianceType::Tied).unwrap(), other(2, CovarianceType::Full).unwrap()] {
+        assert!(good.update(&statistics, 0.0, Freeze::default()).is_err());
+        assert!(good.lower_bound_of(&good, &statistics, 0.0).is_err());
+    }
+}

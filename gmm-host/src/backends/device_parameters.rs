@@ -113,11 +113,11 @@ pub(crate) const fn triangle(i: usize) -> usize {
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 
 impl<T: Float> DeviceParameters<T> {
-    /// Converts a mixture with diagonal or spherical covariances for data in `frame`. The constants
-    /// are computed in float64, from the scales as they were rounded to `T`.
+    /// Converts a mixture with diagonal or spherical covariances, or of one feature, for data in
+    /// `frame`. The constants are computed in float64, from the scales as they were rounded to `T`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard
+    /// [`Error::Unsupported`] for full and tied covariances of several features; [`Error::OutOfRange`] where a standard
     /// deviation is so small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         Self::new_in(None, mixture, frame, deviations)
@@ -336,6 +336,13 @@ fn diagonal<T: Float>(
         Covariances::Spherical(v) => {
             let s = (unit / v[c]).sqrt();
             scale.iter_mut().zip(&frame.inverse).for_each(|(to, inverse)| *to = T::from_f64(s * inverse));
+        }
+        // One number is a diagonal.
+        Covariances::Full(v) if v.dim().1 == 1 => {
+            scale[0] = T::from_f64((unit / v[[c, 0, 0]]).sqrt() * frame.inverse[0]);
+        }
+        Covariances::Tied(v) if v.nrows() == 1 => {
+            scale[0] = T::from_f64((unit / v[[0, 0]]).sqrt() * frame.inverse[0]);
         }
         _ => {
             return Err(Error::Unsupported {

@@ -122,7 +122,8 @@ impl Frame {
     }
 
     /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of
-    /// the data and to the shape of `covariance_type` (`diag` becomes `spherical`).
+    /// the data and to the shape of `covariance_type` (diagonals become `spherical`, and
+    /// of one feature `full` or `tied`).
     pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
         let unscale = |mut m: ArrayViewMut2<'_, f64>| {
             for (mut row, a) in m.outer_iter_mut().zip(&self.inverse) {
@@ -145,8 +146,14 @@ impl Frame {
             }
             Covariances::Spherical(_) => {}
         }
-        if let (CovarianceType::Spherical, Covariances::Diag(v)) = (covariance_type, &sums.second) {
-            sums.second = Covariances::Spherical(v.sum_axis(Axis(1)));
+        if let Covariances::Diag(v) = sums.second {
+            sums.second = match covariance_type {
+                CovarianceType::Diag => Covariances::Diag(v),
+                CovarianceType::Spherical => Covariances::Spherical(v.sum_axis(Axis(1))),
+                // Matrices of one feature.
+                CovarianceType::Full => Covariances::Full(v.insert_axis(Axis(2))),
+                CovarianceType::Tied => Covariances::Tied(v.sum_axis(Axis(0)).insert_axis(Axis(1))),
+            };
         }
         sums
     }

@@ -115,6 +115,8 @@ impl<'a, T: Real> Engine<'a, T> {
     /// to be diagonal or spherical.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         match &self.observed {
+            // Diagonals take a third of the time of matrices.
+            None if mixture.n_features() == 1 => DeviceParameters::new(mixture, &self.data.frame, self.deviations),
             None => DeviceParameters::with_matrices(mixture, &self.data.frame, self.deviations),
             Some(observed) => {
                 let parameters = DeviceParameters::with_gaps(mixture, &self.data.frame, self.deviations)?;

@@ -40,7 +40,7 @@ pub struct Training {
     /// The start and --reg-covar then treat all columns alike. The model and all figures are
     /// converted back to the data's own units without loss. A `spherical` fit has variances that
     /// differ by column there, so that its model is `diag`.
-    #[arg(long, conflicts_with = "variational")]
+    #[arg(long)]
     pub standardize: bool,
 }
 

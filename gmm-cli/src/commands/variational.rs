@@ -3,7 +3,7 @@ use super::training::Training;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use gaussmix::fit::BayesianGaussianMixtureParams;
-use gaussmix::io::{self, Data};
+use gaussmix::io::{self, Data, Identity};
 use gaussmix::model::{CovarianceType, Covariances, WeightConcentrationPriorType};
 use ndarray::Array1;
 use std::path::PathBuf;
@@ -137,6 +137,31 @@ impl Variational {
             params = params.covariance_prior(numbers.covariance(covariance_type).context("--covariance-prior")?);
         }
         Ok(params)
+    }
+
+    /// Adds the options that change the course of a fit.
+    pub fn identify(&self, identity: Identity, covariance_type: CovarianceType) -> anyhow::Result<Identity> {
+        // The pattern names all options, so that a new one cannot be forgotten here.
+        let Self {
+            variational,
+            weight_concentration_prior_type: _,
+            weight_concentration_prior,
+            mean_precision_prior,
+            mean_prior,
+            degrees_of_freedom_prior,
+            covariance_prior,
+        } = self;
+        let mean = mean_prior.as_ref().map(Numbers::vector).transpose()?;
+        let covariance = covariance_prior.as_ref().map(|numbers| numbers.covariance(covariance_type)).transpose()?;
+        let covariance = covariance.map(|covariance| covariance.iter().collect::<Vec<f64>>());
+        Ok(identity
+            .with("variational", *variational)
+            .with("weight-concentration-prior-type", self.prior_type().name())
+            .with("weight-concentration-prior", *weight_concentration_prior)
+            .with("mean-precision-prior", *mean_precision_prior)
+            .with("mean-prior", mean)
+            .with("degrees-of-freedom-prior", *degrees_of_freedom_prior)
+            .with("covariance-prior", covariance))
     }
 
     /// The prior of the weights.

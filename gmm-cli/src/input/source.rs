@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use gaussmix::data::{Samples, Weights};
 use gaussmix::device::{Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, Operation, Precision};
-use gaussmix::fit::{Fit, Standardization};
+use gaussmix::fit::{Fit, Standardizable, Standardization};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
 use gaussmix::model::{CovarianceType, Mixture};
 use gaussmix::{Error, mcmc};
@@ -366,12 +366,16 @@ impl<'a> Source<'a> {
     }
 
     /// Converts a fit to these samples into a fit to the data in its own units.
-    pub fn restore_fit(&self, fit: &Fit) -> gaussmix::Result<Fit> {
+    pub fn restore_fit<M: Standardizable>(&self, fit: &Fit<M>) -> gaussmix::Result<Fit<M>> {
         self.standardization.as_ref().map_or_else(|| Ok(fit.clone()), |standard| standard.restore_fit(fit))
     }
 
     /// The inverse of [`restore_fit`](Self::restore_fit).
-    pub fn standardize_fit(&self, fit: Fit, covariance_type: CovarianceType) -> gaussmix::Result<Fit> {
+    pub fn standardize_fit<M: Standardizable>(
+        &self,
+        fit: Fit<M>,
+        covariance_type: CovarianceType,
+    ) -> gaussmix::Result<Fit<M>> {
         match &self.standardization {
             Some(standard) => standard.standardize_fit(&fit, covariance_type),
             None => Ok(fit),

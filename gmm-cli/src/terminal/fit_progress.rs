@@ -2,7 +2,7 @@
 //! fit.
 use super::text;
 use super::{Interrupt, ProgressLine};
-use gaussmix::fit::Iteration;
+use gaussmix::fit::{Iteration, Standardizable, Standardization};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ pub struct FitProgress<'a> {
     pub line: ProgressLine,
     interrupt: &'a Interrupt,
     n_samples: f64,
-    /// Subtracted from the lower bounds, to bring them into the data's units.
-    log_scale: f64,
+    /// The units of the fit, if they are not those of the data.
+    standardization: Option<&'a Standardization>,
     /// The iteration from which the speed is measured.
     start: SpeedStart,
 }
@@ -26,24 +26,29 @@ struct SpeedStart {
 }
 
 impl<'a> FitProgress<'a> {
-    pub fn start(interrupt: &'a Interrupt, n_samples: usize, log_scale: f64) -> Self {
+    pub fn start(interrupt: &'a Interrupt, n_samples: usize, standardization: Option<&'a Standardization>) -> Self {
         let start = SpeedStart { time: Instant::now(), iteration: 0, run: (0, String::new()) };
         let line = ProgressLine::start("looking for a start");
-        Self { line, interrupt, n_samples: n_samples as f64, log_scale, start }
+        Self { line, interrupt, n_samples: n_samples as f64, standardization, start }
     }
 
     /// Shows the iteration, with the model that is being fitted in front of it. Stops the fit if a
     /// signal has come.
-    pub fn after_iteration<M>(&mut self, i: &Iteration<'_, M>, model: impl Fn() -> String) -> ControlFlow<()> {
+    pub fn after_iteration<M: Standardizable>(
+        &mut self,
+        i: &Iteration<'_, M>,
+        model: impl Fn() -> String,
+    ) -> ControlFlow<()> {
         let now = Instant::now();
         let run = (i.run, model());
         if self.start.run != run || i.iteration <= self.start.iteration {
             self.start = SpeedStart { time: now, iteration: i.iteration, run };
         }
-        let (start, n_samples, log_scale) = (&self.start, self.n_samples, self.log_scale);
+        let (start, n_samples) = (&self.start, self.n_samples);
+        let shift = self.standardization.map_or(0.0, |standard| i.fit.mixture.lower_bound_shift(standard));
         let describe = || {
             let mut line = model();
-            line += &format!("iteration {}: lower bound {:.6}", i.iteration, i.lower_bound - log_scale);
+            line += &format!("iteration {}: lower bound {:.6}", i.iteration, i.lower_bound - shift);
             if i.change.is_finite() {
                 line += &format!(", change {:.1e}", i.change);
             }

@@ -104,10 +104,7 @@ fn options_without_a_meaning_are_refused() {
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
         assert!(stderr.contains(message), "{args:?}: {stderr}");
     };
-    for option in ["--freeze=means", "--checkpoint=c.json", "--standardize"] {
-        wrong("fit", &["--variational", option], "cannot be used with");
-    }
-    for option in ["--criterion=aic", "--merge", "--standardize"] {
+    for option in ["--criterion=aic", "--merge"] {
         wrong("select", &["--variational", option], "cannot be used with");
     }
     let priors = [
@@ -227,4 +224,48 @@ fn the_bound_selects() {
     let run = gmm(folder.path()).args(args).args(more).assert().success();
     let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
     assert!(text.contains("best by ELBO: 6 components, 3 of them alive"), "{text}");
+}
+
+#[test]
+fn a_checkpoint_goes_on_to_the_same_bits() {
+    let folder = folder();
+    clouds(folder.path());
+    let go = |output: &str, max_iter: &str, checkpoint: &str| {
+        let more = [output, "--tol", "1e-9", "--max-iter", max_iter, "--checkpoint", checkpoint];
+        fit(folder.path(), &[&FIT[..], &more].concat());
+        gaussmix::io::read_variational_model(folder.path().join(output)).unwrap().0
+    };
+    let whole = go("whole.json", "40", "whole-checkpoint.json");
+    go("begun.json", "7", "c.json");
+    assert_eq!(go("resumed.json", "40", "c.json"), whole);
+    let other = ["m.json", "--checkpoint", "c.json", "--mean-prior", "0,0"];
+    refused(folder.path(), &[&["fit"][..], &FIT, &other].concat(), &["belongs to another fit", "mean-prior"]);
+    // A fit by EM cannot go on from it, nor the other way round.
+    refused(folder.path(), &["fit", "x.npy", "-k", "6", "--checkpoint", "c.json"], &["belongs to another fit"]);
+    fit(folder.path(), &["x.npy", "-k", "6", "--checkpoint", "em.json"]);
+    refused(folder.path(), &[&["fit"][..], &FIT, &["m.json", "--checkpoint", "em.json"]].concat(), &["posterior"]);
+}
+
+/// In standardised units, with a prior in those of the data, the fit is the library's; and a fit
+/// from its posterior that leaves everything as it is gives it back.
+#[test]
+fn standardised_units_and_frozen_parts() {
+    let folder = folder();
+    let x = clouds(folder.path());
+    let report = fit(folder.path(), &[&FIT[..], &["m.json", "--standardize", "--mean-prior", "-1,2"]].concat());
+    let samples = gaussmix::data::Samples::from_f64(x.view()).unwrap();
+    let mut builder = gaussmix::fit::StandardizationBuilder::new(&samples);
+    builder.add(&samples).unwrap();
+    let standard = builder.finish();
+    let mut z = x.clone();
+    standard.apply(z.view_mut(), |v| v);
+    let params = BayesianGaussianMixtureParams::new(6).mean_prior(array![-1.0, 2.0]).standardized(&standard).unwrap();
+    let expected = standard.restore_fit(&library(&z, &params).0).unwrap();
+    let read = |name: &str| gaussmix::io::read_variational_model(folder.path().join(name)).unwrap().0;
+    assert_eq!(read("m.json"), expected.mixture);
+    assert_eq!(number(&report, "elbo"), expected.elbo());
+    let start = ["x.npy", "--init", "m.json", "--variational", "--device", "reference", "-o", "same.json"];
+    let frozen = fit(folder.path(), &[&start[..], &["--freeze", "weights,means,covariances"]].concat());
+    assert_eq!(read("same.json").means(), expected.mixture.means());
+    assert!((number(&frozen, "log_likelihood") - number(&report, "log_likelihood")).abs() < 1e-9 * 120.0);
 }

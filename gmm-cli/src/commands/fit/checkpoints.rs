@@ -1,15 +1,44 @@
 //! The checkpoints that a fit writes while it runs and at its end.
 use crate::input::Source;
 use anyhow::Context;
-use gaussmix::fit::Fit as Fitted;
-use gaussmix::io::{Checkpoint, CheckpointOutput, Identity};
+use gaussmix::fit::{Fit as Fitted, Standardizable};
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, Identity};
+use gaussmix::model::{Mixture, VariationalMixture};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The least time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// What is fitted, and has checkpoints.
+pub trait Resumable: Standardizable {
+    fn read(path: &Path) -> io::Result<Checkpoint<Self>>;
+
+    fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()>;
+}
+
+impl Resumable for Mixture {
+    fn read(path: &Path) -> io::Result<Checkpoint> {
+        io::read_checkpoint(path)
+    }
+
+    fn write(output: &CheckpointOutput, checkpoint: &Checkpoint) -> io::Result<()> {
+        output.write(checkpoint)
+    }
+}
+
+impl Resumable for VariationalMixture {
+    fn read(path: &Path) -> io::Result<Checkpoint<Self>> {
+        io::read_variational_checkpoint(path)
+    }
+
+    fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()> {
+        output.write_variational(checkpoint)
+    }
+}
+
 /// Writes checkpoints to a file, if the user named one.
-pub struct CheckpointWriter<'a> {
+pub struct CheckpointWriter<'a, M> {
     output: Option<&'a CheckpointOutput>,
     source: &'a Source<'a>,
     made_with: Identity,
@@ -18,10 +47,10 @@ pub struct CheckpointWriter<'a> {
     any_written: bool,
     any_failed: bool,
     /// The checkpoint of the iteration with which the fit was stopped.
-    last: Option<Checkpoint>,
+    last: Option<Checkpoint<M>>,
 }
 
-impl<'a> CheckpointWriter<'a> {
+impl<'a, M: Resumable> CheckpointWriter<'a, M> {
     pub fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'a>, made_with: Identity) -> Self {
         Self { output, source, made_with, tried: Instant::now(), any_written: false, any_failed: false, last: None }
     }
@@ -33,7 +62,12 @@ impl<'a> CheckpointWriter<'a> {
 
     /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The
     /// checkpoint of the last iteration is held for [`finish`](Self::finish) instead.
-    pub fn after_iteration(&mut self, present: &Fitted, best: Option<&Fitted>, is_last: bool) -> Option<anyhow::Error> {
+    pub fn after_iteration(
+        &mut self,
+        present: &Fitted<M>,
+        best: Option<&Fitted<M>>,
+        is_last: bool,
+    ) -> Option<anyhow::Error> {
         let output = self.output?;
         if is_last {
             self.last = self.checkpoint(present, best).ok();
@@ -42,7 +76,7 @@ impl<'a> CheckpointWriter<'a> {
         if self.tried.elapsed() < INTERVAL {
             return None;
         }
-        let written = self.checkpoint(present, best).and_then(|checkpoint| Ok(output.write(&checkpoint)?));
+        let written = self.checkpoint(present, best).and_then(|checkpoint| Ok(M::write(output, &checkpoint)?));
         self.tried = Instant::now();
         self.any_written |= written.is_ok();
         written.err().filter(|_| !std::mem::replace(&mut self.any_failed, true))
@@ -50,16 +84,16 @@ impl<'a> CheckpointWriter<'a> {
 
     /// Writes the last checkpoint: that of a finished fit, or of the iteration with which the fit
     /// was stopped.
-    pub fn finish(&mut self, finished: Option<&Fitted>) -> anyhow::Result<()> {
+    pub fn finish(&mut self, finished: Option<&Fitted<M>>) -> anyhow::Result<()> {
         let Some(output) = self.output else { return Ok(()) };
         if let Some(fit) = finished {
             self.last = Some(self.checkpoint(fit, None)?);
         }
         let Some(last) = &self.last else { return Ok(()) };
-        output.write(last).context("the checkpoint could not be written")
+        M::write(output, last).context("the checkpoint could not be written")
     }
 
-    fn checkpoint(&self, present: &Fitted, best: Option<&Fitted>) -> anyhow::Result<Checkpoint> {
+    fn checkpoint(&self, present: &Fitted<M>, best: Option<&Fitted<M>>) -> anyhow::Result<Checkpoint<M>> {
         Ok(Checkpoint {
             made_with: self.made_with.clone(),
             present: self.source.restore_fit(present)?,

@@ -11,7 +11,7 @@ use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, anyhow};
-use checkpoints::CheckpointWriter;
+use checkpoints::{CheckpointWriter, Resumable};
 use clap::{Args, ValueEnum};
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Description, Evaluator};
@@ -54,14 +54,14 @@ pub struct Fit {
     init: Option<PathBuf>,
     /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
     /// separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "variational")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     freeze: Vec<Parameter>,
     /// Where to write the model: .json, or .npz with scikit-learn's attributes
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
     /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
     /// go on from it; data and options must be the same then, except for --max-iter and --tol
-    #[arg(long, value_name = "FILE.json", conflicts_with = "variational")]
+    #[arg(long, value_name = "FILE.json")]
     checkpoint: Option<PathBuf>,
     /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
     /// Samples with missing values are open circles, at the means of what is missing; components
@@ -136,7 +136,7 @@ impl Fit {
 
         let interrupt = Interrupt::install();
         let begin = Instant::now();
-        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
         let mut checkpoints = CheckpointWriter::new(outputs.checkpoint.as_ref(), &source, made_with);
         let (fit, iterated_by) = iterate(&model, evaluator.as_mut(), &mut |i| {
             let flow = progress.after_iteration(i, || self.describe_run(i.run));
@@ -196,11 +196,9 @@ impl Fit {
     }
 
     /// Reads the checkpoint, if the file exists and is not empty.
-    fn resumed(&self) -> anyhow::Result<Option<Checkpoint>> {
+    fn resumed<M: Resumable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
         match &self.checkpoint {
-            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => {
-                Ok(Some(io::read_checkpoint(path)?))
-            }
+            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => Ok(Some(M::read(path)?)),
             _ => Ok(None),
         }
     }
@@ -231,7 +229,7 @@ impl Fit {
     }
 
     /// Refuses a checkpoint of other data or options.
-    fn check(&self, resumed: &Checkpoint, now: &Identity) -> anyhow::Result<()> {
+    fn check<M>(&self, resumed: &Checkpoint<M>, now: &Identity) -> anyhow::Result<()> {
         let place = self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
         resumed.made_with.check(now).map_err(|differences| {
             anyhow!(
@@ -248,34 +246,52 @@ impl Fit {
         init: Option<Mixture>,
         resumed: Option<Checkpoint>,
     ) -> anyhow::Result<GaussianMixtureParams> {
-        let frozen = |parameter| self.freeze.contains(&parameter);
-        let freeze = Freeze {
-            weights: frozen(Parameter::Weights),
-            means: frozen(Parameter::Means),
-            covariances: frozen(Parameter::Covariances),
-        };
-        let params = self.training.params().n_components(k).covariance_type(covariance_type).freeze(freeze);
-        if let Some(Checkpoint { present, best, .. }) = resumed {
-            let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
-            text::note(format_args!(
-                "going on from {}: {}iteration {}",
-                place(),
-                self.describe_run(present.run),
-                present.n_iter()
-            ));
-            let fits = source.standardize_fit(present, covariance_type).and_then(|present| {
-                Ok((present, best.map(|best| source.standardize_fit(best, covariance_type)).transpose()?))
-            });
-            let (present, best) = fits.with_context(|| format!("{}: belongs to another fit", place()))?;
+        let params = self.training.params().n_components(k).covariance_type(covariance_type).freeze(self.frozen());
+        if let Some(resumed) = resumed {
+            let (present, best) = self.go_on(source, covariance_type, resumed)?;
             return Ok(params.resume(present, best));
         }
         let Some(init) = init else { return Ok(params) };
+        Ok(params.start(self.start(source, covariance_type, init)?))
+    }
+
+    /// What stays that of the start.
+    fn frozen(&self) -> Freeze {
+        let frozen = |parameter| self.freeze.contains(&parameter);
+        Freeze {
+            weights: frozen(Parameter::Weights),
+            means: frozen(Parameter::Means),
+            covariances: frozen(Parameter::Covariances),
+        }
+    }
+
+    /// The fits of a checkpoint in the units of the samples, which a fit resumes.
+    fn go_on<M: Resumable>(
+        &self,
+        source: &Source<'_>,
+        covariance_type: CovarianceType,
+        Checkpoint { present, best, .. }: Checkpoint<M>,
+    ) -> anyhow::Result<(Fitted<M>, Option<Fitted<M>>)> {
+        let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
+        text::note(format_args!(
+            "going on from {}: {}iteration {}",
+            place(),
+            self.describe_run(present.run),
+            present.n_iter()
+        ));
+        let fits = source.standardize_fit(present, covariance_type).and_then(|present| {
+            Ok((present, best.map(|best| source.standardize_fit(best, covariance_type)).transpose()?))
+        });
+        fits.with_context(|| format!("{}: belongs to another fit", place()))
+    }
+
+    /// The model of --init in the units of the samples.
+    fn start<M: Resumable>(&self, source: &Source<'_>, covariance_type: CovarianceType, init: M) -> anyhow::Result<M> {
         let start = match &source.standardization {
             Some(standard) => standard.standardize(&init, covariance_type),
             None => Ok(init),
         };
-        let place = || self.init.as_ref().map_or(String::new(), |path| path.display().to_string());
-        Ok(params.start(start.with_context(place)?))
+        start.with_context(|| self.init.as_ref().map_or(String::new(), |path| path.display().to_string()))
     }
 
     /// The number of the run, if there are several.
@@ -301,7 +317,7 @@ impl Fit {
     }
 
     /// What failed, and where the last checkpoint is.
-    fn describe_failure(&self, checkpoints: &CheckpointWriter<'_>) -> String {
+    fn describe_failure<M: Resumable>(&self, checkpoints: &CheckpointWriter<'_, M>) -> String {
         match (&self.checkpoint, checkpoints.any_written()) {
             (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
             _ => format!("the fit to {} failed", self.training.data.table.describe()),

@@ -1,4 +1,5 @@
 //! `gmm fit --variational`: a fit by variational inference, and its report.
+use super::checkpoints::CheckpointWriter;
 use super::report::{computed_by, course, data, weights};
 use super::{Fit, Outputs};
 use crate::exit_code::SUCCESS;
@@ -7,8 +8,8 @@ use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
 use anyhow::Context;
 use gaussmix::evaluator::{Description, Evaluator, Operation};
-use gaussmix::fit::Fit as Fitted;
-use gaussmix::io::{self, FitSummary};
+use gaussmix::fit::{BayesianGaussianMixtureParams, Fit as Fitted};
+use gaussmix::io::{self, Checkpoint, FitSummary, Identity};
 use gaussmix::model::{CovarianceType, VariationalMixture};
 use serde::Serialize;
 use std::time::Instant;
@@ -53,42 +54,65 @@ impl Fit {
         let k = self.k.or(init.as_ref().map(VariationalMixture::n_components)).context("-k is missing")?;
         let covariance_type = self.covariance_type.or(init.as_ref().map(VariationalMixture::covariance_type));
         let covariance_type = covariance_type.unwrap_or(CovarianceType::Full);
-        let mut params = self.variational.params(&self.training, covariance_type)?.n_components(k);
-        if let Some(init) = init {
-            params = params.start(init);
-        }
-        let model = params.check()?;
+        let resumed = self.resumed()?;
+        let params = self.variational.params(&self.training, covariance_type)?.n_components(k).freeze(self.frozen());
         let selection = self.training.data.table.selection(init_names, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
-        let source = Source::new(&mut input, false)?;
+        let made_with = match self.checkpoint {
+            Some(_) => {
+                let start = init.as_ref().map(VariationalMixture::density);
+                let identity = self.identity(input.identity()?, k, covariance_type, start)?;
+                self.variational.identify(identity, covariance_type)?
+            }
+            None => Identity::default(),
+        };
+        if let Some(resumed) = &resumed {
+            self.check(resumed, &made_with)?;
+        }
+        let source = Source::new(&mut input, self.training.standardize)?;
         source.check_columns()?;
+        let model = self.started(params, &source, covariance_type, init, resumed)?.check()?;
         let mut evaluator = source.evaluator()?;
 
         let interrupt = Interrupt::install();
         let begin = Instant::now();
-        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
-        let fit = model.fit_with(evaluator.as_mut(), &mut |i| progress.after_iteration(i, || self.describe_run(i.run)));
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
+        let mut checkpoints = CheckpointWriter::new(outputs.checkpoint.as_ref(), &source, made_with);
+        let mut iterated = false;
+        let fit = model.fit_with(evaluator.as_mut(), &mut |i| {
+            iterated = true;
+            let flow = progress.after_iteration(i, || self.describe_run(i.run));
+            if let Some(problem) = checkpoints.after_iteration(i.fit, i.best, flow.is_break()) {
+                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit goes on")));
+            }
+            flow
+        });
         drop(progress);
-        let failed = || format!("the fit to {} failed", self.training.data.table.describe());
-        let fit = fit.map_err(|e| source.advise(e, false)).with_context(failed)?;
-        let iterated_by = (fit.n_iter() > 0).then(|| evaluator.describe());
+        let fit = fit.map_err(|e| source.advise(e, true)).with_context(|| self.describe_failure(&checkpoints))?;
+        let iterated_by = iterated.then(|| evaluator.describe());
         let seconds = begin.elapsed().as_secs_f64();
+        let own = source.restore_fit(&fit)?;
         if let Some(model) = &outputs.model {
-            model.write_variational(&fit.mixture, &FitSummary::from(&fit).with_feature_names(source.names()))?;
+            model.write_variational(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
         }
         if fit.stopped {
+            checkpoints.finish(None)?;
             text::note(self.describe_interruption(fit.n_iter()));
             return Ok(interrupt::EXIT_CODE);
         }
+        // The checkpoint says that the last run is done, although the fit is that of the best run.
+        let mut last = fit.clone();
+        last.run = self.training.n_init - 1;
+        checkpoints.finish(Some(&last))?;
         let line = ProgressLine::start("evaluating the fit");
-        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, seconds)?;
+        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, &own, seconds)?;
         if let Some(plot) = &outputs.plot {
             let scatter = plot::Scatter::new(&source, evaluator.as_mut(), fit.mixture.density())?;
-            let mixture = fit.mixture.to_mixture()?;
+            let mixture = own.mixture.to_mixture()?;
             let fitted = plot::Fitted {
                 mixture: &mixture,
                 alive: &fit.mixture.alive(),
-                bounds: &fit.lower_bounds,
+                bounds: &own.lower_bounds,
                 bound: "lower bound, as scikit-learn counts",
             };
             let svg = plot::fit(&scatter, &fitted, source.names().unwrap_or_default())?;
@@ -98,23 +122,46 @@ impl Fit {
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(report.text(&source, &fit, self.training.max_iter, &outputs))?;
+            text::print(report.text(&source, &own, self.training.max_iter, &outputs))?;
         }
         Ok(SUCCESS)
+    }
+
+    /// The parameters with priors in the units of the samples, and with the start.
+    fn started(
+        &self,
+        mut params: BayesianGaussianMixtureParams,
+        source: &Source<'_>,
+        covariance_type: CovarianceType,
+        init: Option<VariationalMixture>,
+        resumed: Option<Checkpoint<VariationalMixture>>,
+    ) -> anyhow::Result<BayesianGaussianMixtureParams> {
+        if let Some(standard) = &source.standardization {
+            params = params.standardized(standard)?;
+        }
+        if let Some(resumed) = resumed {
+            let (present, best) = self.go_on(source, covariance_type, resumed)?;
+            return Ok(params.resume(present, best));
+        }
+        let Some(init) = init else { return Ok(params) };
+        Ok(params.start(self.start(source, covariance_type, init)?))
     }
 }
 
 impl Report {
+    /// `fit` is in the units of the samples, `own` in those of the data.
     fn new(
         source: &Source<'_>,
         evaluator: &mut dyn Evaluator,
         iterated_by: Option<Description>,
         fit: &Fitted<VariationalMixture>,
+        own: &Fitted<VariationalMixture>,
         seconds: f64,
     ) -> anyhow::Result<Self> {
-        let (posterior, density) = (&fit.mixture, fit.mixture.density());
-        let log_total = evaluator.total_weight() * posterior.log_total();
-        let log_likelihood = evaluator.log_likelihood(density)? + log_total;
+        let (posterior, density) = (&own.mixture, fit.mixture.density());
+        let weight = evaluator.total_weight();
+        let log_likelihood =
+            evaluator.log_likelihood(density)? + weight * (fit.mixture.log_total() - source.log_scale());
         let Description { device, kernel, .. } = iterated_by.unwrap_or_else(|| evaluator.describe());
         let (precision, computed_in_float64) = source.precision(evaluator, density, Operation::Statistics);
         Ok(Self {
@@ -125,10 +172,10 @@ impl Report {
             covariance_type: posterior.covariance_type().name(),
             weight_concentration_prior_type: posterior.prior().weight_concentration_type.name(),
             feature_names: source.names().map(<[String]>::to_vec),
-            n_iter: fit.n_iter(),
-            converged: fit.converged,
-            lower_bound: fit.lower_bounds.last().copied(),
-            elbo: fit.lower_bounds.last().map(|_| fit.elbo()),
+            n_iter: own.n_iter(),
+            converged: own.converged,
+            lower_bound: own.lower_bounds.last().copied(),
+            elbo: own.lower_bounds.last().map(|_| own.elbo()),
             log_likelihood,
             device,
             kernel,

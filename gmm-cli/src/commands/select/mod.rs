@@ -107,7 +107,7 @@ impl Select {
 
         let interrupt = Interrupt::install();
         let begin = Instant::now();
-        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
         let selection = self.select(evaluator.as_mut(), &mut |i| {
             progress.after_iteration(i, || {
                 let mixture = &i.fit.mixture;

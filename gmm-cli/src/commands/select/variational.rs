@@ -7,7 +7,7 @@ use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use gaussmix::Error;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, Callback, Fit};
+use gaussmix::fit::{BayesianGaussianMixtureValidParams, Callback, Fit, Standardization};
 use gaussmix::io::{FitSummary, ModelOutput, Output};
 use gaussmix::model::VariationalMixture;
 use serde::Serialize;
@@ -62,24 +62,25 @@ struct Selection {
 impl Select {
     pub(super) fn run_variational(&self) -> anyhow::Result<u8> {
         let (output, plot) = self.open()?;
-        let models = self.models()?;
+        self.models(None)?;
         let selection = self.training.data.table.selection(None, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
-        let source = Source::new(&mut input, false)?;
+        let source = Source::new(&mut input, self.training.standardize)?;
         source.check_columns()?;
+        let models = self.models(source.standardization.as_ref())?;
         let mut evaluator = source.evaluator()?;
 
         let interrupt = Interrupt::install();
         let begin = Instant::now();
-        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
-        let selection = select(&models, evaluator.as_mut(), &mut |i| {
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
+        let selection = select(&models, &source, evaluator.as_mut(), &mut |i| {
             progress.after_iteration(i, || {
                 let mixture = &i.fit.mixture;
                 format!("{}, K = {}, ", mixture.covariance_type(), mixture.n_components())
             })
         });
         drop(progress);
-        let selection = selection.map_err(|e| source.advise(e, false));
+        let selection = selection.map_err(|e| source.advise(e, true));
         let Selection { rows, best, fit, left_out } = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
         note_left_out(&left_out);
@@ -119,11 +120,15 @@ impl Select {
         Ok(SUCCESS)
     }
 
-    /// A model for each covariance type and K, each checked before the first fit begins.
-    fn models(&self) -> anyhow::Result<Vec<BayesianGaussianMixtureValidParams>> {
+    /// A model for each covariance type and K, each checked before the first fit begins, and in the
+    /// units of a fit to standardised data if that is what is fitted to.
+    fn models(&self, standard: Option<&Standardization>) -> anyhow::Result<Vec<BayesianGaussianMixtureValidParams>> {
         let mut models = Vec::new();
         for &covariance_type in &self.covariance_type {
-            let params = self.variational.params(&self.training, covariance_type)?;
+            let mut params = self.variational.params(&self.training, covariance_type)?;
+            if let Some(standard) = standard {
+                params = params.standardized(standard)?;
+            }
             for k in self.numbers() {
                 models.push(params.clone().n_components(k).check()?);
             }
@@ -136,6 +141,7 @@ impl Select {
 /// first. A K for which there are too few samples is left out, unless all are.
 fn select(
     models: &[BayesianGaussianMixtureValidParams],
+    source: &Source<'_>,
     evaluator: &mut dyn Evaluator,
     callback: Callback<'_, VariationalMixture>,
 ) -> gaussmix::Result<Selection> {
@@ -151,6 +157,7 @@ fn select(
             }
             fit => fit?,
         };
+        let fit = source.restore_fit(&fit)?;
         let (row, stopped) = (Row::from(&fit), fit.stopped);
         rows.push(row.clone());
         // A bound that is no number gives way to any other.

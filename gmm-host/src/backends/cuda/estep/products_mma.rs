@@ -52,11 +52,7 @@ impl Family for ProductsFamily {
     }
 
     fn about(&self) -> &'static str {
-        if self.unit == Unit::Wgmma {
-            "the E-step by products of features on the tensor cores"
-        } else {
-            "the E-step by products of features on the tensor cores"
-        }
+        "the E-step by products of features on the tensor cores"
     }
 
     fn sizes(&self) -> String {

@@ -41,11 +41,7 @@ impl Family for NearSetsFamily {
     }
 
     fn about(&self) -> &'static str {
-        if self.unit == Unit::Wgmma {
-            "totals of parameter sets near to each other, on the tensor cores"
-        } else {
-            "totals of parameter sets near to each other, on the tensor cores"
-        }
+        "totals of parameter sets near to each other, on the tensor cores"
     }
 
     fn sizes(&self) -> String {

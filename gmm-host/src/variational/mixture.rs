@@ -7,15 +7,17 @@
 //! of the posterior by Wishart distributions with a diagonal W (`diag`), with a multiple of the unit
 //! matrix (`spherical`), or with one and the same for all components (`tied`), each of which has a
 //! precision of its own a priori: so each step of the iteration raises one and the same bound.
+use super::gamma::{digamma_sum, ln_gamma_sum};
 use super::prior::{VariationalPrior, WeightConcentrationPriorType};
 use crate::compensated::neumaier_sum;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::{for_each_matrix, gram};
+use crate::model::linalg::{at_once, for_each_matrix, gram};
 use crate::model::mixture::Mixture;
 use crate::statistics::{COUNT_FLOOR, Freeze, Statistics};
 use libm::lgamma;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use rayon::prelude::*;
 use statrs::function::gamma::digamma;
 use std::borrow::Cow;
 
@@ -41,6 +43,8 @@ pub struct VariationalMixture {
     density: Mixture,
     /// The logarithm of that sum.
     log_total: f64,
+    /// log |U| for each component's E\[Λ\] = U·Uᵀ (K,).
+    log_det_factors: Array1<f64>,
 }
 
 impl VariationalMixture {
@@ -121,7 +125,16 @@ impl VariationalMixture {
                 0.5 * (expected_log_det(nu, parts.n_features()) - d * nu.ln() - d / beta)
             });
         let (density, log_total) = parts.with_log_weights(log_weights)?;
-        Ok(Self { prior, weight_concentration, mean_precision, degrees_of_freedom, density, log_total })
+        let log_det_factors = log_det_factors(&density);
+        Ok(Self {
+            prior,
+            weight_concentration,
+            mean_precision,
+            degrees_of_freedom,
+            density,
+            log_total,
+            log_det_factors,
+        })
     }
 
     /// The M-step: the posterior given responsibilities, of which these are the statistics. As in
@@ -316,7 +329,7 @@ impl VariationalMixture {
     /// out ([`constant_terms`](Self::constant_terms)). It is that of all samples, not their mean.
     pub(crate) fn lower_bound(&self, before: &Self, statistics: &Statistics) -> f64 {
         let (n, d) = (&self.degrees_of_freedom, self.n_features());
-        let chol = log_det_factors(&self.density);
+        let chol = &self.log_det_factors;
         let wishart = (0..n.len()).map(|c| -log_wishart_norm(n[c], chol[c], d));
         let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.ln());
         let terms =
@@ -355,7 +368,7 @@ impl VariationalMixture {
     /// log-likelihood less the mean of log ρ, which the statistics give.
     fn entropy(&self, statistics: &Statistics) -> f64 {
         let (density, d) = (&self.density, self.n_features() as f64);
-        let chol = log_det_factors(density);
+        let chol = &self.log_det_factors;
         let counts = statistics.counts();
         let of_component = |c: usize| {
             let constant = density.log_weight(c) + chol[c] - 0.5 * d * std::f64::consts::TAU.ln();
@@ -365,7 +378,8 @@ impl VariationalMixture {
             Covariances::Tied(_) => 0.5 * self.expected_trace(0, statistics.scatter(), 0),
             _ => 0.0,
         };
-        neumaier_sum((0..counts.len()).map(of_component).chain([statistics.log_likelihood(), tied]))
+        let of_components = for_each_component(density, of_component);
+        neumaier_sum(of_components.into_iter().chain([statistics.log_likelihood(), tied]))
     }
 
     /// The lower bound of the evidence of samples with these statistics, made under `before`; the
@@ -399,7 +413,7 @@ impl VariationalMixture {
         let counts = &statistics.counts() + COUNT_FLOOR;
         let missing = prior.weight_concentration_of(&counts) - &self.weight_concentration;
         let weights = (missing * expected_logs(&self.weight_concentration)).sum();
-        let chol = log_det_factors(&self.density);
+        let chol = &self.log_det_factors;
         // The scatter of a spherical prior is that of one feature.
         let features = if let Covariances::Spherical(_) = prior.covariance { d } else { 1.0 };
         let of_component = |c: usize| {
@@ -418,7 +432,8 @@ impl VariationalMixture {
             Covariances::Tied(_) => -0.5 * self.expected_trace(0, statistics.scatter(), 0),
             _ => 0.0,
         };
-        neumaier_sum((0..counts.len()).map(of_component).chain([weights, tied]))
+        let of_components = for_each_component(&self.density, of_component);
+        neumaier_sum(of_components.into_iter().chain([weights, tied]))
     }
 
     /// tr(E[Λ]·Σᵢ rᵢ(xᵢ − m)(xᵢ − m)ᵀ) of a component; of a tied covariance without the samples'
@@ -437,7 +452,10 @@ impl VariationalMixture {
     fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
         match self.density.factor_of(c) {
             Some(u) => squared_length(u, x),
-            None => x.iter().enumerate().map(|(j, x)| x * x / self.density.variance(c, j)).sum(),
+            None => match self.covariances() {
+                Covariances::Diag(v) => x.iter().zip(v.row(c)).map(|(x, v)| x * x / v).sum(),
+                _ => x.iter().map(|x| x * x).sum::<f64>() / self.density.variance(c, 0),
+            },
         }
     }
 
@@ -447,9 +465,10 @@ impl VariationalMixture {
         match (scatter, self.density.factor_of(c)) {
             (Covariances::Full(s), Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
             (Covariances::Tied(s), Some(u)) => trace_of_product(s.view(), u),
-            (Covariances::Diag(s), None) => {
-                s.row(i).iter().enumerate().map(|(j, s)| s / self.density.variance(c, j)).sum()
-            }
+            (Covariances::Diag(s), None) => match self.covariances() {
+                Covariances::Diag(v) => s.row(i).iter().zip(v.row(c)).map(|(s, v)| s / v).sum(),
+                _ => s.row(i).sum() / self.density.variance(c, 0),
+            },
             (Covariances::Spherical(s), None) => s[i] / self.density.variance(c, 0),
             // Not reached: the statistics and the prior are of the covariance type of the posterior.
             _ => f64::NAN,
@@ -528,9 +547,12 @@ fn posterior_covariances(
             *v /= nu[0];
         }
         (Covariances::Diag(v), Covariances::Diag(of_prior)) => {
-            for ((c, j), v) in v.indexed_iter_mut() {
-                let squares: f64 = offsets.iter().map(|(factors, away)| factors[c] * away[[c, j]] * away[[c, j]]).sum();
-                *v = (*v + (counts[c] * reg_covar + squares) + of_prior[[0, j]]) / nu[c];
+            for (c, mut v) in v.outer_iter_mut().enumerate() {
+                for (factors, away) in offsets {
+                    v.iter_mut().zip(away.row(c)).for_each(|(v, away)| *v += factors[c] * away * away);
+                }
+                let regular = counts[c] * reg_covar;
+                v.iter_mut().zip(of_prior.row(0)).for_each(|(v, of_prior)| *v = (*v + regular + of_prior) / nu[c]);
             }
         }
         (Covariances::Spherical(v), Covariances::Spherical(of_prior)) => {
@@ -581,15 +603,14 @@ fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
 
 /// E\[log |Λ|] − log |W| under a Wishart distribution.
 fn expected_log_det(nu: f64, d: usize) -> f64 {
-    (0..d).map(|j| digamma(0.5 * (nu - j as f64)) + std::f64::consts::LN_2).sum()
+    digamma_sum(nu, d) + d as f64 * std::f64::consts::LN_2
 }
 
 /// The logarithm of a Wishart distribution's normalising constant, less what does not depend on its
 /// parameters: of ν, and of the logarithm of the determinant of the Cholesky factor of ν·W.
 fn log_wishart_norm(nu: f64, log_det_factor: f64, d: usize) -> f64 {
     let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.ln();
-    let gammas: f64 = (0..d).map(|j| lgamma(0.5 * (nu - j as f64))).sum();
-    -(nu * log_det_factor + 0.5 * nu * d as f64 * std::f64::consts::LN_2 + gammas)
+    -(nu * log_det_factor + 0.5 * nu * d as f64 * std::f64::consts::LN_2 + ln_gamma_sum(nu, d))
 }
 
 /// The logarithm of the normalising constant of the distribution of the weights.
@@ -603,11 +624,23 @@ fn log_weight_norm(concentration: &Array2<f64>) -> f64 {
 /// The logarithm of the determinant of each component's Cholesky factor of its precision (K,).
 fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
     let d = mixture.n_features();
-    let of_component = |c: usize| match mixture.factor_of(c) {
-        Some(u) => -0.5 * log_det_of_factor(u),
-        None => -0.5 * (0..d).map(|j| mixture.variance(c, j).ln()).sum::<f64>(),
+    let of_component = |c: usize| match (mixture.covariances(), mixture.factor_of(c)) {
+        (_, Some(u)) => -0.5 * log_det_of_factor(u),
+        (Covariances::Diag(v), _) => -0.5 * v.row(c).iter().map(|v| v.ln()).sum::<f64>(),
+        _ => -0.5 * d as f64 * mixture.variance(c, 0).ln(),
     };
-    Array1::from_shape_fn(mixture.n_components(), of_component)
+    for_each_component(mixture, of_component).into()
+}
+
+/// A number for each component, with all threads where that pays for work that grows with the
+/// numbers of a component, and with the product of two matrices.
+fn for_each_component(mixture: &Mixture, of_component: impl Fn(usize) -> f64 + Sync + Send) -> Vec<f64> {
+    let (k, d) = mixture.means().dim();
+    let least = at_once(if mixture.factor().is_some() { d + d * d * d / 64 } else { d });
+    if k <= least {
+        return (0..k).map(of_component).collect();
+    }
+    (0..k).into_par_iter().with_min_len(least).map(of_component).collect()
 }
 
 /// log |Σ| of U with Σ⁻¹ = U·Uᵀ.

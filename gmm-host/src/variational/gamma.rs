@@ -1,0 +1,79 @@
+//! Sums over the arguments ½(ν − j), j < D, that Wishart distributions have: arguments two apart in j
+//! differ by one, so that a few values of the functions give all others.
+use libm::lgamma;
+use statrs::function::gamma::digamma;
+
+/// The arguments ½(ν − j) of even and of odd j, as the largest of them and their number.
+fn chains(nu: f64, d: usize) -> [(f64, usize); 2] {
+    [(0.5 * nu, d.div_ceil(2)), (0.5 * (nu - 1.0), d / 2)]
+}
+
+/// Σⱼ ψ(½(ν − j)) for j < `d`, with ψ(x − 1) = ψ(x) − 1/(x − 1): downwards, where nothing cancels.
+pub(super) fn digamma_sum(nu: f64, d: usize) -> f64 {
+    let mut sum = 0.0;
+    for (mut x, count) in chains(nu, d) {
+        if count == 0 {
+            continue;
+        }
+        let mut psi = digamma(x);
+        sum += psi;
+        for _ in 1..count {
+            x -= 1.0;
+            psi -= 1.0 / x;
+            sum += psi;
+        }
+    }
+    sum
+}
+
+/// Arguments of which one value of ln Γ gives all others: their product of powers is below 10³⁰⁰ for
+/// arguments below [`MOST`].
+const TOGETHER: usize = 6;
+const MOST: f64 = 1e20;
+
+/// Σⱼ ln Γ(½(ν − j)) for j < `d`, with Γ(x − 1) = Γ(x)/(x − 1).
+pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
+    let mut sum = 0.0;
+    for (mut x, mut count) in chains(nu, d) {
+        while count > 0 {
+            let together = if x < MOST { count.min(TOGETHER) } else { 1 };
+            sum += together as f64 * lgamma(x);
+            // Π Γ(x)/Γ(x − i) over those together.
+            let (mut quotient, mut product) = (1.0, 1.0);
+            for _ in 1..together {
+                x -= 1.0;
+                quotient *= x;
+                product *= quotient;
+            }
+            if together > 1 {
+                sum -= product.ln();
+            }
+            x -= 1.0;
+            count -= together;
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside the functions at each argument, at numbers of features around the lengths of the
+    /// chains, and down to the least degrees of freedom.
+    #[test]
+    fn sums_are_those_of_all_arguments() {
+        for d in [1, 2, 3, 11, 12, 13, 14, 64, 127] {
+            for above in [1e-6, 0.3, 1.0, 17.25, 1e3, 1e6, 1e12, 3e21] {
+                let nu = d as f64 - 1.0 + above;
+                let arguments = || (0..d).map(|j| 0.5 * (nu - j as f64));
+                let near = |what: &str, got: f64, terms: Vec<f64>| {
+                    let (sum, size) = terms.iter().fold((0.0, 1.0), |(sum, size), v| (sum + v, size + v.abs()));
+                    assert!((got - sum).abs() <= 1e-14 * size, "{what} D={d} ν={nu}: {got} for {sum}");
+                };
+                near("ψ", digamma_sum(nu, d), arguments().map(digamma).collect());
+                near("ln Γ", ln_gamma_sum(nu, d), arguments().map(lgamma).collect());
+            }
+        }
+    }
+}

@@ -114,10 +114,10 @@ class InProcess(Engine):
     --------
     >>> import numpy as np
     >>> from gaussmix.cluster import GaussianMixture, InProcess
-    >>> X = np.concatenate([np.linspace(-1, 1, 50), np.linspace(9, 11, 50)])[:, np.newaxis]
+    >>> X = np.concatenate([np.linspace(0, 2, 50), np.linspace(9, 11, 50)])[:, np.newaxis]
     >>> gm = GaussianMixture(2, engine=InProcess(), partition_rows=30, random_state=0).fit(X)
     >>> gm.means_.round(6).ravel()
-    array([10., -0.])
+    array([10.,  1.])
     """
 
     def __init__(self, n_shards: int = 1) -> None:

@@ -29,7 +29,7 @@
 //! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
 //! statistics, metropolis, sampling
-//! variational: prior, mixture
+//! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto

@@ -333,16 +333,10 @@ fn diagonal<T: Float>(
                 },
             );
         }
-        Covariances::Spherical(v) => {
-            let s = (unit / v[c]).sqrt();
+        // A matrix of one feature has one variance too.
+        covariances if matches!(covariances, Covariances::Spherical(_)) || scale.len() == 1 => {
+            let s = (unit / mixture.variance(c, 0)).sqrt();
             scale.iter_mut().zip(&frame.inverse).for_each(|(to, inverse)| *to = T::from_f64(s * inverse));
-        }
-        // One number is a diagonal.
-        Covariances::Full(v) if v.dim().1 == 1 => {
-            scale[0] = T::from_f64((unit / v[[c, 0, 0]]).sqrt() * frame.inverse[0]);
-        }
-        Covariances::Tied(v) if v.nrows() == 1 => {
-            scale[0] = T::from_f64((unit / v[[0, 0]]).sqrt() * frame.inverse[0]);
         }
         _ => {
             return Err(Error::Unsupported {

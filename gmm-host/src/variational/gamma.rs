@@ -45,9 +45,7 @@ pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
                 quotient *= x;
                 product *= quotient;
             }
-            if together > 1 {
-                sum -= product.ln();
-            }
+            sum -= product.ln();
             x -= 1.0;
             count -= together;
         }

@@ -450,26 +450,21 @@ impl VariationalMixture {
 
     /// xᵀ·E[Λ]·x for the precision of a component.
     fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
-        match self.density.factor_of(c) {
-            Some(u) => squared_length(u, x),
-            None => match self.covariances() {
-                Covariances::Diag(v) => x.iter().zip(v.row(c)).map(|(x, v)| x * x / v).sum(),
-                _ => x.iter().map(|x| x * x).sum::<f64>() / self.density.variance(c, 0),
-            },
+        match (self.covariances(), self.density.factor_of(c)) {
+            (_, Some(u)) => squared_length(u, x),
+            (Covariances::Diag(v), _) => x.iter().zip(v.row(c)).map(|(x, v)| x * x / v).sum(),
+            _ => x.iter().map(|x| x * x).sum::<f64>() / self.density.variance(c, 0),
         }
     }
 
     /// tr(E[Λ]·S) for the precision of a component and the matrix `i` of `scatter`; of `spherical`
     /// ones, S is a trace.
     fn expected_trace(&self, c: usize, scatter: &Covariances, i: usize) -> f64 {
-        match (scatter, self.density.factor_of(c)) {
-            (Covariances::Full(s), Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
-            (Covariances::Tied(s), Some(u)) => trace_of_product(s.view(), u),
-            (Covariances::Diag(s), None) => match self.covariances() {
-                Covariances::Diag(v) => s.row(i).iter().zip(v.row(c)).map(|(s, v)| s / v).sum(),
-                _ => s.row(i).sum() / self.density.variance(c, 0),
-            },
-            (Covariances::Spherical(s), None) => s[i] / self.density.variance(c, 0),
+        match (scatter, self.covariances(), self.density.factor_of(c)) {
+            (Covariances::Full(s), _, Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
+            (Covariances::Tied(s), _, Some(u)) => trace_of_product(s.view(), u),
+            (Covariances::Diag(s), Covariances::Diag(v), _) => s.row(i).iter().zip(v.row(c)).map(|(s, v)| s / v).sum(),
+            (Covariances::Spherical(s), Covariances::Spherical(v), _) => s[i] / v[c],
             // Not reached: the statistics and the prior are of the covariance type of the posterior.
             _ => f64::NAN,
         }

@@ -71,9 +71,10 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         self._chunks = 0
 
     def _take_fit(self, other: Fitted) -> None:
-        """Take the attributes of a fitted mixture."""
+        """Take the attributes of a fitted mixture, without what `partial_fit` goes on from."""
         self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_")})
-        self._made = None
+        self._made = self._average = None
+        self._chunks = 0
 
     def _take_bounds(self, found: dict[str, Any]) -> None:
         """Set what a file says of how a fit found the mixture, and of the features."""
@@ -186,11 +187,6 @@ class FittedMixture(Fitted):
             made = _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
             self._made = made
         return made
-
-    def _take_fit(self, other: Fitted) -> None:
-        """Take the attributes of a fitted mixture, without what `partial_fit` goes on from."""
-        super()._take_fit(other)
-        self._average, self._chunks = None, 0
 
     @classmethod
     def from_parameters(

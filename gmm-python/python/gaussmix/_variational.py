@@ -470,8 +470,8 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
 
     def _keep(self, fit: _core.Fit, units: Units | None, shift: float, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found, in the units of the data."""
+        self._forget()
         self._set_posterior(fit.mixture if units is None else units.restore_posterior(fit.mixture), dtype)
-        self._average, self._chunks, self._seen = None, 0, 0.0
         self.converged_ = fit.converged
         self.lower_bounds_ = [float(bound) - shift for bound in fit.lower_bounds]
         self.n_iter_ = len(self.lower_bounds_)

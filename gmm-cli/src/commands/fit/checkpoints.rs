@@ -2,7 +2,7 @@
 use crate::input::Source;
 use anyhow::Context;
 use gaussmix::fit::{Fit as Fitted, Standardizable};
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, Identity};
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
 use gaussmix::model::{Mixture, VariationalMixture};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 /// The least time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is fitted, and has checkpoints.
-pub trait Resumable: Standardizable {
+/// What is fitted, and its files.
+pub trait Fittable: Standardizable {
     fn read(path: &Path) -> io::Result<Checkpoint<Self>>;
 
     fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()>;
+
+    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()>;
 }
 
-impl Resumable for Mixture {
+impl Fittable for Mixture {
     fn read(path: &Path) -> io::Result<Checkpoint> {
         io::read_checkpoint(path)
     }
@@ -25,9 +27,13 @@ impl Resumable for Mixture {
     fn write(output: &CheckpointOutput, checkpoint: &Checkpoint) -> io::Result<()> {
         output.write(checkpoint)
     }
+
+    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()> {
+        output.write_with_summary(self, summary)
+    }
 }
 
-impl Resumable for VariationalMixture {
+impl Fittable for VariationalMixture {
     fn read(path: &Path) -> io::Result<Checkpoint<Self>> {
         io::read_variational_checkpoint(path)
     }
@@ -35,12 +41,16 @@ impl Resumable for VariationalMixture {
     fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()> {
         output.write_variational(checkpoint)
     }
+
+    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()> {
+        output.write_variational(self, summary)
+    }
 }
 
 /// Writes checkpoints to a file, if the user named one.
-pub struct CheckpointWriter<'a, M> {
+pub struct CheckpointWriter<'a, 's, M> {
     output: Option<&'a CheckpointOutput>,
-    source: &'a Source<'a>,
+    source: &'a Source<'s>,
     made_with: Identity,
     /// When the last checkpoint was tried.
     tried: Instant,
@@ -50,8 +60,8 @@ pub struct CheckpointWriter<'a, M> {
     last: Option<Checkpoint<M>>,
 }
 
-impl<'a, M: Resumable> CheckpointWriter<'a, M> {
-    pub fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'a>, made_with: Identity) -> Self {
+impl<'a, 's, M: Fittable> CheckpointWriter<'a, 's, M> {
+    pub fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'s>, made_with: Identity) -> Self {
         Self { output, source, made_with, tried: Instant::now(), any_written: false, any_failed: false, last: None }
     }
 

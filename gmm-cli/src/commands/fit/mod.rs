@@ -11,11 +11,11 @@ use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, anyhow};
-use checkpoints::{CheckpointWriter, Resumable};
+use checkpoints::{CheckpointWriter, Fittable};
 use clap::{Args, ValueEnum};
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Description, Evaluator};
-use gaussmix::fit::{Callback, Fit as Fitted, GaussianMixtureParams, GaussianMixtureValidParams};
+use gaussmix::fit::{Callback, Fit as Fitted, GaussianMixtureParams};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
 use gaussmix::mcmc;
 use gaussmix::model::{CovarianceType, Mixture};
@@ -109,6 +109,17 @@ struct Outputs {
     plot: Option<Output>,
 }
 
+/// A fit that has ended by itself.
+struct Finished<M> {
+    /// In the units of the samples.
+    fit: Fitted<M>,
+    /// In those of the data.
+    own: Fitted<M>,
+    /// What computed the iterations, if there were any.
+    iterated_by: Option<Description>,
+    seconds: f64,
+}
+
 impl Fit {
     pub fn run(self) -> anyhow::Result<u8> {
         if self.variational.variational {
@@ -134,11 +145,46 @@ impl Fit {
         let model = params.check()?;
         let mut evaluator = source.evaluator()?;
 
+        let finished = self.fit(&source, evaluator.as_mut(), &outputs, made_with, |evaluator, callback| {
+            model.fit_with(evaluator, callback)
+        })?;
+        let Some(Finished { fit, own, iterated_by, seconds }) = finished else { return Ok(interrupt::EXIT_CODE) };
+        let line = ProgressLine::start("evaluating the fit");
+        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
+        if let Some(plot) = &outputs.plot {
+            let fitted = plot::Fitted {
+                mixture: &own.mixture,
+                alive: &vec![true; own.mixture.n_components()],
+                bounds: &own.lower_bounds,
+                bound: "lower bound (mean log-likelihood of a sample)",
+            };
+            draw(plot, &source, evaluator.as_mut(), &fit.mixture, &fitted)?;
+        }
+        drop(line);
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
+            text::print(report.text(&source, &own, self.training.max_iter, model, plot))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Fits by `fit`, with progress and checkpoints, and writes the model. None if a signal stopped it,
+    /// which is said.
+    fn fit<M: Fittable>(
+        &self,
+        source: &Source<'_>,
+        evaluator: &mut dyn Evaluator,
+        outputs: &Outputs,
+        made_with: Identity,
+        fit: impl FnOnce(&mut dyn Evaluator, Callback<'_, M>) -> gaussmix::Result<Fitted<M>>,
+    ) -> anyhow::Result<Option<Finished<M>>> {
         let interrupt = Interrupt::install();
         let begin = Instant::now();
         let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
-        let mut checkpoints = CheckpointWriter::new(outputs.checkpoint.as_ref(), &source, made_with);
-        let (fit, iterated_by) = iterate(&model, evaluator.as_mut(), &mut |i| {
+        let mut checkpoints = CheckpointWriter::new(outputs.checkpoint.as_ref(), source, made_with);
+        let (fit, iterated_by) = iterate(evaluator, fit, &mut |i| {
             let flow = progress.after_iteration(i, || self.describe_run(i.run));
             if let Some(problem) = checkpoints.after_iteration(i.fit, i.best, flow.is_break()) {
                 progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit goes on")));
@@ -150,38 +196,18 @@ impl Fit {
         let seconds = begin.elapsed().as_secs_f64();
         let own = source.restore_fit(&fit)?;
         if let Some(model) = &outputs.model {
-            model.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
+            own.mixture.write_model(model, &FitSummary::from(&own).with_feature_names(source.names()))?;
         }
         if fit.stopped {
             checkpoints.finish(None)?;
             text::note(self.describe_interruption(own.n_iter()));
-            return Ok(interrupt::EXIT_CODE);
+            return Ok(None);
         }
         // The checkpoint says that the last run is done, although the fit is that of the best run.
         let mut last = fit.clone();
         last.run = self.training.n_init - 1;
         checkpoints.finish(Some(&last))?;
-        let line = ProgressLine::start("evaluating the fit");
-        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
-        if let Some(plot) = &outputs.plot {
-            let scatter = plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?;
-            let fitted = plot::Fitted {
-                mixture: &own.mixture,
-                alive: &vec![true; own.mixture.n_components()],
-                bounds: &own.lower_bounds,
-                bound: "lower bound (mean log-likelihood of a sample)",
-            };
-            let svg = plot::fit(&scatter, &fitted, source.names().unwrap_or_default())?;
-            plot.write(|file| file.write_all(svg.as_bytes()))?;
-        }
-        drop(line);
-        if self.json {
-            text::print_json(&report)?;
-        } else {
-            let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
-            text::print(report.text(&source, &own, self.training.max_iter, model, plot))?;
-        }
-        Ok(SUCCESS)
+        Ok(Some(Finished { fit, own, iterated_by, seconds }))
     }
 
     /// Makes sure that all results can be written, before anything is read.
@@ -196,7 +222,7 @@ impl Fit {
     }
 
     /// Reads the checkpoint, if the file exists and is not empty.
-    fn resumed<M: Resumable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
+    fn resumed<M: Fittable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
         match &self.checkpoint {
             Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => Ok(Some(M::read(path)?)),
             _ => Ok(None),
@@ -266,7 +292,7 @@ impl Fit {
     }
 
     /// The fits of a checkpoint in the units of the samples, which a fit resumes.
-    fn go_on<M: Resumable>(
+    fn go_on<M: Fittable>(
         &self,
         source: &Source<'_>,
         covariance_type: CovarianceType,
@@ -286,7 +312,7 @@ impl Fit {
     }
 
     /// The model of --init in the units of the samples.
-    fn start<M: Resumable>(&self, source: &Source<'_>, covariance_type: CovarianceType, init: M) -> anyhow::Result<M> {
+    fn start<M: Fittable>(&self, source: &Source<'_>, covariance_type: CovarianceType, init: M) -> anyhow::Result<M> {
         let start = match &source.standardization {
             Some(standard) => standard.standardize(&init, covariance_type),
             None => Ok(init),
@@ -317,7 +343,7 @@ impl Fit {
     }
 
     /// What failed, and where the last checkpoint is.
-    fn describe_failure<M: Resumable>(&self, checkpoints: &CheckpointWriter<'_, M>) -> String {
+    fn describe_failure<M: Fittable>(&self, checkpoints: &CheckpointWriter<'_, '_, M>) -> String {
         match (&self.checkpoint, checkpoints.any_written()) {
             (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
             _ => format!("the fit to {} failed", self.training.data.table.describe()),
@@ -325,19 +351,32 @@ impl Fit {
     }
 }
 
-/// Fits a mixture, and describes what computed the iterations, if there were any: later evaluations
+/// Fits by `fit`, and describes what computed the iterations, if there were any: later evaluations
 /// may use other kernels.
-fn iterate(
-    model: &GaussianMixtureValidParams,
+fn iterate<M>(
     evaluator: &mut dyn Evaluator,
-    callback: Callback<'_>,
-) -> (gaussmix::Result<Fitted>, Option<Description>) {
+    fit: impl FnOnce(&mut dyn Evaluator, Callback<'_, M>) -> gaussmix::Result<Fitted<M>>,
+    callback: Callback<'_, M>,
+) -> (gaussmix::Result<Fitted<M>>, Option<Description>) {
     let mut iterated = false;
-    let fit = model.fit_with(evaluator, &mut |i| {
+    let fit = fit(evaluator, &mut |i| {
         iterated = true;
         callback(i)
     });
     (fit, iterated.then(|| evaluator.describe()))
+}
+
+/// Draws a fit whose samples have `density`.
+fn draw(
+    plot: &Output,
+    source: &Source<'_>,
+    evaluator: &mut dyn Evaluator,
+    density: &Mixture,
+    fitted: &plot::Fitted<'_>,
+) -> anyhow::Result<()> {
+    let scatter = plot::Scatter::new(source, evaluator, density)?;
+    let svg = plot::fit(&scatter, fitted, source.names().unwrap_or_default())?;
+    Ok(plot.write(|file| file.write_all(svg.as_bytes()))?)
 }
 
 #[cfg(test)]
@@ -392,14 +431,16 @@ mod tests {
             let mut evaluator = Kernels(ReferenceEvaluator::new(data.samples().unwrap()), "none");
             let params = GaussianMixtureParams::default().n_components(2).max_iter(max_iter);
             let see = &mut |_: &gaussmix::fit::Iteration<'_>| ControlFlow::Continue(());
-            let (fit, iterated_by) = iterate(&params.check().unwrap(), &mut evaluator, see);
+            let model = params.check().unwrap();
+            let (fit, iterated_by) = iterate(&mut evaluator, |on, callback| model.fit_with(on, callback), see);
             evaluator.log_likelihood(&fit.unwrap().mixture).unwrap();
             assert_eq!(iterated_by.unwrap_or_else(|| evaluator.describe()).kernel, kernel);
         }
         let one = arr2(&[[1.0]]);
         let mut evaluator = Kernels(ReferenceEvaluator::new(Samples::from_f64(one.view()).unwrap()), "none");
         let params = GaussianMixtureParams::default().n_components(2).check().unwrap();
-        let (fit, iterated_by) = iterate(&params, &mut evaluator, &mut |_| ControlFlow::Continue(()));
+        let see = &mut |_: &gaussmix::fit::Iteration<'_>| ControlFlow::Continue(());
+        let (fit, iterated_by) = iterate(&mut evaluator, |on, callback| params.fit_with(on, callback), see);
         assert!(fit.is_err() && iterated_by.is_none());
     }
 }

@@ -1,18 +1,15 @@
 //! `gmm fit --variational`: a fit by variational inference, and its report.
-use super::checkpoints::CheckpointWriter;
 use super::report::{computed_by, course, data, weights};
-use super::{Fit, Outputs};
+use super::{Finished, Fit, Outputs, draw};
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source};
 use crate::plot;
-use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
-use anyhow::Context;
+use crate::terminal::{ProgressLine, interrupt, text};
 use gaussmix::evaluator::{Description, Evaluator, Operation};
 use gaussmix::fit::{BayesianGaussianMixtureParams, Fit as Fitted};
-use gaussmix::io::{self, Checkpoint, FitSummary, Identity};
+use gaussmix::io::{self, Checkpoint, Identity};
 use gaussmix::model::{CovarianceType, VariationalMixture};
 use serde::Serialize;
-use std::time::Instant;
 
 /// What `--json` prints. Likelihoods and bounds are sums over all samples times their weights.
 #[derive(Serialize)]
@@ -51,17 +48,15 @@ impl Fit {
         let outputs = self.open()?;
         let init = self.init.as_ref().map(io::read_variational_model).transpose()?;
         let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
-        let k = self.k.or(init.as_ref().map(VariationalMixture::n_components)).context("-k is missing")?;
-        let covariance_type = self.covariance_type.or(init.as_ref().map(VariationalMixture::covariance_type));
-        let covariance_type = covariance_type.unwrap_or(CovarianceType::Full);
+        let density = init.as_ref().map(VariationalMixture::density);
+        let (k, covariance_type) = self.shape(density)?;
         let resumed = self.resumed()?;
         let params = self.variational.params(&self.training, covariance_type)?.n_components(k).freeze(self.frozen());
         let selection = self.training.data.table.selection(init_names, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let made_with = match self.checkpoint {
             Some(_) => {
-                let start = init.as_ref().map(VariationalMixture::density);
-                let identity = self.identity(input.identity()?, k, covariance_type, start)?;
+                let identity = self.identity(input.identity()?, k, covariance_type, density)?;
                 self.variational.identify(identity, covariance_type)?
             }
             None => Identity::default(),
@@ -74,40 +69,13 @@ impl Fit {
         let model = self.started(params, &source, covariance_type, init, resumed)?.check()?;
         let mut evaluator = source.evaluator()?;
 
-        let interrupt = Interrupt::install();
-        let begin = Instant::now();
-        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
-        let mut checkpoints = CheckpointWriter::new(outputs.checkpoint.as_ref(), &source, made_with);
-        let mut iterated = false;
-        let fit = model.fit_with(evaluator.as_mut(), &mut |i| {
-            iterated = true;
-            let flow = progress.after_iteration(i, || self.describe_run(i.run));
-            if let Some(problem) = checkpoints.after_iteration(i.fit, i.best, flow.is_break()) {
-                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit goes on")));
-            }
-            flow
-        });
-        drop(progress);
-        let fit = fit.map_err(|e| source.advise(e, true)).with_context(|| self.describe_failure(&checkpoints))?;
-        let iterated_by = iterated.then(|| evaluator.describe());
-        let seconds = begin.elapsed().as_secs_f64();
-        let own = source.restore_fit(&fit)?;
-        if let Some(model) = &outputs.model {
-            model.write_variational(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
-        }
-        if fit.stopped {
-            checkpoints.finish(None)?;
-            text::note(self.describe_interruption(fit.n_iter()));
-            return Ok(interrupt::EXIT_CODE);
-        }
-        // The checkpoint says that the last run is done, although the fit is that of the best run.
-        let mut last = fit.clone();
-        last.run = self.training.n_init - 1;
-        checkpoints.finish(Some(&last))?;
+        let finished = self.fit(&source, evaluator.as_mut(), &outputs, made_with, |evaluator, callback| {
+            model.fit_with(evaluator, callback)
+        })?;
+        let Some(Finished { fit, own, iterated_by, seconds }) = finished else { return Ok(interrupt::EXIT_CODE) };
         let line = ProgressLine::start("evaluating the fit");
         let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, &own, seconds)?;
         if let Some(plot) = &outputs.plot {
-            let scatter = plot::Scatter::new(&source, evaluator.as_mut(), fit.mixture.density())?;
             let mixture = own.mixture.to_mixture()?;
             let fitted = plot::Fitted {
                 mixture: &mixture,
@@ -115,8 +83,7 @@ impl Fit {
                 bounds: &own.lower_bounds,
                 bound: "lower bound, as scikit-learn counts",
             };
-            let svg = plot::fit(&scatter, &fitted, source.names().unwrap_or_default())?;
-            plot.write(|file| file.write_all(svg.as_bytes()))?;
+            draw(plot, &source, evaluator.as_mut(), fit.mixture.density(), &fitted)?;
         }
         drop(line);
         if self.json {

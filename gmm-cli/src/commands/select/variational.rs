@@ -7,7 +7,9 @@ use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use gaussmix::Error;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, Callback, Fit, Standardization};
+use gaussmix::fit::{
+    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Fit, Standardization,
+};
 use gaussmix::io::{FitSummary, ModelOutput, Output};
 use gaussmix::model::VariationalMixture;
 use serde::Serialize;
@@ -62,12 +64,12 @@ struct Selection {
 impl Select {
     pub(super) fn run_variational(&self) -> anyhow::Result<u8> {
         let (output, plot) = self.open()?;
-        self.models(None)?;
+        let params = self.params()?;
         let selection = self.training.data.table.selection(None, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let source = Source::new(&mut input, self.training.standardize)?;
         source.check_columns()?;
-        let models = self.models(source.standardization.as_ref())?;
+        let models = models(params, source.standardization.as_ref())?;
         let mut evaluator = source.evaluator()?;
 
         let interrupt = Interrupt::install();
@@ -120,21 +122,31 @@ impl Select {
         Ok(SUCCESS)
     }
 
-    /// A model for each covariance type and K, each checked before the first fit begins, and in the
-    /// units of a fit to standardised data if that is what is fitted to.
-    fn models(&self, standard: Option<&Standardization>) -> anyhow::Result<Vec<BayesianGaussianMixtureValidParams>> {
-        let mut models = Vec::new();
+    /// The parameters for each covariance type and K, each checked before anything is read.
+    fn params(&self) -> anyhow::Result<Vec<BayesianGaussianMixtureParams>> {
+        let mut all = Vec::new();
         for &covariance_type in &self.covariance_type {
-            let mut params = self.variational.params(&self.training, covariance_type)?;
-            if let Some(standard) = standard {
-                params = params.standardized(standard)?;
-            }
+            let params = self.variational.params(&self.training, covariance_type)?;
             for k in self.numbers() {
-                models.push(params.clone().n_components(k).check()?);
+                let params = params.clone().n_components(k);
+                params.clone().check()?;
+                all.push(params);
             }
         }
-        Ok(models)
+        Ok(all)
     }
+}
+
+/// The models of these parameters, with priors in standardised units if the samples have them.
+fn models(
+    params: Vec<BayesianGaussianMixtureParams>,
+    standard: Option<&Standardization>,
+) -> gaussmix::Result<Vec<BayesianGaussianMixtureValidParams>> {
+    let model = |params: BayesianGaussianMixtureParams| match standard {
+        Some(standard) => params.standardized(standard)?.check(),
+        None => params.check(),
+    };
+    params.into_iter().map(model).collect()
 }
 
 /// Fits all models, and finds the one with the highest bound of the log-evidence, of equals the

@@ -145,7 +145,7 @@ impl Family for ProductsFamily {
         } else {
             Shapes::of_warps(task, variant.shape)
         };
-        Ok(Box::new(Products::new(gpu, shapes, self.unit == Unit::Wgmma, task, same)?))
+        Ok(Box::new(Products::new(gpu, shapes, self.unit, task, same)?))
     }
 }
 
@@ -240,14 +240,14 @@ const REGISTERS: u32 = 128;
 impl Products {
     /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
     /// samples each time. The device's context is current.
-    fn new(gpu: &Gpu, shapes: Shapes, of_warpgroups: bool, task: &Task, same: bool) -> Result<Self> {
+    fn new(gpu: &Gpu, shapes: Shapes, unit: Unit, task: &Task, same: bool) -> Result<Self> {
         let Task { n, k, d, full, .. } = *task;
         let (exponents, weigh) = (shapes.exponents, shapes.weigh);
         let limits = &gpu.limits;
         let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
         // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not
         // divided among slices.
-        let (per, samples, summing, granularity) = if of_warpgroups {
+        let (per, samples, summing, granularity) = if unit == Unit::Wgmma {
             (1, products_wgmma::SAMPLES, 1, products_wgmma::SAMPLES)
         } else {
             let per = resident(exponents.block(), exponents.shared_bytes());
@@ -260,7 +260,7 @@ impl Products {
         let slices = (limits.multiprocessors * summing / weigh.blocks()) as usize;
         let division =
             Division { n, piece, granularity, slices, blocks, rows: shapes.rows(), sums: weigh.sums(), others: None };
-        let kernels = if of_warpgroups {
+        let kernels = if unit == Unit::Wgmma {
             Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece, same.then_some(n))?)
         } else {
             Kernels::Warps(Warps::new(gpu, shapes, full)?)

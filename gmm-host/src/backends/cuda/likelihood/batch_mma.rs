@@ -135,7 +135,7 @@ impl Family for NearSetsFamily {
             variant,
             task: *task,
             blocks: variant.blocks(task.n, gpu.limits.multiprocessors),
-            warpgroups: self.unit == Unit::Wgmma,
+            unit: self.unit,
         }))
     }
 }
@@ -160,7 +160,7 @@ struct Ready {
     variant: Variant,
     task: Task,
     blocks: u32,
-    warpgroups: bool,
+    unit: Unit,
 }
 
 impl LikelihoodKernels for Ready {
@@ -182,7 +182,7 @@ impl LikelihoodKernels for Ready {
             sets: sets.len(),
             part: self.variant.shape.split as usize,
             k: self.task.k,
-            warpgroups: self.warpgroups,
+            unit: self.unit,
             partials,
         };
         let grid = sums.grid(self.blocks, self.variant.shape.block);
@@ -211,15 +211,14 @@ pub struct BatchMma<'a> {
     /// Sets of a block, at most.
     pub part: usize,
     pub k: usize,
-    /// Whether it is `batch_wgmma`.
-    pub warpgroups: bool,
+    pub unit: Unit,
     pub partials: Numbers<'a, f64>,
 }
 
 impl BatchMma<'_> {
     pub fn grid(&self, blocks: u32, threads: u32) -> Grid {
         let (all, part) = (bundles_of(self.sets), self.part());
-        let shared_bytes = if self.warpgroups { batch_wgmma::shared_bytes } else { shared_bytes };
+        let shared_bytes = if self.unit == Unit::Wgmma { batch_wgmma::shared_bytes } else { shared_bytes };
         let shared = shared_bytes(self.columns.d(), octets_of(self.k), part, threads);
         Grid { blocks: (blocks, all.div_ceil(part) as u32), threads, shared, cooperative: false }
     }
@@ -234,7 +233,7 @@ launch!(BatchMma<'_>, BatchMmaArgs, "batch_mma", |launch, grid, what| {
     let (k, d, bundles) = (launch.k, launch.columns.d(), bundles_of(launch.sets));
     let [coefficients, weights, reference] = sections(k, d, launch.sets);
     let shape = launch.grid(grid.blocks.0, grid.threads);
-    let too_many = launch.warpgroups && launch.part() > MOST_BUNDLES;
+    let too_many = launch.unit == Unit::Wgmma && launch.part() > MOST_BUNDLES;
     require(what, d <= MAX_FEATURES && launch.sets > 0 && !too_many)?;
     require(what, grid.blocks.1 == shape.blocks.1)?;
     grid.require_shared(what, shape.shared)?;

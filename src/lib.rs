@@ -86,7 +86,7 @@ pub mod evaluator {
     #[doc(inline)]
     pub use gmm_host::{
         ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, Load, MetropolisPrior, MetropolisSteps,
-        MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling, ShardedEvaluator,
+        MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling, ShardedEvaluator, evaluate_each,
     };
 }
 
@@ -102,7 +102,8 @@ pub mod fit {
     pub use gmm_host::{
         BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
         GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
-        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, merge_down, scikit_learn, select,
+        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_each, merge_down,
+        scikit_learn, select,
     };
 }
 

@@ -280,6 +280,9 @@ pub enum Error {
         /// Why not; the driver's message, if there is one.
         reason: String,
     },
+    /// A fit was given up because its caller asked for that.
+    #[error("the fit was stopped before it had ended; fit again")]
+    Stopped,
     /// A call of the CUDA driver failed.
     #[error("CUDA call {op} failed: {message}")]
     Cuda {

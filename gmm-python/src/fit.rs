@@ -23,7 +23,7 @@ pub struct FitOptions {
     n_components: usize,
     covariance_type: String,
     tol: f64,
-    reg_covar: f64,
+    pub reg_covar: f64,
     max_iter: usize,
     init_params: String,
     seed: u64,
@@ -87,7 +87,7 @@ pub struct Fit {
 }
 
 /// What the mixtures of a fit are in Python.
-trait ToPython {
+pub trait ToPython {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 }
 
@@ -104,7 +104,7 @@ impl ToPython for gaussmix::model::VariationalMixture {
 }
 
 impl Fit {
-    fn new<M: ToPython>(fit: gaussmix::fit::Fit<M>, error: Option<PyErr>) -> PyResult<Self> {
+    pub fn new<M: ToPython>(fit: gaussmix::fit::Fit<M>, error: Option<PyErr>) -> PyResult<Self> {
         let mixture = Python::attach(|py| fit.mixture.to_python(py))?;
         let gaussmix::fit::Fit { lower_bounds, converged, stopped, retained, .. } = fit;
         Ok(Self { mixture, lower_bounds, converged, stopped, retained, error })
@@ -199,7 +199,7 @@ macro_rules! common_parameters {
     };
 }
 
-fn variational_parameters(
+pub fn variational_parameters(
     py: Python<'_>,
     options: &VariationalOptions,
     start: Option<VariationalStart>,
@@ -236,7 +236,7 @@ fn variational_parameters(
     })
 }
 
-fn parameters(
+pub fn parameters(
     py: Python<'_>,
     options: &FitOptions,
     n_features: usize,

@@ -12,6 +12,7 @@ mod fit;
 mod gpu;
 mod gradient;
 mod loaded;
+mod many;
 mod mixture;
 mod pairwise;
 mod remote;
@@ -77,6 +78,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<chains::Chains>()?;
     module.add_class::<data::Data>()?;
     module.add_class::<fit::Fit>()?;
+    module.add_class::<many::Fits>()?;
     module.add_class::<gpu::GpuArray>()?;
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<mixture::Mixtures>()?;
@@ -90,6 +92,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_memory, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(free_gpu_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(many::fit_many, module)?)?;
     module.add_function(wrap_pyfunction!(half_of_the_memory, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;

@@ -20,15 +20,49 @@ pub fn after_fork() {
     FORKS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Runs `work` without the GIL.
-pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+/// The threads of this process; none for rayon's global ones.
+fn pool() -> PyResult<Option<&'static ThreadPool>> {
     let forks = FORKS.load(Ordering::SeqCst);
     if forks == 0 {
-        return Ok(py.detach(work));
+        return Ok(None);
     }
     let pool = POOLS.get(forks).and_then(|pool| pool.get_or_init(|| ThreadPoolBuilder::new().build().ok()).as_ref());
     match pool {
-        Some(pool) => Ok(py.detach(|| pool.install(work))),
+        Some(pool) => Ok(Some(pool)),
         None => Err(PyRuntimeError::new_err("threads cannot be started in this process, which is a fork of a fork …")),
     }
+}
+
+fn install<T: Send>(pool: Option<&ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
+    match pool {
+        Some(pool) => pool.install(work),
+        None => work(),
+    }
+}
+
+/// Runs `work` without the GIL.
+pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let pool = pool()?;
+    Ok(py.detach(|| install(pool, work)))
+}
+
+/// Runs `work` on another thread, with `n_threads` threads or those of the process, and `beside` on
+/// this one, which alone learns of Ctrl-C. Both run without the GIL.
+pub fn compute_beside<T: Send, B: Send>(
+    py: Python<'_>,
+    n_threads: Option<usize>,
+    work: impl FnOnce() -> T + Send,
+    beside: impl FnOnce() -> B + Send,
+) -> PyResult<(T, B)> {
+    let own = n_threads.map(|n| ThreadPoolBuilder::new().num_threads(n).build()).transpose();
+    let own = own.map_err(|error| PyRuntimeError::new_err(format!("the threads cannot be started: {error}")))?;
+    let pool = if own.is_some() { own.as_ref() } else { pool()? };
+    let run = || {
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| install(pool, work));
+            let beside = beside();
+            worker.join().map(|result| (result, beside))
+        })
+    };
+    py.detach(run).or_else(|panic| std::panic::resume_unwind(panic))
 }

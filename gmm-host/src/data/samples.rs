@@ -340,6 +340,51 @@ impl<'a> Samples<'a> {
         part
     }
 
+    /// The samples of each of `n_groups` groups (G,), of which `of_sample` (N,) gives the number, in
+    /// the order of their rows. Without a copy where the samples are in the order of their groups.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another number of groups than samples, [`Error::NoSuchRow`] for a
+    /// group that is not below G, [`Error::EmptyData`] for a group without samples.
+    pub fn groups(&self, of_sample: &[usize], n_groups: usize) -> Result<Vec<Samples<'a>>> {
+        let n_samples = self.n_samples();
+        if of_sample.len() != n_samples {
+            let (expected, got) = (vec![n_samples], vec![of_sample.len()]);
+            return Err(Error::ShapeMismatch { what: "the groups of the samples", expected, got });
+        }
+        if let Some(&row) = of_sample.iter().find(|&&group| group >= n_groups) {
+            return Err(Error::NoSuchRow { row, n_samples: n_groups });
+        }
+        let mut starts = vec![0; n_groups + 1];
+        of_sample.iter().for_each(|&group| starts[group + 1] += 1);
+        if starts[1..].contains(&0) {
+            return Err(Error::EmptyData { rows: 0, columns: self.n_features() });
+        }
+        (0..n_groups).for_each(|group| starts[group + 1] += starts[group]);
+        let ordered = match of_sample.is_sorted() {
+            true => self.clone(),
+            false => {
+                let (mut rows, mut next) = (vec![0; of_sample.len()], starts.clone());
+                for (row, &group) in of_sample.iter().enumerate() {
+                    rows[next[group]] = row;
+                    next[group] += 1;
+                }
+                self.in_order(&rows)
+            }
+        };
+        Ok(starts.windows(2).map(|ends| ordered.rows(ends[0]..ends[1])).collect())
+    }
+
+    /// A copy of some rows, with their weights and all columns.
+    fn in_order(&self, rows: &[usize]) -> Samples<'a> {
+        let x = match self.view() {
+            View::F32(x) => Elements::F32(Array::Shared(x.select(Axis(0), rows).into_shared())),
+            View::F64(x) => Elements::F64(Array::Shared(x.select(Axis(0), rows).into_shared())),
+        };
+        let weights = self.weights.as_ref().map(|weights| weights.select(rows));
+        Samples { x, weights, missing: self.missing.clone(), ranges: self.ranges.clone() }
+    }
+
     /// The same samples in float64; float32 samples are copied.
     pub fn into_float64(self) -> Self {
         match &self.x {
@@ -357,9 +402,10 @@ impl<'a> Samples<'a> {
     /// [`Error::NoSuchRow`].
     pub fn select(&self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.n_samples())?;
+        let d = self.n_features();
         let x = match self.view() {
-            View::F32(x) => x.select(Axis(0), rows).mapv(f64::from),
-            View::F64(x) => x.select(Axis(0), rows),
+            View::F32(x) => Array2::from_shape_fn((rows.len(), d), |(i, j)| f64::from(x[[rows[i], j]])),
+            View::F64(x) => Array2::from_shape_fn((rows.len(), d), |(i, j)| x[[rows[i], j]]),
         };
         let weights = self.weights().map_or_else(|| Array1::ones(rows.len()), |w| w.select(Axis(0), rows));
         Ok(Rows { x, weights })

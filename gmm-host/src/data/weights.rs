@@ -70,7 +70,7 @@ impl<'a> Weights<'a> {
     }
 
     /// A copy of the weights of some samples.
-    pub(super) fn select(&self, rows: &[usize]) -> Weights<'static> {
+    pub(super) fn select<'b>(&self, rows: &[usize]) -> Weights<'b> {
         Weights(Array::Shared(self.view().select(Axis(0), rows).into_shared()))
     }
 

@@ -304,6 +304,11 @@ impl BayesianGaussianMixtureValidParams {
         BayesianGaussianMixtureParams(self)
     }
 
+    /// The parameters that fits of all kinds have.
+    pub(super) fn settings(&self) -> &GaussianMixtureValidParams {
+        &self.settings
+    }
+
     /// K.
     pub fn n_components(&self) -> usize {
         self.settings.n_components()

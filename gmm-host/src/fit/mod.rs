@@ -4,6 +4,7 @@ mod em;
 mod init;
 mod iterate;
 mod kmeans;
+mod many;
 mod merge;
 mod outcome;
 mod params;
@@ -13,6 +14,7 @@ mod standard;
 mod stepwise;
 
 pub use bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
+pub use many::{Watch, evaluate_each, fit_each};
 pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};

@@ -36,7 +36,7 @@ impl CovarianceType {
 
     /// Whether there are covariances between features, so that a missing value depends on the
     /// observed ones of its sample.
-    pub(crate) fn has_matrices(self) -> bool {
+    pub fn has_matrices(self) -> bool {
         matches!(self, Self::Full | Self::Tied)
     }
 
@@ -148,7 +148,7 @@ impl Covariances {
     }
 
     /// The same variance for every component and feature.
-    pub(crate) fn isotropic(covariance_type: CovarianceType, k: usize, d: usize, variance: f64) -> Self {
+    pub fn isotropic(covariance_type: CovarianceType, k: usize, d: usize, variance: f64) -> Self {
         let mut covariances = Self::zeros(covariance_type, k, d);
         match &mut covariances {
             Self::Full(v) => v.outer_iter_mut().for_each(|mut m| m.diag_mut().fill(variance)),

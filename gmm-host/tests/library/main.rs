@@ -13,6 +13,7 @@ mod fit;
 mod likelihood;
 #[cfg(feature = "linfa")]
 mod linfa;
+mod many;
 mod missing;
 mod posterior;
 #[cfg(feature = "serde")]

@@ -1,5 +1,6 @@
 //! Complete samples: in the type they came in, and in more digits where those do not suffice.
 use super::engine::Engine;
+use super::threads::Threads;
 use crate::backends::chunked::ChunkedEvaluator;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::EnoughDigits;
@@ -7,7 +8,6 @@ use crate::data::samples::{Samples, View};
 use crate::error::Result;
 use crate::evaluator::Evaluator;
 use crate::simd::isa::Isa;
-use rayon::ThreadPool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// If float32 samples with more elements than this are to be evaluated in float64, they are
@@ -32,24 +32,24 @@ enum Copies {
 }
 
 impl<'a> Complete<'a> {
-    pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        Self::with_copies(samples, Copies::One, pool, isa)
+    pub fn new(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Self {
+        Self::with_copies(samples, Copies::One, threads, isa)
     }
 
     /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share
     /// it ([`Evaluator::share`]) make each its own copy of the samples with more digits: one copy
     /// for all takes a lock, under which such a thread could begin another evaluation that waits
     /// for the same lock.
-    pub fn of_part(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        Self::with_copies(samples, Copies::Each, pool, isa)
+    pub fn of_part(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Self {
+        Self::with_copies(samples, Copies::Each, threads, isa)
     }
 
-    fn with_copies(samples: Samples<'a>, copies: Copies, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+    fn with_copies(samples: Samples<'a>, copies: Copies, threads: &Threads, isa: Isa) -> Self {
         match samples.view() {
             View::F32(_) => {
-                let float32 = Engine::new(samples.clone(), Deviations::InFrame, pool.clone(), isa);
-                let around_means = open_float64(samples.clone(), Deviations::AroundMeans, copies, pool.clone(), isa);
-                let in_frame = open_float64(samples, Deviations::InFrame, copies, pool, isa);
+                let float32 = Engine::new(samples.clone(), Deviations::InFrame, threads.clone(), isa);
+                let around_means = open_float64(samples.clone(), Deviations::AroundMeans, copies, threads, isa);
+                let in_frame = open_float64(samples, Deviations::InFrame, copies, threads, isa);
                 let around_means: Arc<dyn Fn() -> _ + Send + Sync + 'a> = Arc::new(around_means);
                 Self::F32(EnoughDigits::new(float32, move || {
                     let around_means = Arc::clone(&around_means);
@@ -62,8 +62,8 @@ impl<'a> Complete<'a> {
                 }))
             }
             View::F64(_) => {
-                let float64 = Engine::new(samples.clone(), Deviations::InFrame, pool.clone(), isa);
-                let around_means = open_float64(samples, Deviations::AroundMeans, copies, pool, isa);
+                let float64 = Engine::new(samples.clone(), Deviations::InFrame, threads.clone(), isa);
+                let around_means = open_float64(samples, Deviations::AroundMeans, copies, threads, isa);
                 Self::F64(EnoughDigits::new(float64, move || around_means().map(Float64::boxed)))
             }
         }
@@ -107,12 +107,13 @@ fn open_float64<'a>(
     samples: Samples<'a>,
     deviations: Deviations,
     copies: Copies,
-    pool: Option<Arc<ThreadPool>>,
+    threads: &Threads,
     isa: Isa,
-) -> impl Fn() -> Result<Float64<'a>> + Send + Sync + 'a {
+) -> impl Fn() -> Result<Float64<'a>> + Send + Sync + use<'a> {
     let whole: Mutex<Option<Engine<'a, f64>>> = Mutex::new(None);
+    let threads = threads.clone();
     move || {
-        let engine = || Engine::new(samples.clone(), deviations, pool.clone(), isa);
+        let engine = || Engine::new(samples.clone(), deviations, threads.clone(), isa);
         if copies == Copies::Each {
             return Ok(Float64::Whole(Box::new(engine())));
         }
@@ -121,13 +122,13 @@ fn open_float64<'a>(
             let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
             return Ok(Float64::Whole(Box::new(whole.get_or_insert_with(engine).clone())));
         }
-        let pool = pool.clone();
+        let threads = threads.clone();
         let load = move |chunk: Samples<'a>| -> Result<Box<dyn Evaluator + 'a>> {
-            let engine = Engine::<f64>::new(chunk.clone(), deviations, pool.clone(), isa);
+            let engine = Engine::<f64>::new(chunk.clone(), deviations, threads.clone(), isa);
             if deviations == Deviations::AroundMeans {
                 return Ok(Box::new(engine));
             }
-            let around_means = open_float64(chunk, Deviations::AroundMeans, Copies::Each, pool.clone(), isa);
+            let around_means = open_float64(chunk, Deviations::AroundMeans, Copies::Each, &threads, isa);
             Ok(Box::new(EnoughDigits::new(engine, move || around_means().map(Float64::boxed))))
         };
         Ok(Float64::Chunks(Box::new(ChunkedEvaluator::of_samples(samples.clone(), rows.max(1), load)?)))

@@ -7,6 +7,7 @@ use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
+use super::threads::Threads;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::compensated::neumaier_sum;
@@ -21,7 +22,6 @@ use crate::sampling::Sampling;
 use crate::simd::isa::Isa;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1};
-use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::ops::Range;
@@ -50,8 +50,7 @@ pub(super) struct Engine<'a, T> {
     /// For samples with missing values, the weight of those that have a value in a column (D,).
     observed: Option<Arc<[f64]>>,
     isa: Isa,
-    /// The threads; none for rayon's global ones.
-    pool: Option<Arc<ThreadPool>>,
+    threads: Threads,
     n_threads: usize,
     /// Room for the chunks' results, so that a call need not allocate it.
     partial: Vec<f64>,
@@ -83,13 +82,9 @@ impl<'a, T: Real> Engine<'a, T> {
     /// `deviations`: how samples are compared with components. Where it is
     /// [`Deviations::AroundMeans`], the samples keep all their digits, in a frame that changes
     /// nothing.
-    pub fn new(samples: Samples<'a>, deviations: Deviations, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
-        let resident = || Resident::new(&samples, deviations.frame(&samples), isa);
-        let data = match &pool {
-            Some(pool) => pool.install(resident),
-            None => resident(),
-        };
+    pub fn new(samples: Samples<'a>, deviations: Deviations, threads: Threads, isa: Isa) -> Self {
+        let n_threads = threads.count();
+        let data = threads.install(|| Resident::new(&samples, deviations.frame(&samples), isa));
         let weight_scale = samples.weights().map_or(1.0, weight_scale);
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
         let total_weight = samples.total_weight();
@@ -104,7 +99,7 @@ impl<'a, T: Real> Engine<'a, T> {
             total_weight,
             observed,
             isa,
-            pool,
+            threads,
             n_threads,
             partial: Vec::new(),
             spare: Spare::default(),
@@ -136,11 +131,7 @@ impl<'a, T: Real> Engine<'a, T> {
         if self.n_threads == 1 || cost < SERIAL_WORK {
             return out.chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
         }
-        let mut parallel = || out.par_chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
-        match &self.pool {
-            Some(pool) => pool.install(parallel),
-            None => parallel(),
-        }
+        self.threads.install(|| out.par_chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out)));
     }
 
     /// Runs `work` on each chunk of samples and its part of `out`, `each` elements for a sample.

@@ -12,6 +12,7 @@ mod moments;
 mod posterior;
 pub(crate) mod real;
 mod resident;
+mod threads;
 
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
@@ -19,8 +20,7 @@ use crate::evaluator::Evaluator;
 use crate::simd::isa::Isa;
 use complete::Complete;
 use missing::MissingEngine;
-use rayon::ThreadPool;
-use std::sync::Arc;
+use threads::Threads;
 
 /// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they
 /// came in, and evaluates them with all its threads, or with the calling thread alone if there is
@@ -78,12 +78,22 @@ impl<'a> CpuEvaluator<'a> {
     /// it is given.
     pub(crate) fn with(samples: Samples<'a>, n_threads: Option<usize>, kernel: Option<&str>) -> Result<Self> {
         let isa = kernel.map_or_else(|| Ok(Isa::best()), find_isa)?;
-        let pool = n_threads.map(start_threads).transpose()?;
+        let threads = n_threads.map_or(Ok(Threads::Shared), Threads::start)?;
+        Ok(Self::on(samples, threads, isa))
+    }
+
+    /// Evaluates with the calling thread alone, which is one of rayon's that each evaluate
+    /// something.
+    pub(crate) fn of_this_thread(samples: Samples<'a>) -> Self {
+        Self::on(samples, Threads::Calling, Isa::best())
+    }
+
+    fn on(samples: Samples<'a>, threads: Threads, isa: Isa) -> Self {
         let engine = match samples.missing() {
-            None => AnyEngine::Complete(Complete::new(samples, pool, isa)),
-            Some(_) => AnyEngine::Missing(MissingEngine::new(samples, pool, isa)),
+            None => AnyEngine::Complete(Complete::new(samples, &threads, isa)),
+            Some(_) => AnyEngine::Missing(MissingEngine::new(samples, threads, isa)),
         };
-        Ok(Self { engine })
+        Self { engine }
     }
 
     /// The kernels that this machine can run, named by their instruction sets, the best first.
@@ -112,21 +122,6 @@ fn find_isa(kernel: &str) -> Result<Isa> {
         problem: "is not one that this machine's CPU can run".into(),
         available: CpuEvaluator::kernels().join(", "),
     })
-}
-
-/// More threads than any machine has cores.
-const MAX_THREADS: usize = 4096;
-
-fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
-    if n_threads == 0 {
-        return Err(Error::Threads { n_threads, message: "at least one is needed".into() });
-    }
-    // The system may begin to start any number of threads, and end the process on the way.
-    if n_threads > MAX_THREADS {
-        return Err(Error::Threads { n_threads, message: format!("at most {MAX_THREADS} are started") });
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-    pool.map(Arc::new).map_err(|e| Error::Threads { n_threads, message: e.to_string() })
 }
 
 crate::evaluator::pass_on!(CpuEvaluator);

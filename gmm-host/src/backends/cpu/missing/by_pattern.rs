@@ -7,6 +7,7 @@
 use super::completion;
 use super::few::{FewRows, GroupRows};
 use crate::backends::cpu::complete::Complete;
+use crate::backends::cpu::threads::Threads;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
 use crate::data::samples::{Rows, Samples, View};
@@ -20,7 +21,6 @@ use crate::sampling::Sampling;
 use crate::simd::isa::Isa;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
-use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,8 +42,7 @@ pub(super) struct ByPattern<'a> {
     groups: Vec<Group<'a>>,
     total_weight: f64,
     isa: Isa,
-    pool: Option<Arc<ThreadPool>>,
-    n_threads: usize,
+    threads: Threads,
 }
 
 /// Rows in which the same columns are observed.
@@ -64,16 +63,15 @@ impl std::fmt::Debug for ByPattern<'_> {
 }
 
 impl<'a> ByPattern<'a> {
-    pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
-        let Patterns { order, groups } = in_pool(pool.as_deref(), || Patterns::of(&samples));
+    pub fn new(samples: Samples<'a>, threads: Threads, isa: Isa) -> Self {
+        let Patterns { order, groups } = threads.install(|| Patterns::of(&samples));
         let group = |Pattern { observed, rows }| {
             let weight = rows.len() as f64;
             Group { observed: observed.into(), rows, weight, engine: None }
         };
         let mut groups: Vec<_> = groups.into_iter().map(group).collect();
         let total_weight = samples.total_weight();
-        in_pool(pool.as_deref(), || {
+        threads.install(|| {
             groups.par_iter_mut().for_each(|group| {
                 let rows = &order[group.rows.clone()];
                 if let Some(weights) = samples.weights() {
@@ -81,11 +79,11 @@ impl<'a> ByPattern<'a> {
                 }
                 if rows.len() >= FEW && !group.observed.is_empty() {
                     let part = samples.observed(rows, &group.observed);
-                    group.engine = Some(Box::new(Complete::of_part(part, pool.clone(), isa)));
+                    group.engine = Some(Box::new(Complete::of_part(part, &threads, isa)));
                 }
             });
         });
-        Self { samples, order: order.into(), groups, total_weight, isa, pool, n_threads }
+        Self { samples, order: order.into(), groups, total_weight, isa, threads }
     }
 
     /// Calls `work` with each group, its rows and, if any column is observed, the mixture of its
@@ -96,9 +94,9 @@ impl<'a> ByPattern<'a> {
         work: impl Fn(&mut Group<'a>, GroupRows<'_>, Option<&Marginal>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         check_features(mixture, self.samples.n_features())?;
-        let Self { samples, order, groups, pool, .. } = self;
+        let Self { samples, order, groups, threads, .. } = self;
         let one = |group: &mut Group<'a>| group.evaluate(samples, order, mixture, &work);
-        let results: Vec<Result<T>> = in_pool(pool.as_deref(), || groups.par_iter_mut().map(one).collect());
+        let results: Vec<Result<T>> = threads.install(|| groups.par_iter_mut().map(one).collect());
         results.into_iter().collect()
     }
 
@@ -195,7 +193,7 @@ impl<'a> Evaluator for ByPattern<'a> {
     }
 
     fn describe(&self) -> Description {
-        let (threads, isa, groups) = (self.n_threads, self.isa.name(), self.groups.len());
+        let (threads, isa, groups) = (self.threads.count(), self.isa.name(), self.groups.len());
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let float = match self.samples.view() {
             View::F32(_) => "float32",
@@ -242,8 +240,7 @@ impl<'a> Evaluator for ByPattern<'a> {
             groups,
             total_weight: self.total_weight,
             isa: self.isa,
-            pool: self.pool.clone(),
-            n_threads: self.n_threads,
+            threads: self.threads.clone(),
         }))
     }
 
@@ -264,7 +261,7 @@ impl<'a> Evaluator for ByPattern<'a> {
         check_features(mixture, self.n_features())?;
         let (k, d) = mixture.means().dim();
         let segments = self.segments(mixture.covariance_type(), k);
-        let Self { samples, order, groups, pool, .. } = self;
+        let Self { samples, order, groups, threads, .. } = self;
         let mut parts = Vec::with_capacity(segments.len());
         let mut rest = &mut groups[..];
         for segment in segments {
@@ -285,7 +282,7 @@ impl<'a> Evaluator for ByPattern<'a> {
             }
             Ok(sum)
         };
-        let sums: Vec<Result<Statistics>> = in_pool(pool.as_deref(), || parts.into_par_iter().map(sum_up).collect());
+        let sums: Vec<Result<Statistics>> = threads.install(|| parts.into_par_iter().map(sum_up).collect());
         let mut total = empty();
         for sum in sums {
             total.merge(&sum?)?;
@@ -322,11 +319,3 @@ impl<'a> Evaluator for ByPattern<'a> {
 }
 
 impl<'a> Sampling for ByPattern<'a> {}
-
-/// Runs `work` with the threads of a pool, or with rayon's global ones.
-fn in_pool<T: Send>(pool: Option<&ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
-    match pool {
-        Some(pool) => pool.install(work),
-        None => work(),
-    }
-}

@@ -5,6 +5,7 @@ mod completion;
 mod few;
 
 use super::complete::Complete;
+use crate::backends::cpu::threads::Threads;
 use crate::data::samples::{Rows, Samples, View};
 use crate::draw::{Draw, Drawn};
 use crate::error::Result;
@@ -17,8 +18,6 @@ use crate::simd::isa::Isa;
 use crate::statistics::Statistics;
 use by_pattern::ByPattern;
 use ndarray::{Array1, Array2, ArrayView1};
-use rayon::ThreadPool;
-use std::sync::Arc;
 
 /// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its
 /// own, which is made when it is first needed.
@@ -33,7 +32,7 @@ pub(super) struct MissingEngine<'a> {
     latest: Option<CovarianceType>,
     total_weight: f64,
     isa: Isa,
-    pool: Option<Arc<ThreadPool>>,
+    threads: Threads,
 }
 
 impl std::fmt::Debug for MissingEngine<'_> {
@@ -43,9 +42,9 @@ impl std::fmt::Debug for MissingEngine<'_> {
 }
 
 impl<'a> MissingEngine<'a> {
-    pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+    pub fn new(samples: Samples<'a>, threads: Threads, isa: Isa) -> Self {
         let total_weight = samples.total_weight();
-        Self { samples, by_column: None, by_pattern: None, latest: None, total_weight, isa, pool }
+        Self { samples, by_column: None, by_pattern: None, latest: None, total_weight, isa, threads }
     }
 
     /// The side for a covariance type, if it is made.
@@ -60,10 +59,12 @@ impl<'a> MissingEngine<'a> {
     fn side(&mut self, mixture: &Mixture) -> &mut (dyn Evaluator + 'a) {
         let covariance_type = mixture.covariance_type();
         self.latest = Some(covariance_type);
-        let (samples, pool, isa) = (&self.samples, &self.pool, self.isa);
+        let (samples, threads, isa) = (&self.samples, &self.threads, self.isa);
         let side = match covariance_type.has_matrices() {
-            true => self.by_pattern.get_or_insert_with(|| Box::new(ByPattern::new(samples.clone(), pool.clone(), isa))),
-            false => self.by_column.get_or_insert_with(|| Box::new(Complete::new(samples.clone(), pool.clone(), isa))),
+            true => {
+                self.by_pattern.get_or_insert_with(|| Box::new(ByPattern::new(samples.clone(), threads.clone(), isa)))
+            }
+            false => self.by_column.get_or_insert_with(|| Box::new(Complete::new(samples.clone(), threads, isa))),
         };
         side.as_mut()
     }
@@ -108,7 +109,7 @@ impl Evaluator for MissingEngine<'_> {
             latest: self.latest,
             total_weight: self.total_weight,
             isa: self.isa,
-            pool: self.pool.clone(),
+            threads: self.threads.clone(),
         }))
     }
 

@@ -1,0 +1,52 @@
+//! The threads that an evaluator computes with.
+use crate::error::{Error, Result};
+use rayon::{ThreadPool, ThreadPoolBuilder, current_num_threads};
+use std::sync::Arc;
+
+/// More threads than any machine has cores.
+const MAX_THREADS: usize = 4096;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Threads {
+    /// Those of the pool that the caller is in, or rayon's global ones.
+    Shared,
+    /// Its own.
+    Own(Arc<ThreadPool>),
+    /// The calling thread alone, which is one of many that each evaluate something.
+    Calling,
+}
+
+impl Threads {
+    /// `n_threads` threads of its own.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] if `n_threads` is zero or the threads cannot be started.
+    pub fn start(n_threads: usize) -> Result<Self> {
+        if n_threads == 0 {
+            return Err(Error::Threads { n_threads, message: "at least one is needed".into() });
+        }
+        // The system may begin to start any number of threads, and end the process on the way.
+        if n_threads > MAX_THREADS {
+            return Err(Error::Threads { n_threads, message: format!("at most {MAX_THREADS} are started") });
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(n_threads).build();
+        pool.map(|pool| Self::Own(Arc::new(pool))).map_err(|e| Error::Threads { n_threads, message: e.to_string() })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Shared => current_num_threads(),
+            Self::Own(pool) => pool.current_num_threads(),
+            Self::Calling => 1,
+        }
+    }
+
+    /// Runs `work`, whose parallel iterators they carry out.
+    pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match self {
+            Self::Own(pool) => pool.install(work),
+            Self::Shared | Self::Calling => work(),
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! Many fits in one call.
+use crate::arrays::{self, Matrix, view};
+use crate::data::checked;
+use crate::errors::exception;
+use crate::fit::{Fit, FitOptions, ToPython, VariationalOptions, parameters, variational_parameters};
+use crate::mixture::Mixture;
+use crate::threads::compute_beside;
+use crate::variational::VariationalMixture;
+use gaussmix::Error;
+use gaussmix::data::{Samples, View};
+use gaussmix::device::Device;
+use gaussmix::evaluator::{Evaluator, evaluate_each};
+use gaussmix::fit::{Watch, fit_each, scikit_learn};
+use gaussmix::model::{CovarianceType, Covariances};
+use gaussmix::statistics::{Freeze, Statistics};
+use ndarray::{Array1, Array2};
+use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// The time between two looks at whether Ctrl-C was pressed, and between two calls of `progress`.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a fit finds.
+#[derive(Clone)]
+enum Model {
+    Mixture(gaussmix::model::Mixture),
+    Variational(Box<gaussmix::model::VariationalMixture>),
+}
+
+impl Model {
+    fn density(&self) -> &gaussmix::model::Mixture {
+        match self {
+            Self::Mixture(mixture) => mixture,
+            Self::Variational(mixture) => mixture.density(),
+        }
+    }
+
+    fn parameters(&self) -> (Array1<f64>, Array2<f64>, Covariances) {
+        match self {
+            Self::Mixture(mixture) => {
+                (mixture.weights().to_owned(), mixture.means().to_owned(), mixture.covariances().clone())
+            }
+            Self::Variational(mixture) => {
+                (mixture.weights(), mixture.means().to_owned(), mixture.covariances().clone())
+            }
+        }
+    }
+}
+
+impl ToPython for Model {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Mixture(mixture) => Ok(Py::new(py, Mixture::from(mixture.clone()))?.into_any()),
+            Self::Variational(mixture) => Ok(Py::new(py, VariationalMixture((**mixture).clone()))?.into_any()),
+        }
+    }
+}
+
+type OneFit = gaussmix::fit::Fit<Model>;
+
+/// A fit whose mixture is one of both kinds.
+fn either<M>(fit: gaussmix::fit::Fit<M>, model: impl FnOnce(M) -> Model) -> OneFit {
+    let gaussmix::fit::Fit { mixture, lower_bounds, converged, stopped, run, retained, .. } = fit;
+    let mut either = gaussmix::fit::Fit::new(model(mixture));
+    (either.lower_bounds, either.converged, either.stopped) = (lower_bounds, converged, stopped);
+    (either.run, either.retained) = (run, retained);
+    either
+}
+
+/// What many fits have found, and what ended them early.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Fits {
+    fits: Vec<Result<OneFit, Failure>>,
+    shape: (usize, usize, CovarianceType),
+    error: Option<PyErr>,
+}
+
+/// Why a fit failed.
+struct Failure {
+    text: String,
+    exception: PyErr,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { text: error.to_string(), exception: exception(error) }
+    }
+}
+
+/// The sets of samples that follow each other in an array; set i begins at row `starts[i]` and ends
+/// where the next one begins.
+fn sets<'a>(
+    x: View<'a>,
+    weights: Option<Array1<f64>>,
+    starts: &[usize],
+    missing: bool,
+) -> gaussmix::Result<Vec<Samples<'a>>> {
+    let samples = match x {
+        View::F32(x) => checked(x, missing)?,
+        View::F64(x) => checked(x, missing)?,
+    };
+    let samples = match weights {
+        Some(weights) => samples.with_shared_weights(weights.into_shared())?,
+        None => samples,
+    };
+    let mut of_row = Vec::with_capacity(samples.n_samples());
+    for (set, ends) in starts.windows(2).enumerate() {
+        of_row.resize(of_row.len() + ends[1].saturating_sub(ends[0]), set);
+    }
+    samples.groups(&of_row, starts.len().saturating_sub(1))
+}
+
+fn view_of<'a>(matrix: &'a Matrix<'_>) -> View<'a> {
+    match matrix {
+        Matrix::F32(x) => View::F32(view(x)),
+        Matrix::F64(x) => View::F64(view(x)),
+    }
+}
+
+/// Tells the thread that waits which fits have ended, and the fits whether they are to be given up.
+struct Messages<'a> {
+    ended: Mutex<Sender<()>>,
+    stop: &'a AtomicBool,
+}
+
+impl<M> Watch<M> for Messages<'_> {
+    fn ended(&self, _: usize, _: &gaussmix::Result<gaussmix::fit::Fit<M>>) {
+        if let Ok(ended) = self.ended.lock() {
+            // Nobody waits any more where the other thread has failed.
+            let _ = ended.send(());
+        }
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// How many runs each fit has, and what they begin with: Python's random numbers.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Runs {
+    /// The uniform numbers of scikit-learn's k-means of each run.
+    uniforms: Vec<Vec<f64>>,
+    /// The seed of the engine's start of each run.
+    seeds: Vec<u64>,
+    /// A set of at most so many samples, or of at most so many numbers, has scikit-learn's start,
+    /// unless values are missing.
+    own_start: (usize, usize),
+}
+
+impl Runs {
+    /// The best run of a set.
+    fn best<M>(
+        &self,
+        set: &Samples<'_>,
+        k: usize,
+        covariance_type: CovarianceType,
+        mut run: impl FnMut(Start) -> gaussmix::Result<gaussmix::fit::Fit<M>>,
+    ) -> gaussmix::Result<gaussmix::fit::Fit<M>> {
+        let (n, d) = (set.n_samples(), set.n_features());
+        let (samples, numbers) = self.own_start;
+        let own = set.missing().is_none() && (n <= samples || n * d <= numbers);
+        if let Some(weights) = set.weights() {
+            let weighted = weights.iter().filter(|w| **w > 0.0).count();
+            if own && n >= k && weighted < k {
+                return Err(Error::TooFewWeightedSamples { n_samples: weighted, n_components: k });
+            }
+        }
+        let mut best: Option<gaussmix::fit::Fit<M>> = None;
+        for (uniforms, seed) in self.uniforms.iter().zip(&self.seeds) {
+            let start = match own {
+                true => {
+                    let labels = scikit_learn::kmeans(set.view(), set.weights(), k, uniforms)?;
+                    let clusters = scikit_learn::statistics(set.view(), set.weights(), &labels, k, covariance_type)?;
+                    Start::Clusters(Box::new(clusters))
+                }
+                false => Start::Seed(*seed),
+            };
+            let fit = run(start)?;
+            if fit.stopped || best.as_ref().is_none_or(|best| fit.lower_bound() > best.lower_bound()) {
+                let stopped = fit.stopped;
+                best = Some(fit);
+                if stopped {
+                    break;
+                }
+            }
+        }
+        best.ok_or_else(|| Error::BadParameter {
+            name: "n_init",
+            value: "0".into(),
+            remedy: "at least one run is needed",
+        })
+    }
+}
+
+/// What a run begins with.
+enum Start {
+    /// The statistics of scikit-learn's clusters.
+    Clusters(Box<Statistics>),
+    /// The seed of the engine's start.
+    Seed(u64),
+}
+
+/// The mixture of clusters. A component without samples has the mean 0 and the variance `reg_covar`,
+/// as in scikit-learn.
+fn mixture_of(clusters: &Statistics, reg_covar: f64) -> gaussmix::Result<gaussmix::model::Mixture> {
+    if reg_covar <= 0.0 || clusters.counts().iter().all(|count| *count > 0.0) {
+        return clusters.to_mixture(reg_covar);
+    }
+    let (k, d) = clusters.means().dim();
+    let narrow = Covariances::isotropic(clusters.covariance_type(), k, d, reg_covar);
+    let empty = gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
+    Ok(clusters.update(&empty, reg_covar, Freeze::default())?.mixture)
+}
+
+/// The parameters of many fits, by the keys that they have.
+#[derive(FromPyObject)]
+enum Options {
+    Variational(VariationalOptions),
+    Mixture(FitOptions),
+}
+
+/// Fits to each of the sets that follow each other in an array. `progress` is called with the number
+/// of fits that have ended, now and then.
+#[pyfunction]
+#[pyo3(signature = (x, starts, sample_weight, options, runs, device, threads=None, missing=false, progress=None))]
+#[allow(clippy::too_many_arguments, private_interfaces)] // They are named in Python.
+pub fn fit_many(
+    py: Python<'_>,
+    x: &Bound<'_, PyAny>,
+    starts: Vec<usize>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    options: Options,
+    runs: Runs,
+    device: &str,
+    threads: Option<usize>,
+    missing: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Fits> {
+    let device: Device = device.parse().map_err(exception)?;
+    let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
+    let matrix = Matrix::new(x)?;
+    let x = view_of(&matrix);
+    let d = match x {
+        View::F32(x) => x.ncols(),
+        View::F64(x) => x.ncols(),
+    };
+    let stop = AtomicBool::new(false);
+    let (ended, receiver) = channel();
+    let watch = Messages { ended: Mutex::new(ended), stop: &stop };
+    let (shape, fit): (_, Box<dyn FnOnce() -> gaussmix::Result<Vec<gaussmix::Result<OneFit>>> + Send>) = match options {
+        Options::Mixture(options) => {
+            let params = parameters(py, &options, d, None)?.check().map_err(exception)?;
+            let (k, t, reg_covar) = (params.n_components(), params.covariance_type(), options.reg_covar);
+            let work = move || {
+                let sets = sets(x, weights, &starts, missing)?;
+                let fits = fit_each(&sets, device, |set| params.work(set), &watch, |set, evaluator, callback| {
+                    runs.best(&sets[set], k, t, |start| {
+                        let params = params.clone().into_params();
+                        let params = match start {
+                            Start::Seed(seed) => params.random_state(seed),
+                            Start::Clusters(clusters) => params.start(mixture_of(&clusters, reg_covar)?),
+                        };
+                        params.check()?.fit_with(evaluator, callback)
+                    })
+                });
+                drop(watch);
+                Ok(fits.into_iter().map(|fit| fit.map(|fit| either(fit, Model::Mixture))).collect())
+            };
+            ((k, d, t), Box::new(work))
+        }
+        Options::Variational(options) => {
+            let params = variational_parameters(py, &options, None)?.check().map_err(exception)?;
+            let (k, t) = (params.n_components(), params.covariance_type());
+            let work = move || {
+                let sets = sets(x, weights, &starts, missing)?;
+                let fits = fit_each(&sets, device, |set| params.work(set), &watch, |set, evaluator, callback| {
+                    runs.best(&sets[set], k, t, |start| {
+                        let params = params.clone().into_params();
+                        let params = match start {
+                            Start::Seed(seed) => params.random_state(seed),
+                            Start::Clusters(clusters) => params.start_statistics(*clusters),
+                        };
+                        params.check()?.fit_with(evaluator, callback)
+                    })
+                });
+                drop(watch);
+                let model = |mixture| Model::Variational(Box::new(mixture));
+                Ok(fits.into_iter().map(|fit| fit.map(|fit| either(fit, model))).collect())
+            };
+            ((k, d, t), Box::new(work))
+        }
+    };
+    let stop = &stop;
+    let wait = move || {
+        let (mut done, mut error, mut last_look) = (0, None, Instant::now());
+        loop {
+            let ended = receiver.recv_timeout(LOOK);
+            done += usize::from(ended.is_ok());
+            let over = ended == Err(RecvTimeoutError::Disconnected);
+            if error.is_none() && (over || last_look.elapsed() >= LOOK) {
+                let look = Python::attach(|py| {
+                    py.check_signals()?;
+                    progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done,)).map(drop))
+                });
+                if let Err(raised) = look {
+                    error = Some(raised);
+                    stop.store(true, Ordering::Relaxed);
+                }
+                last_look = Instant::now();
+            }
+            if over {
+                return error;
+            }
+        }
+    };
+    let (fits, error) = compute_beside(py, threads, fit, wait)?;
+    let fits = fits.map_err(exception)?.into_iter().map(|fit| fit.map_err(Failure::from)).collect();
+    Ok(Fits { fits, shape, error })
+}
+
+#[pymethods]
+impl Fits {
+    fn __len__(&self) -> usize {
+        self.fits.len()
+    }
+
+    /// One of the fits; the exception that a fit of its set alone raises, if it failed.
+    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Fit> {
+        match self.fits.get(index) {
+            None => Err(PyIndexError::new_err("there is no such fit")),
+            Some(Ok(fit)) => Fit::new(fit.clone(), None),
+            Some(Err(failure)) => Err(failure.exception.clone_ref(py)),
+        }
+    }
+
+    /// The exception that ended the fits early: of `progress`, or KeyboardInterrupt.
+    #[getter]
+    fn error(&self, py: Python<'_>) -> Option<PyErr> {
+        self.error.as_ref().map(|error| error.clone_ref(py))
+    }
+
+    /// Why fits failed, by their numbers.
+    #[getter]
+    fn errors(&self) -> Vec<(usize, String)> {
+        let failed = self.fits.iter().enumerate();
+        failed.filter_map(|(i, fit)| fit.as_ref().err().map(|failure| (i, failure.text.clone()))).collect()
+    }
+
+    #[getter]
+    fn converged<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        self.each(py, |fit| fit.converged, false)
+    }
+
+    #[getter]
+    fn n_iter<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        self.each(py, |fit| fit.n_iter() as i64, 0)
+    }
+
+    #[getter]
+    fn lower_bound<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.each(py, |fit| fit.lower_bound(), f64::NAN)
+    }
+
+    /// The weights (G, K), means (G, K, D) and covariances (G, …) of all fits, NaN for those that
+    /// failed.
+    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let (k, d, t) = self.shape;
+        let shape = t.shape(k, d);
+        let (mut weights, mut means, mut covariances) = (Vec::new(), Vec::new(), Vec::new());
+        let fill = |to: &mut Vec<f64>, values: Option<&mut dyn Iterator<Item = f64>>, n: usize| match values {
+            Some(values) => to.extend(values),
+            None => to.resize(to.len() + n, f64::NAN),
+        };
+        for fit in &self.fits {
+            let found = fit.as_ref().ok().map(|fit| fit.mixture.parameters());
+            let found = found.as_ref();
+            fill(&mut weights, found.map(|f| f.0.iter().copied()).as_mut().map(|v| v as _), k);
+            fill(&mut means, found.map(|f| f.1.iter().copied()).as_mut().map(|v| v as _), k * d);
+            let size = shape.iter().product();
+            fill(&mut covariances, found.map(|f| f.2.iter()).as_mut().map(|v| v as _), size);
+        }
+        let g = self.fits.len();
+        let shaped = |numbers: Vec<f64>, shape: Vec<usize>| numbers.into_pyarray(py).reshape(shape).map(Bound::into_any);
+        let of_covariances = [&[g][..], &shape].concat();
+        Ok((shaped(weights, vec![g, k])?, shaped(means, vec![g, k, d])?, shaped(covariances, of_covariances)?))
+    }
+
+    /// The log-likelihood of each sample under the fit of its set: set i of `of_set` follows set i − 1
+    /// in the array. NaN where the fit failed.
+    #[pyo3(signature = (x, starts, of_set, device, threads=None, missing=false))]
+    #[allow(clippy::too_many_arguments)] // They are named in Python.
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        starts: Vec<usize>,
+        of_set: Vec<usize>,
+        device: &str,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let scores = |fit: &OneFit, evaluator: &mut dyn Evaluator| {
+            Ok(evaluator.score_samples(fit.mixture.density())?.to_vec())
+        };
+        self.evaluate(py, x, &starts, &of_set, device, (threads, missing), f64::NAN, scores)
+    }
+
+    /// The most probable component of each sample under the fit of its set, −1 where the fit failed.
+    #[pyo3(signature = (x, starts, of_set, device, threads=None, missing=false))]
+    #[allow(clippy::too_many_arguments)] // They are named in Python.
+    fn labels<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        starts: Vec<usize>,
+        of_set: Vec<usize>,
+        device: &str,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let labels = |fit: &OneFit, evaluator: &mut dyn Evaluator| {
+            let labels = evaluator.predict(fit.mixture.density())?;
+            Ok(labels.into_iter().map(|label| label as i64).collect())
+        };
+        self.evaluate(py, x, &starts, &of_set, device, (threads, missing), -1, labels)
+    }
+}
+
+impl Fits {
+    fn each<'py, T: numpy::Element + Clone>(
+        &self,
+        py: Python<'py>,
+        of: impl Fn(&OneFit) -> T,
+        failed: T,
+    ) -> Bound<'py, PyArray1<T>> {
+        let values: Vec<T> = self.fits.iter().map(|fit| fit.as_ref().map_or_else(|_| failed.clone(), &of)).collect();
+        values.into_pyarray(py)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn evaluate<'py, T: numpy::Element + Send + Sync + Copy>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        starts: &[usize],
+        of_set: &[usize],
+        device: &str,
+        (threads, missing): (Option<usize>, bool),
+        failed: T,
+        evaluate: impl Fn(&OneFit, &mut dyn Evaluator) -> gaussmix::Result<Vec<T>> + Sync,
+    ) -> PyResult<Bound<'py, PyArray1<T>>> {
+        let device: Device = device.parse().map_err(exception)?;
+        let matrix = Matrix::new(x)?;
+        let x = view_of(&matrix);
+        let (k, d, t) = self.shape;
+        let each = k * if t.has_matrices() { d * d } else { 2 * d };
+        let work = || {
+            let sets = sets(x, None, starts, missing)?;
+            let values = evaluate_each(&sets, device, |set| (set.n_samples() * each) as f64, |set, open| {
+                match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
+                    Some(Ok(fit)) => evaluate(fit, open()?.as_mut()),
+                    _ => Ok(vec![failed; sets[set].n_samples()]),
+                }
+            });
+            let values: gaussmix::Result<Vec<Vec<T>>> = values.into_iter().collect();
+            Ok(values?.concat())
+        };
+        let (values, ()): (gaussmix::Result<Vec<T>>, _) = compute_beside(py, threads, work, || ())?;
+        Ok(values.map_err(exception)?.into_pyarray(py))
+    }
+}

@@ -112,5 +112,6 @@ pub mod fit {
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/fit.md")]
 #[doc = include_str!("../docs/likelihood.md")]
+#[doc = include_str!("../docs/many.md")]
 #[doc = include_str!("../docs/rust.md")]
 struct Guide;

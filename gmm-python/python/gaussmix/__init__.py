@@ -3,6 +3,7 @@
 `GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn` puts them in
 their place.
 `Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
+`fit_many` fits a mixture to each of many groups of samples.
 """
 
 import os
@@ -12,6 +13,7 @@ from ._bayes import BayesianMixture
 from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
+from ._many import ManyMixtures, fit_many
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._reports import Iteration
 from ._select import Candidate, Selection, plot, select
@@ -25,10 +27,12 @@ __all__ = [
     "InnerProducts",
     "Iteration",
     "Likelihood",
+    "ManyMixtures",
     "Selection",
     "Statistics",
     "__version__",
     "devices",
+    "fit_many",
     "gaussian_kernel",
     "inner_products",
     "patch_sklearn",

@@ -215,6 +215,40 @@ class Fit:
     def error(self) -> BaseException | None: ...
 
 @final
+class Fits:
+    @property
+    def error(self) -> BaseException | None: ...
+    @property
+    def errors(self) -> list[tuple[int, str]]: ...
+    @property
+    def converged(self) -> NDArray[np.bool_]: ...
+    @property
+    def n_iter(self) -> NDArray[np.int64]: ...
+    @property
+    def lower_bound(self) -> _Float64: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Fit: ...
+    def parameters(self) -> tuple[_Float64, _Float64, _Float64]: ...
+    def scores(
+        self,
+        x: NDArray[Any],
+        starts: list[int],
+        of_set: list[int],
+        device: str,
+        threads: int | None = None,
+        missing: bool = False,
+    ) -> _Float64: ...
+    def labels(
+        self,
+        x: NDArray[Any],
+        starts: list[int],
+        of_set: list[int],
+        device: str,
+        threads: int | None = None,
+        missing: bool = False,
+    ) -> NDArray[np.int64]: ...
+
+@final
 class GpuArray:
     def __new__(cls, x: Any) -> Self: ...
     def to_numpy(self) -> _Floats: ...
@@ -308,6 +342,17 @@ def mean_score(
     memory: int | None = None,
     missing: bool = False,
 ) -> float: ...
+def fit_many(
+    x: NDArray[Any],
+    starts: list[int],
+    sample_weight: NDArray[Any] | None,
+    options: dict[str, Any],
+    runs: dict[str, Any],
+    device: str,
+    threads: int | None = None,
+    missing: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> Fits: ...
 def few_log_densities(
     x: _Floats,
     weights: NDArray[Any],

@@ -1,0 +1,432 @@
+"""Many fits in one call: a mixture for each group of samples."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from . import _core, _start
+from ._arrays import checked_weights, n_threads, validated
+from ._estimator import GaussianMixture
+from ._gpu import on_host
+from ._variational import BayesianGaussianMixture
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Estimator = GaussianMixture | BayesianGaussianMixture
+
+
+class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Mixtures of many groups of samples, each fitted to its group alone.
+
+    All fits are made in one call of the engine: small ones side by side, each on one core. Each
+    is, to the last bit, the fit of the estimator to the samples of its group, whatever the other
+    groups are; so with an integer for `random_state`, all begin with the same random numbers. A
+    fit that fails stops no other.
+
+    Parameters
+    ----------
+    estimator : GaussianMixture or BayesianGaussianMixture
+        The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have
+        initial parameters, `standardize`, `warm_start` or a `callback`.
+    verbose : int, default=0
+        1 prints once a second how many fits have ended.
+
+    Attributes
+    ----------
+    groups_ : ndarray of shape (n_groups,)
+        The groups in ascending order; the numbers from 0 where the samples came as a list.
+    sizes_ : ndarray of shape (n_groups,)
+        The number of samples of each group.
+    weights_ : ndarray of shape (n_groups, n_components)
+        The weights of each fit, NaN where it failed.
+    means_ : ndarray of shape (n_groups, n_components, n_features)
+        The means of each fit.
+    covariances_ : ndarray of shape (n_groups, ...)
+        The covariances of each fit, in the shape of their type.
+    converged_ : ndarray of shape (n_groups,)
+        Whether each fit converged.
+    n_iter_ : ndarray of shape (n_groups,)
+        The iterations of each fit.
+    lower_bound_ : ndarray of shape (n_groups,)
+        The lower bound of each fit, NaN where it failed.
+    errors_ : dict
+        For each group whose fit failed, why.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where the data had names.
+
+    See Also
+    --------
+    fit_many : The same in one call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import GaussianMixture, ManyMixtures
+    >>> X = np.array([[1.0], [1.1], [7.0], [7.1], [2.0], [2.1], [5.0], [5.1]])
+    >>> groups = ["a", "a", "a", "a", "b", "b", "b", "b"]
+    >>> many = ManyMixtures(GaussianMixture(2, random_state=0)).fit(X, groups)
+    >>> many.groups_.tolist(), np.sort(many.means_[:, :, 0]).round(2).tolist()
+    (['a', 'b'], [[1.05, 7.05], [2.05, 5.05]])
+    >>> many["b"].predict([[2.0], [5.0]]).tolist() == many.predict([[2.0], [5.0]], ["b", "b"]).tolist()
+    True
+    """
+
+    groups_: NDArray[Any]
+    sizes_: NDArray[np.int64]
+    weights_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    covariances_: NDArray[np.float64]
+    converged_: NDArray[np.bool_]
+    n_iter_: NDArray[np.int64]
+    lower_bound_: NDArray[np.float64]
+    errors_: dict[Any, str]
+    #: What the engine has found; none in a copy that came through a file.
+    _fits: _core.Fits | None
+    #: In such a copy, the fitted estimators.
+    _estimators: dict[Any, Estimator]
+
+    def __init__(self, estimator: Estimator, *, verbose: int = 0) -> None:
+        self.estimator = estimator
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: ArrayLike | Sequence[ArrayLike],
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit a mixture to each group.
+
+        Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and
+        KeyboardInterrupt is raised.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of such
+            The samples; without `groups`, a sequence of those of each group.
+        groups : array-like of shape (n_samples,), default=None
+            The group of each sample: numbers or text.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two. For a sequence, the weights of all groups one after
+            the other.
+
+        Returns
+        -------
+        self : object
+            The mixtures.
+        """
+        template = self._template()
+        if groups is None:
+            X, groups = _joined(X)
+        x = on_host(validated(template, X, reset=True))
+        weights = checked_weights(sample_weight, x.shape[0])
+        self.n_features_in_ = template.n_features_in_
+        vars(self).pop("feature_names_in_", None)
+        if hasattr(template, "feature_names_in_"):
+            self.feature_names_in_ = template.feature_names_in_
+        self.groups_, order, starts = _ordered(groups, x.shape[0])
+        self.sizes_ = np.diff(starts)
+        if order is not None:
+            x, weights = x[order], None if weights is None else weights[order]
+        fits = _core.fit_many(
+            x,
+            starts.tolist(),
+            weights,
+            _options(template, x.shape[1]),
+            _runs(template),
+            template.device,
+            threads=n_threads(template.n_jobs),
+            missing=template.missing,
+            progress=_progress(len(self.groups_)) if self.verbose else None,
+        )
+        self._fits, self._dtype = fits, x.dtype
+        self.weights_, self.means_, self.covariances_ = fits.parameters()
+        self.converged_, self.n_iter_, self.lower_bound_ = fits.converged, fits.n_iter, fits.lower_bound
+        self.errors_ = {self.groups_[number]: text for number, text in fits.errors}
+        if fits.error is not None:
+            raise fits.error
+        self._warn(template.max_iter)
+        return self
+
+    def _template(self) -> Estimator:
+        """Give a copy of the estimator, and refuse parameters that many fits do not have."""
+        estimator = self.estimator
+        if not isinstance(estimator, Estimator):
+            raise TypeError(
+                f"the estimator is a {type(estimator).__name__}; many fits are those of a GaussianMixture or a "
+                "BayesianGaussianMixture of this package"
+            )
+        template: Estimator = clone(estimator)
+        template._validate_params()
+        given = [
+            name
+            for name in ("weights_init", "means_init", "precisions_init", "callback")
+            if getattr(template, name, None) is not None
+        ]
+        given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
+        if given:
+            raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
+        if template.init_params != "kmeans":
+            raise ValueError(f"many fits in one call start by 'kmeans', not by {template.init_params!r}; fit one by one")
+        return template
+
+    def _warn(self, max_iter: int) -> None:
+        n_groups, failed = len(self.groups_), len(self.errors_)
+        if failed:
+            group, text = next(iter(self.errors_.items()))
+            warnings.warn(
+                f"{failed} of {n_groups} fits failed (errors_ has all); that of group {group!r}: {text}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        going_on = n_groups - failed - int(self.converged_.sum())
+        if going_on and max_iter > 0:
+            warnings.warn(
+                f"{going_on} of {n_groups} fits did not converge (converged_ says which). Try to increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def __len__(self) -> int:
+        """Give the number of groups."""
+        check_is_fitted(self)
+        return len(self.groups_)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the groups."""
+        check_is_fitted(self)
+        return iter(self.groups_)
+
+    def __getitem__(self, group: Any) -> Estimator:
+        """Give the mixture of a group, as its estimator fitted to the group alone; the error of that fit, if it failed."""
+        check_is_fitted(self)
+        number = int(np.searchsorted(self.groups_, group))
+        if number == len(self.groups_) or self.groups_[number] != group:
+            raise KeyError(group)
+        if self._fits is None:
+            if self.groups_[number] in self.errors_:
+                raise ValueError(self.errors_[self.groups_[number]])
+            return self._estimators[self.groups_[number]]
+        fitted: Any = clone(self.estimator)
+        fit = self._fits[number]
+        fitted.n_features_in_ = self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            fitted.feature_names_in_ = self.feature_names_in_
+        if isinstance(fitted, BayesianGaussianMixture):
+            fitted._keep(fit, None, 0.0, self._dtype)
+        else:
+            fitted._forget()
+            fitted._keep(fit, None, self._dtype)
+        return fitted
+
+    def predict(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.int64]:
+        """Give the most probable component of each sample under the mixture of its group.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        groups : array-like of shape (n_samples,)
+            The group of each sample.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The components; -1 where the fit of the group failed.
+        """
+        return self._evaluate(X, groups, "labels", "predict", -1)
+
+    def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
+        """Give the log-likelihood of each sample under the mixture of its group.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        groups : array-like of shape (n_samples,)
+            The group of each sample.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+            The log-likelihoods; NaN where the fit of the group failed.
+        """
+        return self._evaluate(X, groups, "scores", "score_samples", np.nan)
+
+    def _evaluate(self, X: Any, groups: Any, name: str, method: str, failed: float) -> NDArray[Any]:
+        """Call a method of the engine, or of the estimators where those of the engine are gone."""
+        check_is_fitted(self)
+        template = self._template()
+        for attribute in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, attribute):
+                setattr(template, attribute, getattr(self, attribute))
+        x = on_host(validated(template, X, reset=False))
+        labels, order, starts = _ordered(groups, x.shape[0])
+        known = np.searchsorted(self.groups_, labels)
+        strange = [label for label, n in zip(labels, known) if n == len(self.groups_) or self.groups_[n] != label]
+        if strange:
+            raise ValueError(f"there is no mixture of group {strange[0]!r}; groups_ has those that were fitted")
+        if order is not None:
+            x = x[order]
+        if self._fits is not None:
+            evaluate = getattr(self._fits, name)
+            values: NDArray[Any] = evaluate(
+                x,
+                starts.tolist(),
+                known.tolist(),
+                template.device,
+                threads=n_threads(template.n_jobs),
+                missing=template.missing,
+            )
+        else:
+            parts = [x[begin:end] for begin, end in zip(starts[:-1], starts[1:])]
+            values = np.concatenate(
+                [
+                    np.full(len(part), failed) if label in self.errors_ else getattr(self[label], method)(part)
+                    for label, part in zip(labels, parts)
+                ]
+            )
+        if order is None:
+            return values
+        unordered = np.empty_like(values)
+        unordered[order] = values
+        return unordered
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """Give a row for each group, as columns: ``pandas.DataFrame(many.table())``.
+
+        Returns
+        -------
+        table : dict of str to ndarray of shape (n_groups,)
+            The group, its size, the lower bound, iterations and convergence of its fit, and why it
+            failed (empty where it did not).
+        """
+        check_is_fitted(self)
+        return {
+            "group": self.groups_,
+            "n_samples": self.sizes_,
+            "lower_bound": self.lower_bound_,
+            "n_iter": self.n_iter_,
+            "converged": self.converged_,
+            "error": np.array([self.errors_.get(group, "") for group in self.groups_], dtype=object),
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if state.get("_fits") is not None:
+            state["_fits"] = None
+            state["_estimators"] = {group: self[group] for group in self.groups_ if group not in self.errors_}
+        return state
+
+
+def fit_many(
+    X: ArrayLike | Sequence[ArrayLike],
+    estimator: Estimator,
+    *,
+    groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    verbose: int = 0,
+) -> ManyMixtures:
+    """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), or a sequence of such
+        The samples; without `groups`, a sequence of those of each group.
+    estimator : GaussianMixture or BayesianGaussianMixture
+        The estimator with the parameters of all fits.
+    groups : array-like of shape (n_samples,), default=None
+        The group of each sample.
+    sample_weight : array-like of shape (n_samples,), default=None
+        A sample of weight 2 counts as two.
+    verbose : int, default=0
+        1 prints once a second how many fits have ended.
+
+    Returns
+    -------
+    many : ManyMixtures
+        The mixtures.
+    """
+    return ManyMixtures(estimator, verbose=verbose).fit(X, groups, sample_weight)
+
+
+def _joined(sets: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Join the samples of groups to one array, and number their groups."""
+    if hasattr(sets, "ndim") and sets.ndim != 3:
+        raise ValueError("one array needs groups, the group of each of its samples; or give a list of arrays")
+    arrays = [np.asarray(on_host(samples)) for samples in sets]
+    for number, array in enumerate(arrays):
+        if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"the samples of group {number} have the shape {array.shape}; (n_samples, n_features) is needed, with "
+                "at least one sample and as many features as those of group 0"
+            )
+    if not arrays:
+        raise ValueError("there are no groups; give the samples of at least one")
+    return np.concatenate(arrays), np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
+
+
+def _ordered(groups: Any, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int64] | None, NDArray[np.int64]]:
+    """Give the different groups, the order in which their samples follow each other, and where each begins then.
+
+    There is no order where they follow each other already.
+    """
+    array = np.asarray(groups)
+    if array.dtype == object and not all(isinstance(group, str) for group in array.flat):
+        raise ValueError("groups must be numbers or text, without missing values")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ValueError(f"groups holds NaN, first in row {int(np.flatnonzero(np.isnan(array))[0])}")
+    if array.shape != (n_samples,):
+        raise ValueError(f"groups has the shape {array.shape}; ({n_samples},) is needed, the group of each sample")
+    labels, numbers, sizes = np.unique(array, return_inverse=True, return_counts=True)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    order = None if np.all(numbers[1:] >= numbers[:-1]) else np.argsort(numbers, kind="stable")
+    return labels, order, starts
+
+
+def _options(estimator: Any, n_features: int) -> dict[str, Any]:
+    """Give what the engine needs for a run."""
+    if isinstance(estimator, BayesianGaussianMixture):
+        return estimator._options(n_features)
+    return dict(estimator._options((None, None, None)))
+
+
+def _runs(estimator: Any) -> dict[str, Any]:
+    """Draw the random numbers with which the runs of each fit begin: those that a fit alone draws."""
+    uniform_state = _start.taken_random_state(estimator.random_state)
+    seed_state = deepcopy(uniform_state)
+    n_uniforms, runs = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
+    drawn = {
+        "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in runs],
+        "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in runs],
+        "own_start": (_start.SCIKIT_LEARN_START, estimator._numbers_of_own_start),
+    }
+    _start.keep_random_state(uniform_state, estimator.random_state)
+    return drawn
+
+
+def _progress(n_groups: int) -> Callable[[int], None]:
+    """Print once a second how many fits have ended."""
+    begin = last = time.monotonic()
+
+    def show(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 1.0 or done == n_groups:
+            last = now
+            print(f"  {done} of {n_groups} fits\t time lapse {now - begin:.5f}s", flush=True)
+
+    return show

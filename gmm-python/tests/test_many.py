@@ -1,0 +1,172 @@
+"""Many fits in one call: each is the fit of its group alone."""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from gaussmix import BayesianGaussianMixture, GaussianMixture, ManyMixtures, fit_many
+
+SIZES = {"a": 40, "bb": 7, "c": 1000, "d": 3, "e": 16500, "f": 200}
+ARRAYS = ("weights_", "means_", "covariances_")
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Samples of groups, in no order, and their groups; one has fewer samples than components."""
+    rng = np.random.default_rng(3)
+    groups = rng.permutation(np.repeat(list(SIZES), list(SIZES.values())))
+    x = rng.normal(size=(len(groups), 3)) + 6 * rng.integers(0, 3, len(groups))[:, np.newaxis]
+    return x, groups
+
+
+def quietly(work):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return work()
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("estimator", [GaussianMixture(4), BayesianGaussianMixture(n_components=4)], ids=["em", "vb"])
+def test_each_fit_has_the_bits_of_the_fit_alone(data, estimator, kind, global_dtype):
+    x, groups = data[0].astype(global_dtype), data[1]
+    # The engine's own start is that of more than 16,384 samples.
+    weights = None if kind == "full" else np.linspace(0.5, 2, len(x))
+    estimator.set_params(covariance_type=kind, random_state=7, n_init=2, device="cpu")
+    many = quietly(lambda: fit_many(x, estimator, groups=groups, sample_weight=weights))
+    assert many.groups_.tolist() == sorted(SIZES) and many.sizes_.tolist() == list(SIZES.values())
+    assert list(many.errors_) == ["d"] and "3 samples" in many.errors_["d"]
+    for number, group in enumerate(many.groups_):
+        rows = groups == group
+        if group == "d":
+            with pytest.raises(ValueError, match="3 samples"):
+                many[group]
+            assert np.isnan(many.means_[number]).all() and not many.converged_[number]
+            continue
+        part = None if weights is None else weights[rows]
+        alone = quietly(lambda: estimator.fit(x[rows], sample_weight=part))  # noqa: B023
+        fitted = many[group]
+        for name in (*ARRAYS, "lower_bounds_", "precisions_cholesky_"):
+            assert np.array_equal(getattr(fitted, name), getattr(alone, name)), (group, name)
+        for name in ARRAYS:
+            # Those of the call are float64, as the engine has them.
+            assert np.array_equal(getattr(many, name)[number].astype(getattr(alone, name).dtype), getattr(alone, name))
+        assert many.n_iter_[number] == alone.n_iter_ and many.converged_[number] == alone.converged_
+        assert many.lower_bound_[number] == alone.lower_bound_
+        assert np.array_equal(many.predict(x[rows], groups[rows]), alone.predict(x[rows]))
+
+
+def test_predictions_are_those_of_the_mixture_of_the_group(data):
+    x, groups = data
+    many = quietly(lambda: fit_many(x, GaussianMixture(4, random_state=0), groups=groups))
+    scores, labels = many.score_samples(x, groups), many.predict(x, groups)
+    for group in many.groups_:
+        rows = groups == group
+        if group == "d":
+            assert np.isnan(scores[rows]).all() and (labels[rows] == -1).all()
+        else:
+            assert np.array_equal(labels[rows], many[group].predict(x[rows]))
+            assert np.allclose(scores[rows], many[group].score_samples(x[rows]), rtol=1e-12, atol=1e-12)
+    # In another order, and of some groups only.
+    some = np.flatnonzero((groups == "f") | (groups == "a"))[::-1]
+    assert np.array_equal(many.predict(x[some], groups[some]), labels[some])
+    copy = pickle.loads(pickle.dumps(many))
+    assert np.array_equal(copy.predict(x, groups), labels)
+    assert np.allclose(copy.score_samples(x, groups), scores, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert np.array_equal(copy["f"].means_, many["f"].means_) and list(copy) == list(many) and len(copy) == 6
+    with pytest.raises(ValueError, match="no mixture of group 'zz'"):
+        many.predict(x[:1], ["zz"])
+    with pytest.raises(KeyError):
+        many["zz"]
+
+
+def test_a_list_of_arrays_and_the_table(iris):
+    sets = [iris[:50], iris[50:100], iris[100:]]
+    many = fit_many(sets, GaussianMixture(2, random_state=0))
+    assert many.groups_.tolist() == [0, 1, 2] and many.means_.shape == (3, 2, 4)
+    for number, part in enumerate(sets):
+        assert np.array_equal(many[number].means_, GaussianMixture(2, random_state=0).fit(part).means_)
+    table = many.table()
+    assert table["n_samples"].tolist() == [50, 50, 50] and table["error"].tolist() == ["", "", ""]
+    assert table["converged"].all() and np.array_equal(table["lower_bound"], many.lower_bound_)
+    # The columns of a table, each by itself.
+    columns = fit_many([iris[:, [j]] for j in range(4)], BayesianGaussianMixture(n_components=3, random_state=0))
+    assert columns.means_.shape == (4, 3, 1)
+
+
+def test_missing_values(iris):
+    x = iris.copy()
+    x[::7, 1] = np.nan
+    groups = np.repeat([30, 20, 10], 50)
+    estimator = GaussianMixture(2, missing=True, random_state=1)
+    many = quietly(lambda: fit_many(x, estimator, groups=groups))
+    for group in (10, 20, 30):
+        alone = quietly(lambda: estimator.fit(x[groups == group]))  # noqa: B023
+        assert np.array_equal(many[group].means_, alone.means_)
+
+
+def test_failures_are_said_and_stop_nobody(iris):
+    sets = [iris[:50], iris[:1], iris[50:]]
+    with pytest.warns(RuntimeWarning, match="1 of 3 fits failed .* of group 1: .*1 sample"):
+        many = fit_many(sets, GaussianMixture(2, random_state=0))
+    assert np.isfinite(many.means_[[0, 2]]).all()
+    with pytest.warns(ConvergenceWarning, match="2 of 2 fits did not converge"):
+        fit_many([iris[:50], iris[50:]], GaussianMixture(3, tol=0, max_iter=2, random_state=0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"groups": [0] * 149}, r"groups has the shape \(149,\)"),
+        ({"groups": [np.nan] * 150}, "NaN, first in row 0"),
+        ({"groups": [None] * 150}, "without missing values"),
+        ({"groups": None}, "one array needs groups"),
+        ({"estimator": GaussianMixture(2, standardize=True)}, "do not take standardize"),
+        ({"estimator": GaussianMixture(2, means_init=np.zeros((2, 4)))}, "do not take means_init"),
+        ({"estimator": GaussianMixture(2, init_params="random")}, "start by 'kmeans', not by 'random'"),
+        ({"estimator": GaussianMixture(0)}, "n_components"),
+        ({"estimator": GaussianMixture(2, device="nothing")}, "no device `nothing`"),
+    ],
+)
+def test_what_cannot_be_is_refused(iris, arguments, message):
+    arguments = {"groups": np.arange(150) % 3, "estimator": GaussianMixture(2), **arguments}
+    with pytest.raises(ValueError, match=message):
+        fit_many(iris, arguments["estimator"], groups=arguments["groups"])
+
+
+def test_lists_that_do_not_fit_together_are_refused(iris):
+    with pytest.raises(ValueError, match=r"group 1 have the shape \(50, 3\)"):
+        fit_many([iris[:50], iris[50:100, :3]], GaussianMixture())
+    with pytest.raises(ValueError, match="no groups"):
+        fit_many([], GaussianMixture())
+    with pytest.raises(ValueError, match=r"row 60"):
+        x = iris.copy()
+        x[60, 2] = np.nan
+        fit_many([x[:50], x[50:]], GaussianMixture())
+
+
+def test_progress_is_printed(iris, capsys):
+    fit_many([iris[:50]] * 20, GaussianMixture(2, random_state=0), verbose=1)
+    assert "20 of 20 fits" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_keeps_what_is_done():
+    rng = np.random.default_rng(0)
+    sets = [rng.normal(size=(60, 2))] * 3 + [rng.normal(size=(20000, 8))] * 40
+    many = ManyMixtures(GaussianMixture(8, tol=0, max_iter=2000, random_state=0, device="cpu", n_jobs=2))
+    many.estimator.max_iter = 2000
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        many.fit(sets)
+    stopped = [group for group, text in many.errors_.items() if "stopped" in text]
+    assert stopped and all(np.isnan(many.means_[group]).all() for group in stopped)
+    done = [group for group in many if group not in many.errors_]
+    assert all(np.isfinite(many[group].means_).all() for group in done)

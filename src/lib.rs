@@ -102,7 +102,7 @@ pub mod fit {
     pub use gmm_host::{
         BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
         GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
-        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_each, merge_down,
+        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, merge_down,
         scikit_learn, select,
     };
 }

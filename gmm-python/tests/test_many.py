@@ -159,13 +159,15 @@ def test_progress_is_printed(iris, capsys):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c_keeps_what_is_done():
     rng = np.random.default_rng(0)
-    sets = [rng.normal(size=(60, 2))] * 3 + [rng.normal(size=(20000, 8))] * 40
+    sets = [rng.normal(size=(60, 8))] * 3 + [rng.normal(size=(20000, 8))] * 40
     many = ManyMixtures(GaussianMixture(8, tol=0, max_iter=2000, random_state=0, device="cpu", n_jobs=2))
-    many.estimator.max_iter = 2000
     timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        many.fit(sets)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            many.fit(sets)
+    finally:
+        timer.cancel()
     stopped = [group for group, text in many.errors_.items() if "stopped" in text]
     assert stopped and all(np.isnan(many.means_[group]).all() for group in stopped)
     done = [group for group in many if group not in many.errors_]

@@ -38,6 +38,9 @@ impl<M> Watch<M> for () {}
 
 /// Less work than this, in multiply-adds, is never divided over threads.
 const SMALL: f64 = (1 << 22) as f64;
+/// Samples of more numbers than this always are: they keep all threads busy, and each thread would
+/// have a copy of them.
+const MOST_NUMBERS: usize = 1 << 22;
 
 impl GaussianMixtureParams {
     /// Checks the parameters and fits to each of many sets of samples by itself:
@@ -72,7 +75,7 @@ impl GaussianMixtureValidParams {
     /// [`Auto`](crate::Device::Auto): of a fit on the CPU, where the fit is small).
     /// [`Error::Stopped`] stands for the fits that `watch` gave up.
     pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
-        fit_each(sets, self.device, |set| self.work(set), watch, |_, evaluator, callback| {
+        fit_each(sets, self.device, |set| self.work(set), watch, |evaluator, callback| {
             self.fit_with(evaluator, callback)
         })
     }
@@ -108,7 +111,7 @@ impl BayesianGaussianMixtureValidParams {
         sets: &[Samples<'_>],
         watch: &dyn Watch<VariationalMixture>,
     ) -> Vec<Result<Fit<VariationalMixture>>> {
-        fit_each(sets, self.settings().device, |set| self.work(set), watch, |_, evaluator, callback| {
+        fit_each(sets, self.settings().device, |set| self.work(set), watch, |evaluator, callback| {
             self.fit_with(evaluator, callback)
         })
     }
@@ -119,34 +122,26 @@ impl BayesianGaussianMixtureValidParams {
     }
 }
 
-/// Fits to each of many sets of samples by itself, as [`evaluate_each`] evaluates them: for those
-/// who find starts of their own. `fit` gets the number of the set, its samples in an evaluator, and
-/// a callback for its iterations.
-pub fn fit_each<'s, M: Send>(
+fn fit_each<'s, M: Send>(
     sets: &[Samples<'s>],
     device: Device,
     work: impl Fn(&Samples<'s>) -> f64,
     watch: &dyn Watch<M>,
-    fit: impl Fn(usize, &mut dyn Evaluator, Callback<'_, M>) -> Result<Fit<M>> + Sync,
+    fit: impl Fn(&mut dyn Evaluator, Callback<'_, M>) -> Result<Fit<M>> + Sync,
 ) -> Vec<Result<Fit<M>>> {
-    let fit_to = |set: usize, evaluator: &mut dyn Evaluator| {
-        let mut callback = |_: &Iteration<'_, M>| match watch.stop() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        match fit(set, evaluator, &mut callback) {
-            Ok(fit) if fit.stopped => Err(Error::Stopped),
-            result => result,
-        }
+    let stop = |_: &Iteration<'_, M>| match watch.stop() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     };
-    evaluate_each(sets, device, work, |set, open| {
+    evaluate_each(sets, device, |set| work(&sets[set]), |set, open| {
         if watch.stop() {
             return Err(Error::Stopped);
         }
-        let result = open().and_then(|mut evaluator| fit_to(set, evaluator.as_mut()));
-        if !matches!(result, Err(Error::Stopped)) {
-            watch.ended(set, &result);
+        let result = open().and_then(|mut evaluator| fit(evaluator.as_mut(), &mut { stop }));
+        if result.as_ref().is_ok_and(|fit| fit.stopped) {
+            return Err(Error::Stopped);
         }
+        watch.ended(set, &result);
         result
     })
 }
@@ -158,11 +153,12 @@ pub fn fit_each<'s, M: Send>(
 pub fn evaluate_each<'s, T: Send>(
     sets: &[Samples<'s>],
     device: Device,
-    work: impl Fn(&Samples<'s>) -> f64,
+    work: impl Fn(usize) -> f64,
     evaluate: impl Fn(usize, &dyn Fn() -> Result<Box<dyn Evaluator + 's>>) -> T + Sync,
 ) -> Vec<T> {
-    let work: Vec<f64> = sets.iter().map(work).collect();
-    let (mut small, large) = divide(&work, device, current_num_threads());
+    let work: Vec<f64> = (0..sets.len()).map(work).collect();
+    let numbers = |set: usize| sets[set].n_samples() * sets[set].n_features();
+    let (mut small, large) = divide(&work, numbers, device, current_num_threads());
     let on_device = |set: usize| (set, evaluate(set, &|| load(device, sets[set].clone(), &LoadOptions::default())));
     let on_this_thread = |set: usize| {
         let open = || Ok(Box::new(CpuEvaluator::of_this_thread(sets[set].clone())) as Box<dyn Evaluator + 's>);
@@ -178,10 +174,16 @@ pub fn evaluate_each<'s, T: Send>(
 
 /// The numbers of the sets that are evaluated side by side, each on one thread, and of those that
 /// have the device for themselves, in their order.
-fn divide(work: &[f64], device: Device, n_threads: usize) -> (Vec<usize>, Vec<usize>) {
+fn divide(
+    work: &[f64],
+    numbers: impl Fn(usize) -> usize,
+    device: Device,
+    n_threads: usize,
+) -> (Vec<usize>, Vec<usize>) {
     // Beside so small a part of the work of a thread, the others do not wait for long at the end.
     let part = work.iter().sum::<f64>() / (4 * n_threads) as f64;
-    let is_small = |set: &usize| matches!(device, Device::Auto | Device::Cpu) && work[*set] <= part.max(SMALL);
+    let on_cpu = matches!(device, Device::Auto | Device::Cpu);
+    let is_small = |set: &usize| on_cpu && work[*set] <= part.max(SMALL) && numbers(*set) <= MOST_NUMBERS;
     (0..work.len()).partition(is_small)
 }
 
@@ -194,14 +196,17 @@ mod tests {
         // A thousand fits of half a million multiply-adds each, and one of a thousand times as much.
         let mut work = vec![5e5; 1000];
         work[7] = 5e8;
+        let divide = |work: &[f64], device| divide(work, |_| 1000, device, 2);
         for device in [Device::Auto, Device::Cpu] {
-            let (small, large) = divide(&work, device, 2);
+            let (small, large) = divide(&work, device);
             assert_eq!((small.len(), large), (999, vec![7]));
         }
-        assert_eq!(divide(&work, Device::Cuda(0), 2).1.len(), 1000);
-        // Of a few large ones each has all threads; many of the same size have a thread each.
-        assert_eq!(divide(&[1e9; 4], Device::Cpu, 2).1.len(), 4);
-        assert_eq!(divide(&[1e9; 8], Device::Cpu, 2).0.len(), 8);
-        assert_eq!(divide(&[], Device::Cpu, 2), (vec![], vec![]));
+        assert_eq!(divide(&work, Device::Cuda(0)).1.len(), 1000);
+        // Of a few large ones each has all threads; many of the same size have a thread each, unless
+        // copies of their samples would take much memory.
+        assert_eq!(divide(&[1e9; 4], Device::Cpu).1.len(), 4);
+        assert_eq!(divide(&[1e9; 8], Device::Cpu).0.len(), 8);
+        assert_eq!(super::divide(&[1e9; 8], |_| MOST_NUMBERS + 1, Device::Cpu, 2).1.len(), 8);
+        assert_eq!(divide(&[], Device::Cpu), (vec![], vec![]));
     }
 }

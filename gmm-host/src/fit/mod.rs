@@ -14,7 +14,7 @@ mod standard;
 mod stepwise;
 
 pub use bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
-pub use many::{Watch, evaluate_each, fit_each};
+pub use many::{Watch, evaluate_each};
 pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};

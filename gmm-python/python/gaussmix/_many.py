@@ -155,7 +155,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
         self.converged_, self.n_iter_, self.lower_bound_ = fits.converged, fits.n_iter, fits.lower_bound
-        self.errors_ = {self.groups_[number]: text for number, text in fits.errors}
+        groups = self.groups_.tolist()
+        self.errors_ = {groups[number]: text for number, text in fits.errors}
         if fits.error is not None:
             raise fits.error
         self._warn(template.max_iter)
@@ -208,7 +209,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def __iter__(self) -> Iterator[Any]:
         """Go through the groups."""
         check_is_fitted(self)
-        return iter(self.groups_)
+        return iter(self.groups_.tolist())
 
     def __getitem__(self, group: Any) -> Estimator:
         """Give the mixture of a group, as its estimator fitted to the group alone; the error of that fit, if it failed."""
@@ -217,9 +218,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         if number == len(self.groups_) or self.groups_[number] != group:
             raise KeyError(group)
         if self._fits is None:
-            if self.groups_[number] in self.errors_:
-                raise ValueError(self.errors_[self.groups_[number]])
-            return self._estimators[self.groups_[number]]
+            if group in self.errors_:
+                raise ValueError(self.errors_[group])
+            return self._estimators[group]
         fitted: Any = clone(self.estimator)
         fit = self._fits[number]
         fitted.n_features_in_ = self.n_features_in_
@@ -276,9 +277,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         x = on_host(validated(template, X, reset=False))
         labels, order, starts = _ordered(groups, x.shape[0])
         known = np.searchsorted(self.groups_, labels)
-        strange = [label for label, n in zip(labels, known) if n == len(self.groups_) or self.groups_[n] != label]
-        if strange:
-            raise ValueError(f"there is no mixture of group {strange[0]!r}; groups_ has those that were fitted")
+        for label, number in zip(labels.tolist(), known, strict=True):
+            if number == len(self.groups_) or self.groups_[number] != label:
+                raise ValueError(f"there is no mixture of group {label!r}; groups_ has those that were fitted")
         if order is not None:
             x = x[order]
         if self._fits is not None:
@@ -292,11 +293,11 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 missing=template.missing,
             )
         else:
-            parts = [x[begin:end] for begin, end in zip(starts[:-1], starts[1:])]
+            parts = np.split(x, starts[1:-1])
             values = np.concatenate(
                 [
                     np.full(len(part), failed) if label in self.errors_ else getattr(self[label], method)(part)
-                    for label, part in zip(labels, parts)
+                    for label, part in zip(labels.tolist(), parts, strict=True)
                 ]
             )
         if order is None:
@@ -321,14 +322,14 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             "lower_bound": self.lower_bound_,
             "n_iter": self.n_iter_,
             "converged": self.converged_,
-            "error": np.array([self.errors_.get(group, "") for group in self.groups_], dtype=object),
+            "error": np.array([self.errors_.get(group, "") for group in self], dtype=object),
         }
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
         if state.get("_fits") is not None:
             state["_fits"] = None
-            state["_estimators"] = {group: self[group] for group in self.groups_ if group not in self.errors_}
+            state["_estimators"] = {group: self[group] for group in self if group not in self.errors_}
         return state
 
 

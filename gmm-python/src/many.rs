@@ -10,16 +10,17 @@ use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each};
-use gaussmix::fit::{Watch, fit_each, scikit_learn};
+use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, scikit_learn};
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::statistics::{Freeze, Statistics};
 use ndarray::{Array1, Array2};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// The time between two looks at whether Ctrl-C was pressed, and between two calls of `progress`.
@@ -92,12 +93,12 @@ impl From<Error> for Failure {
     }
 }
 
-/// The sets of samples that follow each other in an array; set i begins at row `starts[i]` and ends
-/// where the next one begins.
+/// The sets of samples that lie in these rows of an array, each from one row up to another. They may
+/// overlap.
 fn sets<'a>(
     x: View<'a>,
     weights: Option<Array1<f64>>,
-    starts: &[usize],
+    ranges: &[(usize, usize)],
     missing: bool,
 ) -> gaussmix::Result<Vec<Samples<'a>>> {
     let samples = match x {
@@ -108,11 +109,15 @@ fn sets<'a>(
         Some(weights) => samples.with_shared_weights(weights.into_shared())?,
         None => samples,
     };
-    let mut of_row = Vec::with_capacity(samples.n_samples());
-    for (set, ends) in starts.windows(2).enumerate() {
-        of_row.resize(of_row.len() + ends[1].saturating_sub(ends[0]), set);
-    }
-    samples.groups(&of_row, starts.len().saturating_sub(1))
+    let n_samples = samples.n_samples();
+    let set = |&(begin, end): &(usize, usize)| match (begin < end, end <= n_samples) {
+        // The ranges of the columns are known of all samples.
+        (true, true) if end - begin == n_samples => Ok(samples.clone()),
+        (true, true) => Ok(samples.rows(begin..end)),
+        (false, _) => Err(Error::EmptyData { rows: 0, columns: samples.n_features() }),
+        (true, false) => Err(Error::NoSuchRow { row: end - 1, n_samples }),
+    };
+    ranges.iter().map(set).collect()
 }
 
 fn view_of<'a>(matrix: &'a Matrix<'_>) -> View<'a> {
@@ -122,29 +127,10 @@ fn view_of<'a>(matrix: &'a Matrix<'_>) -> View<'a> {
     }
 }
 
-/// Tells the thread that waits which fits have ended, and the fits whether they are to be given up.
-struct Messages<'a> {
-    ended: Mutex<Sender<()>>,
-    stop: &'a AtomicBool,
-}
-
-impl<M> Watch<M> for Messages<'_> {
-    fn ended(&self, _: usize, _: &gaussmix::Result<gaussmix::fit::Fit<M>>) {
-        if let Ok(ended) = self.ended.lock() {
-            // Nobody waits any more where the other thread has failed.
-            let _ = ended.send(());
-        }
-    }
-
-    fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
-/// How many runs each fit has, and what they begin with: Python's random numbers.
+/// The runs that a fit has, by what they begin with: Python's random numbers.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Runs {
+pub struct Runs {
     /// The uniform numbers of scikit-learn's k-means of each run.
     uniforms: Vec<Vec<f64>>,
     /// The seed of the engine's start of each run.
@@ -154,57 +140,34 @@ struct Runs {
     own_start: (usize, usize),
 }
 
-impl Runs {
-    /// The best run of a set.
-    fn best<M>(
-        &self,
-        set: &Samples<'_>,
-        k: usize,
-        covariance_type: CovarianceType,
-        mut run: impl FnMut(Start) -> gaussmix::Result<gaussmix::fit::Fit<M>>,
-    ) -> gaussmix::Result<gaussmix::fit::Fit<M>> {
-        let (n, d) = (set.n_samples(), set.n_features());
-        let (samples, numbers) = self.own_start;
-        let own = set.missing().is_none() && (n <= samples || n * d <= numbers);
-        if let Some(weights) = set.weights() {
-            let weighted = weights.iter().filter(|w| **w > 0.0).count();
-            if own && n >= k && weighted < k {
-                return Err(Error::TooFewWeightedSamples { n_samples: weighted, n_components: k });
-            }
-        }
-        let mut best: Option<gaussmix::fit::Fit<M>> = None;
-        for (uniforms, seed) in self.uniforms.iter().zip(&self.seeds) {
-            let start = match own {
-                true => {
-                    let labels = scikit_learn::kmeans(set.view(), set.weights(), k, uniforms)?;
-                    let clusters = scikit_learn::statistics(set.view(), set.weights(), &labels, k, covariance_type)?;
-                    Start::Clusters(Box::new(clusters))
-                }
-                false => Start::Seed(*seed),
-            };
-            let fit = run(start)?;
-            if fit.stopped || best.as_ref().is_none_or(|best| fit.lower_bound() > best.lower_bound()) {
-                let stopped = fit.stopped;
-                best = Some(fit);
-                if stopped {
-                    break;
-                }
-            }
-        }
-        best.ok_or_else(|| Error::BadParameter {
-            name: "n_init",
-            value: "0".into(),
-            remedy: "at least one run is needed",
-        })
-    }
-}
-
 /// What a run begins with.
 enum Start {
     /// The statistics of scikit-learn's clusters.
     Clusters(Box<Statistics>),
     /// The seed of the engine's start.
     Seed(u64),
+}
+
+impl Runs {
+    fn start(
+        &self,
+        run: usize,
+        set: &Samples<'_>,
+        k: usize,
+        covariance_type: CovarianceType,
+    ) -> gaussmix::Result<Start> {
+        let (n, (samples, numbers)) = (set.n_samples(), self.own_start);
+        if set.missing().is_some() || n > samples && n * set.n_features() > numbers {
+            return Ok(Start::Seed(self.seeds[run]));
+        }
+        let weighted = set.weights().map_or(n, |weights| weights.iter().filter(|w| **w > 0.0).count());
+        if weighted < k && n >= k {
+            return Err(Error::TooFewWeightedSamples { n_samples: weighted, n_components: k });
+        }
+        let labels = scikit_learn::kmeans(set.view(), set.weights(), k, &self.uniforms[run])?;
+        let clusters = scikit_learn::statistics(set.view(), set.weights(), &labels, k, covariance_type)?;
+        Ok(Start::Clusters(Box::new(clusters)))
+    }
 }
 
 /// The mixture of clusters. A component without samples has the mean 0 and the variance `reg_covar`,
@@ -219,25 +182,106 @@ fn mixture_of(clusters: &Statistics, reg_covar: f64) -> gaussmix::Result<gaussmi
     Ok(clusters.update(&empty, reg_covar, Freeze::default())?.mixture)
 }
 
-/// The parameters of many fits, by the keys that they have.
+/// The parameters of a fit, by the keys that they have.
 #[derive(FromPyObject)]
-enum Options {
+pub enum Options {
     Variational(VariationalOptions),
     Mixture(FitOptions),
 }
 
-/// Fits to each of the sets that follow each other in an array. `progress` is called with the number
-/// of fits that have ended, now and then.
+/// The parameters of a fit, checked.
+enum Params {
+    Mixture(GaussianMixtureValidParams, f64),
+    Variational(BayesianGaussianMixtureValidParams),
+}
+
+impl Params {
+    fn new(py: Python<'_>, options: &Options, n_features: usize) -> PyResult<Self> {
+        match options {
+            Options::Mixture(options) => {
+                let params = parameters(py, options, n_features, None)?.check().map_err(exception)?;
+                Ok(Self::Mixture(params, options.reg_covar))
+            }
+            Options::Variational(options) => {
+                variational_parameters(py, options, None)?.check().map(Self::Variational).map_err(exception)
+            }
+        }
+    }
+
+    fn n_components(&self) -> usize {
+        match self {
+            Self::Mixture(params, _) => params.n_components(),
+            Self::Variational(params) => params.n_components(),
+        }
+    }
+
+    fn covariance_type(&self) -> CovarianceType {
+        match self {
+            Self::Mixture(params, _) => params.covariance_type(),
+            Self::Variational(params) => params.covariance_type(),
+        }
+    }
+
+    fn work(&self, set: &Samples<'_>) -> f64 {
+        match self {
+            Self::Mixture(params, _) => params.work(set),
+            Self::Variational(params) => params.work(set),
+        }
+    }
+
+    /// A run, which is given up where `stop` says so.
+    fn fit(&self, start: Start, evaluator: &mut dyn Evaluator, stop: &AtomicBool) -> gaussmix::Result<OneFit> {
+        let next = || match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        match self {
+            Self::Mixture(params, reg_covar) => {
+                let params = params.clone().into_params();
+                let params = match start {
+                    Start::Seed(seed) => params.random_state(seed),
+                    Start::Clusters(clusters) => params.start(mixture_of(&clusters, *reg_covar)?),
+                };
+                Ok(either(params.check()?.fit_with(evaluator, &mut |_| next())?, Model::Mixture))
+            }
+            Self::Variational(params) => {
+                let params = params.clone().into_params();
+                let params = match start {
+                    Start::Seed(seed) => params.random_state(seed),
+                    Start::Clusters(clusters) => params.start_statistics(*clusters),
+                };
+                let fit = params.check()?.fit_with(evaluator, &mut |_| next())?;
+                Ok(either(fit, |mixture| Model::Variational(Box::new(mixture))))
+            }
+        }
+    }
+}
+
+/// Of the runs of a fit the best, the first of equals; the error of the first that failed.
+fn best(runs: impl Iterator<Item = gaussmix::Result<OneFit>>) -> gaussmix::Result<OneFit> {
+    let mut best: Option<OneFit> = None;
+    for (number, run) in runs.enumerate() {
+        let mut run = run?;
+        run.run = number;
+        if best.as_ref().is_none_or(|best| run.lower_bound() > best.lower_bound()) {
+            best = Some(run);
+        }
+    }
+    best.ok_or_else(|| Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" })
+}
+
+/// Fits to each of some sets of rows of an array. There is one of `options` and of `runs` for each set,
+/// or one for all. `progress` is called with the number of runs that have ended, now and then.
 #[pyfunction]
-#[pyo3(signature = (x, starts, sample_weight, options, runs, device, threads=None, missing=false, progress=None))]
-#[allow(clippy::too_many_arguments, private_interfaces)] // They are named in Python.
+#[pyo3(signature = (x, ranges, sample_weight, options, runs, device, threads=None, missing=false, progress=None))]
+#[allow(clippy::too_many_arguments)] // They are named in Python.
 pub fn fit_many(
     py: Python<'_>,
     x: &Bound<'_, PyAny>,
-    starts: Vec<usize>,
+    ranges: Vec<(usize, usize)>,
     sample_weight: Option<&Bound<'_, PyAny>>,
-    options: Options,
-    runs: Runs,
+    options: Vec<Options>,
+    runs: Vec<Runs>,
     device: &str,
     threads: Option<usize>,
     missing: bool,
@@ -251,53 +295,50 @@ pub fn fit_many(
         View::F32(x) => x.ncols(),
         View::F64(x) => x.ncols(),
     };
+    let params: Vec<Params> = options.iter().map(|options| Params::new(py, options, d)).collect::<PyResult<_>>()?;
+    for given in [params.len(), runs.len()] {
+        if given != 1 && given != ranges.len() {
+            return Err(PyValueError::new_err("there must be options and runs for each set, or one for all"));
+        }
+    }
+    let of = |set: usize| (&params[set.min(params.len() - 1)], &runs[set.min(runs.len() - 1)]);
+    let Some(shape) = params.first().map(|params| (params.n_components(), d, params.covariance_type())) else {
+        return Err(PyValueError::new_err("there is nothing to fit"));
+    };
+    // Each run by itself.
+    let of_run: Vec<(usize, usize)> =
+        (0..ranges.len()).flat_map(|set| (0..of(set).1.uniforms.len()).map(move |run| (set, run))).collect();
     let stop = AtomicBool::new(false);
     let (ended, receiver) = channel();
-    let watch = Messages { ended: Mutex::new(ended), stop: &stop };
-    let (shape, fit): (_, Box<dyn FnOnce() -> gaussmix::Result<Vec<gaussmix::Result<OneFit>>> + Send>) = match options {
-        Options::Mixture(options) => {
-            let params = parameters(py, &options, d, None)?.check().map_err(exception)?;
-            let (k, t, reg_covar) = (params.n_components(), params.covariance_type(), options.reg_covar);
-            let work = move || {
-                let sets = sets(x, weights, &starts, missing)?;
-                let fits = fit_each(&sets, device, |set| params.work(set), &watch, |set, evaluator, callback| {
-                    runs.best(&sets[set], k, t, |start| {
-                        let params = params.clone().into_params();
-                        let params = match start {
-                            Start::Seed(seed) => params.random_state(seed),
-                            Start::Clusters(clusters) => params.start(mixture_of(&clusters, reg_covar)?),
-                        };
-                        params.check()?.fit_with(evaluator, callback)
-                    })
-                });
-                drop(watch);
-                Ok(fits.into_iter().map(|fit| fit.map(|fit| either(fit, Model::Mixture))).collect())
+    let ended = Mutex::new(ended);
+    let (of_run, stop) = (&of_run, &stop);
+    let work = move || {
+        let sets = sets(x, weights, &ranges, missing)?;
+        let samples: Vec<Samples<'_>> = of_run.iter().map(|(set, _)| sets[*set].clone()).collect();
+        let work = |number: usize| of(of_run[number].0).0.work(&samples[number]);
+        let mut fits = evaluate_each(&samples, device, work, |number, open| {
+            let (set, run) = of_run[number];
+            let (params, runs) = of(set);
+            let fit = || {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Error::Stopped);
+                }
+                let start = runs.start(run, &samples[number], params.n_components(), params.covariance_type())?;
+                match params.fit(start, open()?.as_mut(), stop)? {
+                    fit if fit.stopped => Err(Error::Stopped),
+                    fit => Ok(fit),
+                }
             };
-            ((k, d, t), Box::new(work))
-        }
-        Options::Variational(options) => {
-            let params = variational_parameters(py, &options, None)?.check().map_err(exception)?;
-            let (k, t) = (params.n_components(), params.covariance_type());
-            let work = move || {
-                let sets = sets(x, weights, &starts, missing)?;
-                let fits = fit_each(&sets, device, |set| params.work(set), &watch, |set, evaluator, callback| {
-                    runs.best(&sets[set], k, t, |start| {
-                        let params = params.clone().into_params();
-                        let params = match start {
-                            Start::Seed(seed) => params.random_state(seed),
-                            Start::Clusters(clusters) => params.start_statistics(*clusters),
-                        };
-                        params.check()?.fit_with(evaluator, callback)
-                    })
-                });
-                drop(watch);
-                let model = |mixture| Model::Variational(Box::new(mixture));
-                Ok(fits.into_iter().map(|fit| fit.map(|fit| either(fit, model))).collect())
-            };
-            ((k, d, t), Box::new(work))
-        }
+            let fit = fit();
+            // Nobody waits any more where the other thread has failed.
+            let _ = ended.lock().map(|ended| ended.send(()));
+            fit
+        })
+        .into_iter();
+        let fits = (0..sets.len()).map(|set| best(fits.by_ref().take(of(set).1.uniforms.len()))).collect();
+        drop(ended);
+        Ok(fits)
     };
-    let stop = &stop;
     let wait = move || {
         let (mut done, mut error, mut last_look) = (0, None, Instant::now());
         loop {
@@ -320,7 +361,7 @@ pub fn fit_many(
             }
         }
     };
-    let (fits, error) = compute_beside(py, threads, fit, wait)?;
+    let (fits, error): (gaussmix::Result<Vec<gaussmix::Result<OneFit>>>, _) = compute_beside(py, threads, work, wait)?;
     let fits = fits.map_err(exception)?.into_iter().map(|fit| fit.map_err(Failure::from)).collect();
     Ok(Fits { fits, shape, error })
 }
@@ -393,15 +434,15 @@ impl Fits {
         Ok((shaped(weights, vec![g, k])?, shaped(means, vec![g, k, d])?, shaped(covariances, of_covariances)?))
     }
 
-    /// The log-likelihood of each sample under the fit of its set: set i of `of_set` follows set i − 1
-    /// in the array. NaN where the fit failed.
-    #[pyo3(signature = (x, starts, of_set, device, threads=None, missing=false))]
+    /// The log-likelihood of each sample under the fit of its set: the rows `ranges[i]` belong to
+    /// the fit `of_set[i]`. NaN where the fit failed.
+    #[pyo3(signature = (x, ranges, of_set, device, threads=None, missing=false))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn scores<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        starts: Vec<usize>,
+        ranges: Vec<(usize, usize)>,
         of_set: Vec<usize>,
         device: &str,
         threads: Option<usize>,
@@ -410,17 +451,17 @@ impl Fits {
         let scores = |fit: &OneFit, evaluator: &mut dyn Evaluator| {
             Ok(evaluator.score_samples(fit.mixture.density())?.to_vec())
         };
-        self.evaluate(py, x, &starts, &of_set, device, (threads, missing), f64::NAN, scores)
+        self.evaluate(py, x, &ranges, &of_set, device, (threads, missing), f64::NAN, scores)
     }
 
     /// The most probable component of each sample under the fit of its set, −1 where the fit failed.
-    #[pyo3(signature = (x, starts, of_set, device, threads=None, missing=false))]
+    #[pyo3(signature = (x, ranges, of_set, device, threads=None, missing=false))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn labels<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        starts: Vec<usize>,
+        ranges: Vec<(usize, usize)>,
         of_set: Vec<usize>,
         device: &str,
         threads: Option<usize>,
@@ -430,7 +471,7 @@ impl Fits {
             let labels = evaluator.predict(fit.mixture.density())?;
             Ok(labels.into_iter().map(|label| label as i64).collect())
         };
-        self.evaluate(py, x, &starts, &of_set, device, (threads, missing), -1, labels)
+        self.evaluate(py, x, &ranges, &of_set, device, (threads, missing), -1, labels)
     }
 }
 
@@ -450,7 +491,7 @@ impl Fits {
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        starts: &[usize],
+        ranges: &[(usize, usize)],
         of_set: &[usize],
         device: &str,
         (threads, missing): (Option<usize>, bool),
@@ -463,8 +504,8 @@ impl Fits {
         let (k, d, t) = self.shape;
         let each = k * if t.has_matrices() { d * d } else { 2 * d };
         let work = || {
-            let sets = sets(x, None, starts, missing)?;
-            let values = evaluate_each(&sets, device, |set| (set.n_samples() * each) as f64, |set, open| {
+            let sets = sets(x, None, ranges, missing)?;
+            let values = evaluate_each(&sets, device, |set| (sets[set].n_samples() * each) as f64, |set, open| {
                 match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
                     Some(Ok(fit)) => evaluate(fit, open()?.as_mut()),
                     _ => Ok(vec![failed; sets[set].n_samples()]),

@@ -153,7 +153,7 @@ def test_lists_that_do_not_fit_together_are_refused(iris):
 
 def test_progress_is_printed(iris, capsys):
     fit_many([iris[:50]] * 20, GaussianMixture(2, random_state=0), verbose=1)
-    assert "20 of 20 fits" in capsys.readouterr().out
+    assert "20 of 20 runs" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")

@@ -232,7 +232,7 @@ class Fits:
     def scores(
         self,
         x: NDArray[Any],
-        starts: list[int],
+        ranges: list[tuple[int, int]],
         of_set: list[int],
         device: str,
         threads: int | None = None,
@@ -241,7 +241,7 @@ class Fits:
     def labels(
         self,
         x: NDArray[Any],
-        starts: list[int],
+        ranges: list[tuple[int, int]],
         of_set: list[int],
         device: str,
         threads: int | None = None,
@@ -344,10 +344,10 @@ def mean_score(
 ) -> float: ...
 def fit_many(
     x: NDArray[Any],
-    starts: list[int],
+    ranges: list[tuple[int, int]],
     sample_weight: NDArray[Any] | None,
-    options: dict[str, Any],
-    runs: dict[str, Any],
+    options: list[dict[str, Any]],
+    runs: list[dict[str, Any]],
     device: str,
     threads: int | None = None,
     missing: bool = False,

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from . import _core, _parameters, _start
 from ._fitted import FittedMixture
-from ._fitting import Fitting
+from ._fitting import Fitting, ill_defined
 from ._prediction import Criteria
 from ._reports import Iteration, Reporter
-from ._samples import Evaluations, Samples
+from ._samples import ArraySamples, Evaluations, Samples
 from ._units import Units
 
 
@@ -200,13 +200,45 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
 
         One for which there are too few samples comes with the error instead.
         """
-        for estimator in estimators:
+        models = list(estimators)
+        for estimator in models:
+            estimator._validate_params()
+        if cls is GaussianMixture and models:
+            with models[0]._samples(X, sample_weight) as samples:
+                assert isinstance(samples, ArraySamples)
+                if all(_start.is_side_by_side(samples.X, gm) and not gm.standardize for gm in models):
+                    yield from cls._fitted_side_by_side(models, samples)
+                    return
+        for estimator in models:
             try:
                 estimator.fit(X, sample_weight=sample_weight)
             except _core.TooFewSamplesError as error:
                 yield estimator, error
             else:
                 yield estimator, *estimator._total(X, sample_weight)
+
+    @classmethod
+    def _fitted_side_by_side(
+        cls, models: list[GaussianMixture], samples: ArraySamples
+    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+        """Do what `_fitted` does, on each core another run."""
+        data = samples.load()
+        _start.check_memory(models[0], samples.shape[1])
+        fits = samples.fit_many(models)
+        for number, gm in enumerate(models):
+            gm._take_features(models[0])
+            try:
+                gm._check_start(samples.shape[0])
+                with ill_defined():
+                    fit = fits[number]
+            except _core.TooFewSamplesError as error:
+                yield gm, error
+                continue
+            gm._forget()
+            gm._keep(fit, None, samples.dtype)
+            gm._finish(fit, None)
+            n = data.total_weight
+            yield gm, data.mean_score(gm._mixture()) * n, n
 
     def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""
@@ -261,8 +293,11 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
         before = None
         if self.warm_start and hasattr(self, "converged_"):
             before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
-        options = self._options(parameters)
         log_scale = 0.0 if units is None else units.log_scale
+        if self.n_init > 1 and isinstance(samples, ArraySamples) and _start.is_side_by_side(samples.X, self):
+            with ill_defined():
+                return samples.fit_many([self])[0], None
+        options = self._options(parameters)
 
         def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
             start = before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +39,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have
         initial parameters, `standardize`, `warm_start` or a `callback`.
     verbose : int, default=0
-        1 prints once a second how many fits have ended.
+        1 prints once a second how many runs have ended.
 
     Attributes
     ----------
@@ -143,14 +142,14 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             x, weights = x[order], None if weights is None else weights[order]
         fits = _core.fit_many(
             x,
-            starts.tolist(),
+            _ranges(starts),
             weights,
-            _options(template, x.shape[1]),
-            _runs(template),
+            [_options(template, x.shape[1])],
+            [_start.runs(template)],
             template.device,
             threads=n_threads(template.n_jobs),
             missing=template.missing,
-            progress=_progress(len(self.groups_)) if self.verbose else None,
+            progress=_progress(len(self.groups_) * template.n_init) if self.verbose else None,
         )
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
@@ -223,9 +222,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             return self._estimators[group]
         fitted: Any = clone(self.estimator)
         fit = self._fits[number]
-        fitted.n_features_in_ = self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            fitted.feature_names_in_ = self.feature_names_in_
+        fitted._take_features(self)
         if isinstance(fitted, BayesianGaussianMixture):
             fitted._keep(fit, None, 0.0, self._dtype)
         else:
@@ -271,9 +268,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         """Call a method of the engine, or of the estimators where those of the engine are gone."""
         check_is_fitted(self)
         template = self._template()
-        for attribute in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, attribute):
-                setattr(template, attribute, getattr(self, attribute))
+        template._take_features(self)
         x = on_host(validated(template, X, reset=False))
         labels, order, starts = _ordered(groups, x.shape[0])
         known = np.searchsorted(self.groups_, labels)
@@ -286,7 +281,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             evaluate = getattr(self._fits, name)
             values: NDArray[Any] = evaluate(
                 x,
-                starts.tolist(),
+                _ranges(starts),
                 known.tolist(),
                 template.device,
                 threads=n_threads(template.n_jobs),
@@ -354,7 +349,7 @@ def fit_many(
     sample_weight : array-like of shape (n_samples,), default=None
         A sample of weight 2 counts as two.
     verbose : int, default=0
-        1 prints once a second how many fits have ended.
+        1 prints once a second how many runs have ended.
 
     Returns
     -------
@@ -398,6 +393,11 @@ def _ordered(groups: Any, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int6
     return labels, order, starts
 
 
+def _ranges(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Give the first row of each group and the row after its last."""
+    return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
+
+
 def _options(estimator: Any, n_features: int) -> dict[str, Any]:
     """Give what the engine needs for a run."""
     if isinstance(estimator, BayesianGaussianMixture):
@@ -405,29 +405,15 @@ def _options(estimator: Any, n_features: int) -> dict[str, Any]:
     return dict(estimator._options((None, None, None)))
 
 
-def _runs(estimator: Any) -> dict[str, Any]:
-    """Draw the random numbers with which the runs of each fit begin: those that a fit alone draws."""
-    uniform_state = _start.taken_random_state(estimator.random_state)
-    seed_state = deepcopy(uniform_state)
-    n_uniforms, runs = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
-    drawn = {
-        "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in runs],
-        "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in runs],
-        "own_start": (_start.SCIKIT_LEARN_START, estimator._numbers_of_own_start),
-    }
-    _start.keep_random_state(uniform_state, estimator.random_state)
-    return drawn
-
-
-def _progress(n_groups: int) -> Callable[[int], None]:
-    """Print once a second how many fits have ended."""
+def _progress(n_runs: int) -> Callable[[int], None]:
+    """Print once a second how many runs have ended."""
     begin = last = time.monotonic()
 
     def show(done: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= 1.0 or done == n_groups:
+        if now - last >= 1.0 or done == n_runs:
             last = now
-            print(f"  {done} of {n_groups} fits\t time lapse {now - begin:.5f}s", flush=True)
+            print(f"  {done} of {n_runs} runs\t time lapse {now - begin:.5f}s", flush=True)
 
     return show

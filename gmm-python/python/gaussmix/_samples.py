@@ -103,6 +103,22 @@ class ArraySamples(Samples):
         self.X = units.apply(X)
         return units, self._load()
 
+    def fit_many(self, estimators: list[Any]) -> _core.Fits:
+        """Fit several estimators to the samples, on each core another run."""
+        fits = _core.fit_many(
+            on_host(self.X),
+            [(0, self.shape[0])] * len(estimators),
+            self.weights,
+            [estimator._options((None, None, None)) for estimator in estimators],
+            [_start.runs(estimator) for estimator in estimators],
+            self.estimator.device,
+            threads=n_threads(self.estimator.n_jobs),
+            missing=self.estimator.missing,
+        )
+        if fits.error is not None:
+            raise fits.error
+        return fits
+
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:

@@ -170,7 +170,8 @@ def select(
     best: tuple[float, GaussianMixture] | None = None
     for gm, *found in estimator._fitted(models(), X, sample_weight):
         if isinstance(found[0], _core.TooFewSamplesError):
-            too_many = gm.n_components, found[0]
+            if too_many is None or gm.n_components < too_many[0]:
+                too_many = gm.n_components, found[0]
             continue
         total, n = found
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 import warnings
@@ -15,7 +16,7 @@ from sklearn.utils import check_array, check_random_state
 
 from . import _core
 from ._arrays import Floats
-from ._gpu import on_host
+from ._gpu import on_gpu, on_host
 
 #: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``: the engine's
 #: `kmeans` computes what scikit-learn's does, from the same random numbers. Above it, the engine makes one by the same
@@ -113,6 +114,41 @@ def keep_random_state(random_state: np.random.RandomState, seed: Any) -> None:
     """Keep a random state that `taken_random_state` made for this seed."""
     if isinstance(seed, Integral):
         _spare.state = random_state
+
+
+#: Up to so many numbers a fit is small beside what a core can do, and so is a copy of them for each core.
+_NUMBERS_OF_A_CORE = 1 << 22
+
+
+def is_side_by_side(X: Any, estimator: Any) -> bool:
+    """Say whether runs from several starts, or several fits, are made side by side on the cores, unseen by callbacks."""
+    given = any(getattr(estimator, name, None) is not None for name in ("weights_init", "means_init", "precisions_init"))
+    return (
+        estimator.init_params == "kmeans"
+        and not given
+        and estimator.callback is None
+        and not estimator.verbose
+        and not estimator.warm_start
+        # Without iterations it is the last start that counts.
+        and estimator.max_iter > 0
+        and estimator.device in ("auto", "cpu")
+        and not on_gpu(X)
+        and X.shape[0] * X.shape[1] <= _NUMBERS_OF_A_CORE
+    )
+
+
+def runs(estimator: Any) -> dict[str, Any]:
+    """Draw the random numbers with which the runs of a fit by k-means begin, for `_core.fit_many`: those of a fit alone."""
+    uniform_state = taken_random_state(estimator.random_state)
+    seed_state = copy.deepcopy(uniform_state)
+    n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
+    drawn = {
+        "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
+        "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in n_init],
+        "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start),
+    }
+    keep_random_state(uniform_state, estimator.random_state)
+    return drawn
 
 
 def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int) -> None:

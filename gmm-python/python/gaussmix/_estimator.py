@@ -223,7 +223,8 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
     ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
         """Do what `_fitted` does, on each core another run."""
         data = samples.load()
-        _start.check_memory(models[0], samples.shape[1])
+        for gm in models:
+            _start.check_memory(gm, samples.shape[1])
         fits = samples.fit_many(models)
         for number, gm in enumerate(models):
             gm._take_features(models[0])

@@ -2,7 +2,7 @@
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
-    all, at_once, for_each_matrix, gram, mirror, row_major, sum_of, try_for_each_row, vectorised,
+    all, at_once, for_each_matrix, mirror, row_major, sum_of, trace_of_product, try_for_each_row, vectorised,
 };
 use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
@@ -447,6 +447,11 @@ impl Statistics {
         &self.scatter
     }
 
+    /// The scatter in its own memory, which an M-step takes for the covariances.
+    pub(crate) fn into_scatter(self) -> Covariances {
+        self.scatter
+    }
+
     /// Type of the mixture's covariances and of the scatter.
     pub fn covariance_type(&self) -> CovarianceType {
         self.scatter.covariance_type()
@@ -791,7 +796,7 @@ fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
     };
     let twice: f64 = match (sigma, new.factor_of(c), before.factor_of(c)) {
         (Some(sigma), Some(u), Some(of_before)) => {
-            let trace: f64 = gram(of_before).iter().zip(sigma).map(|(p, v)| p * v).sum();
+            let trace = trace_of_product(sigma, of_before);
             let log_ratio: f64 = u.diag().iter().zip(of_before.diag()).map(|(new, before)| (new / before).ln()).sum();
             2.0 * log_ratio + trace - new.n_features() as f64
         }

@@ -3,7 +3,7 @@ use crate::arrays::{self, numbers};
 use crate::errors::{exception, file_exception};
 use crate::mixture::{Mixture, summary_to_python};
 use crate::statistics::{Statistics, freeze};
-use gaussmix::io::{FitSummary, ModelOutput, read_variational_model};
+use gaussmix::io::{FitSummary, Model, ModelOutput, read_variational_model};
 use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
 use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
 use pyo3::prelude::*;
@@ -55,6 +55,12 @@ impl VariationalMixture {
         )
         .map(Self)
         .map_err(exception)
+    }
+
+    /// Whether a model file has a posterior.
+    #[staticmethod]
+    fn is_in(path: PathBuf) -> PyResult<bool> {
+        Ok(Model::read(path).map_err(file_exception)?.posterior.is_some())
     }
 
     /// Reads a model, and how a fit found it.
@@ -113,6 +119,11 @@ impl VariationalMixture {
     #[getter]
     fn weight_concentration<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
         self.0.weight_concentration().to_pyarray(py)
+    }
+
+    #[getter]
+    fn alive(&self) -> Vec<bool> {
+        self.0.alive()
     }
 
     #[getter]

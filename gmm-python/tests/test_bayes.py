@@ -133,6 +133,32 @@ def test_plots_of_named_many_and_one(iris):
     plt.close("all")
 
 
+def test_plots_of_posteriors(iris):
+    """Components without samples are faint, and the axes need not show them."""
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    params = dict(n_components=6, weight_concentration_prior=1e-3, max_iter=500, random_state=0)
+    # A prior far from the samples, where components without samples are.
+    gm = BayesianGaussianMixture(**params, mean_prior=[1e3] * 4, mean_precision_prior=1e-6).fit(iris)
+    alive = gm.mean_precision_ - gm.mean_precision_prior_ >= 0.5
+    assert 1 <= alive.sum() < 6 and gm.means_[~alive].min() > 500
+    ax = plot(gm, iris)
+    assert ax.get_title() == f"150 samples, 6 components, {alive.sum()} alive"
+    assert [patch.get_alpha() for patch in ax.patches] == [None if a else 0.25 for a in np.repeat(alive, 2)]
+    assert [line.get_alpha() for line in ax.get_legend().get_patches()] == [None if a else 0.25 for a in alive]
+    assert np.ptp(ax.get_xlim()) < 50 and np.ptp(ax.get_ylim()) < 50
+    assert ax.figure.axes[1].get_ylabel() == "lower bound, as scikit-learn counts"
+    one = BayesianGaussianMixture(**params, mean_prior=[1e3], mean_precision_prior=1e-6).fit(iris[:, :1])
+    alive = np.array(one._posterior().alive)
+    ax = plot(one, iris[:, :1])
+    assert [line.get_alpha() for line in ax.lines] == [None, *(None if a else 0.25 for a in alive)]
+    assert 0 < alive.sum() < 6 and np.ptp(ax.get_xlim()) < 50
+    # That of all is the sum of those of the components.
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), sum(line.get_ydata() for line in ax.lines[1:]), rtol=1e-12)
+    plt.close("all")
+
+
 #: Clouds (number, mean, deviation), and a prior: the concentration of the weights, and β₀, m₀, ν₀ and W₀⁻¹.
 SETS = {
     "two clouds": ([(60, 0, 1), (40, 8, 1)], (1.0, 0.1, 3.0, 4.0, 2.0)),

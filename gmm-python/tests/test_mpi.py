@@ -4,10 +4,12 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import gaussmix
 from gaussmix import cluster
@@ -294,6 +296,51 @@ def test_the_command(folder):
     assert json.loads(found[2][1])["score"] == pytest.approx(here.score(X), rel=1e-12)
     for values, method in methods.items():
         np.testing.assert_allclose(np.load(folder / f"{values}.npy"), getattr(here, method)(X), rtol=1e-9, atol=1e-12)
+
+
+def test_the_command_by_variational_inference(folder):
+    covariance = np.cov(X.T) + np.eye(4)
+    np.save(folder / "covariance.npy", covariance)
+    prior = ("--weight-concentration-prior-type", "dirichlet-distribution", "--weight-concentration-prior", 0.01,
+             "--mean-precision-prior", 2, "--mean-prior=-1,0.5,0,2", "--degrees-of-freedom-prior", 6.5, "--covariance-prior")
+    given = ",".join(map(repr, covariance.ravel().tolist()))
+    fit = ("fit", "x.npy", "-k", 12, "--variational", "--partition-rows", 700, "--max-iter", 60, "--json", *prior)
+    here = cluster.BayesianGaussianMixture(
+        n_components=12, partition_rows=700, max_iter=60, random_state=0, weight_concentration_prior_type="dirichlet_distribution",
+        weight_concentration_prior=0.01, mean_precision_prior=2, mean_prior=[-1, 0.5, 0, 2], degrees_of_freedom_prior=6.5,
+        covariance_prior=covariance,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        here.fit(X)
+    on = ("fit", "x.npy", "-k", 12, "--variational", "--max-iter", 1, "-o", "on.json", "--warm-start", "posterior.npz")
+    predict = ("predict", "posterior.npz", "x.npy", "--values", "scores", "-o", "scores.npy")
+    score = ("score", "posterior.npz", "x.npy", "--json")
+    em = ("fit", "x.npy", "-k", 12, "--max-iter", 1, "-o", "em.json")
+    found = commands(
+        folder, 2,
+        (*fit, "covariance.npy", "-o", "posterior.npz"), (*fit, given, "-o", "rows.json"),
+        (*on, *prior[:2]), predict, score, em,
+        on, (*on[:-1], "em.json"), (*em, *prior[:2]), (*fit, "1,2,3", "-o", "on.json"), (*fit, "1,x", "-o", "on.json"),
+    )
+    assert [code for code, _, _ in found] == [0] * 6 + [1, 1, 2, 1, 2], found
+    result = json.loads(found[0][1])
+    assert (result["n_iter"], result["lower_bound"], result["elbo"]) == (here.n_iter_, here.lower_bound_, here.elbo_)
+    alive = here.mean_precision_ - 2 >= 0.5
+    assert 3 <= alive.sum() < 12 and result["alive"] == np.flatnonzero(alive).tolist()
+    for name in ("posterior.npz", "rows.json"):
+        gm = gaussmix.BayesianGaussianMixture.load(folder / name)
+        for attribute in ("means_", "covariances_", "weight_concentration_", "mean_prior_", "covariance_prior_"):
+            assert np.array_equal(getattr(gm, attribute), getattr(here, attribute)), (name, attribute)
+    assert gaussmix.BayesianGaussianMixture.load(folder / "on.json").n_iter_ == 1
+    # What the posterior says, not the mixture of its means, which has other densities.
+    scores = here.score_samples(X)
+    np.testing.assert_allclose(np.load(folder / "scores.npy"), scores, rtol=1e-9)
+    result = json.loads(found[4][1])
+    assert result["score"] == pytest.approx(scores.mean(), rel=1e-12) and "bic" not in result
+    messages = ["a prior of the weights of the type 'dirichlet_distribution'", "em.json", "weight-concentration-prior-type needs --variational",
+                "covariance_prior", "neither numbers with commas between them nor a .npy file"]
+    assert all(message in error for message, (_, _, error) in zip(messages, found[6:], strict=True)), found[6:]
 
 
 MISSING = """

@@ -12,7 +12,7 @@ use crate::data::frame::Frame;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{at_once, row_major, side_by_side, vectorised};
+use crate::model::linalg::{LogProduct, at_once, for_a_row, row_major, vectorised};
 use crate::model::mixture::Mixture;
 use ndarray::Axis;
 use rayon::prelude::*;
@@ -383,16 +383,6 @@ fn diagonal<T: Float>(
     Ok(log2_weight + product.log2())
 }
 
-/// Of rows with fewer numbers, vector instructions would leave over the most.
-const SHORT_ROW: usize = 16;
-
-/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions,
-/// unless it is short.
-#[inline(always)]
-fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
-    if len < SHORT_ROW { f() } else { vectorised(f) }
-}
-
 /// Calls `f` with each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded, of U (D, D)
 /// row by row: with its number j, and its numbers from row [`first_row`]`(j)` on, zeros behind row
 /// D up to [`padded`]`(D)`.
@@ -518,57 +508,4 @@ fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
 pub(crate) fn log2_near_one(v: f64) -> f64 {
     let e = v - 1.0;
     (e - e * e / 2.0) * std::f64::consts::LOG2_E
-}
-
-/// log₂ of a product of positive normal numbers, with one logarithm.
-struct LogProduct {
-    mantissa: f64,
-    exponent: i64,
-}
-
-impl Default for LogProduct {
-    fn default() -> Self {
-        Self { mantissa: 1.0, exponent: 0 }
-    }
-}
-
-impl LogProduct {
-    #[inline]
-    fn multiply(&mut self, v: f64) {
-        let (mantissa, exponent) = split(v);
-        self.mantissa *= mantissa;
-        self.exponent += exponent;
-        if self.mantissa > 1e300 {
-            let (mantissa, exponent) = split(self.mantissa);
-            self.mantissa = mantissa;
-            self.exponent += exponent;
-        }
-    }
-
-    /// Multiplies with the numbers of a row.
-    #[inline]
-    fn multiply_all<T: Float>(&mut self, row: &[T]) {
-        if row.len() < SHORT_ROW {
-            row.iter().for_each(|v| self.multiply((*v).into()));
-            return;
-        }
-        // Of so many numbers, each of the eight products of mantissas is below 2^64.
-        for numbers in row.chunks(64 * 8) {
-            let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
-            self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
-            self.multiply(mantissas.iter().product());
-        }
-    }
-
-    fn log2(&self) -> f64 {
-        self.exponent as f64 + self.mantissa.log2()
-    }
-}
-
-/// v = mantissa · 2^exponent with a mantissa in [1, 2), for a positive normal v.
-#[inline]
-fn split(v: f64) -> (f64, i64) {
-    const FRACTION: u64 = (1 << 52) - 1;
-    let bits = v.to_bits();
-    (f64::from_bits(bits & FRACTION | 1f64.to_bits()), (bits >> 52) as i64 - 1023)
 }

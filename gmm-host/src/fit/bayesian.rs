@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::on_pool_thread;
 use crate::model::mixture::Mixture;
 use crate::source::DataSource;
 use crate::statistics::{Freeze, Statistics};
@@ -428,11 +429,19 @@ impl Method for Variational<'_> {
     ) -> Result<Iterated<VariationalMixture>> {
         let (reg_covar, freeze) = (self.settings.reg_covar, self.settings.freeze);
         let statistics = evaluator.statistics(before.density())?;
-        let mixture = VariationalMixture::m_step(&self.prior, &statistics, reg_covar, Some((before, freeze)))?;
-        let lower_bound = match freeze == Freeze::default() {
-            true => mixture.lower_bound(before, &statistics),
-            false => mixture.lower_bound_of(before, &statistics, reg_covar)?,
-        };
+        let numbers = before.covariances().shape().iter().product();
+        let (mixture, lower_bound) = on_pool_thread(numbers, || -> Result<_> {
+            let from = Some((before, freeze));
+            if freeze == Freeze::default() {
+                let entropy = before.entropy(&statistics);
+                let mixture = VariationalMixture::m_step(&self.prior, statistics, reg_covar, from)?;
+                let lower_bound = mixture.lower_bound(entropy);
+                return Ok((mixture, lower_bound));
+            }
+            let mixture = VariationalMixture::m_step(&self.prior, statistics.clone(), reg_covar, from)?;
+            let lower_bound = mixture.lower_bound_of(before, &statistics, reg_covar)?;
+            Ok((mixture, lower_bound))
+        })?;
         Ok(Iterated { mixture, lower_bound, retained: Vec::new() })
     }
 }

@@ -113,6 +113,69 @@ pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) 
     side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
 }
 
+/// Of rows with fewer numbers, vector instructions would leave over the most.
+const SHORT_ROW: usize = 16;
+
+/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions,
+/// unless it is short.
+#[inline(always)]
+pub(crate) fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
+    if len < SHORT_ROW { f() } else { vectorised(f) }
+}
+
+/// log₂ of a product of positive normal numbers, with one logarithm.
+pub(crate) struct LogProduct {
+    mantissa: f64,
+    exponent: i64,
+}
+
+impl Default for LogProduct {
+    fn default() -> Self {
+        Self { mantissa: 1.0, exponent: 0 }
+    }
+}
+
+impl LogProduct {
+    #[inline]
+    pub fn multiply(&mut self, v: f64) {
+        let (mantissa, exponent) = split(v);
+        self.mantissa *= mantissa;
+        self.exponent += exponent;
+        if self.mantissa > 1e300 {
+            let (mantissa, exponent) = split(self.mantissa);
+            self.mantissa = mantissa;
+            self.exponent += exponent;
+        }
+    }
+
+    /// Multiplies with the numbers of a row.
+    #[inline]
+    pub fn multiply_all<T: Copy + Into<f64>>(&mut self, row: &[T]) {
+        if row.len() < SHORT_ROW {
+            row.iter().for_each(|v| self.multiply((*v).into()));
+            return;
+        }
+        // Of so many numbers, each of the eight products of mantissas is below 2^64.
+        for numbers in row.chunks(64 * 8) {
+            let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
+            self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
+            self.multiply(mantissas.iter().product());
+        }
+    }
+
+    pub fn log2(&self) -> f64 {
+        self.exponent as f64 + self.mantissa.log2()
+    }
+}
+
+/// v = mantissa · 2^exponent with a mantissa in [1, 2), for a positive normal v.
+#[inline]
+fn split(v: f64) -> (f64, i64) {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let bits = v.to_bits();
+    (f64::from_bits(bits & FRACTION | 1f64.to_bits()), (bits >> 52) as i64 - 1023)
+}
+
 /// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them
 /// between threads more than once. What is divided outside the pool is handed over to it and back
 /// each time, which takes some ten microseconds; and its threads fall asleep in between.
@@ -142,6 +205,38 @@ pub(crate) fn inverse(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize>
 
 /// U·Uᵀ for an upper triangular U (D, D); symmetric to the bit.
 pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
+    let mut product = lower_gram(u);
+    mirror(product.as_slice_mut().unwrap_or_default(), u.nrows());
+    product
+}
+
+/// tr(S·U·Uᵀ) for a symmetric S, of which the lower triangle is read, and an upper triangular U.
+pub(crate) fn trace_of_product(s: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>) -> f64 {
+    let (d, product, s) = (u.nrows(), lower_gram(u), row_major(s));
+    let rows = product.as_slice().unwrap_or_default().chunks_exact(d).zip(s.chunks_exact(d)).enumerate();
+    vectorised(
+        #[inline(always)]
+        || rows.map(|(i, (p, s))| 2.0 * sum_of([&p[..i], &s[..i]], |[p, s]| p * s) + p[i] * s[i]).sum(),
+    )
+}
+
+/// |Uᵀx|² for an upper triangular U.
+pub(crate) fn squared_length(u: ArrayView2<'_, f64>, x: &[f64]) -> f64 {
+    let (d, u) = (x.len(), row_major(u));
+    let mut product = vec![0.0; d];
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((i, row), x) in u.chunks_exact(d).enumerate().zip(x) {
+                product[i..].iter_mut().zip(&row[i..]).for_each(|(sum, u)| *sum += u * x);
+            }
+            sum_of([&product], |[v]| v * v)
+        },
+    )
+}
+
+/// The lower triangle of U·Uᵀ for an upper triangular U (D, D); zeros above.
+fn lower_gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let d = u.nrows();
     let u = u.as_standard_layout();
     let u = MatRef::from_row_major_slice(u.as_slice().unwrap_or_default(), d, d);
@@ -150,7 +245,6 @@ pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let (upper_factor, lower_factor) = (BlockStructure::TriangularUpper, BlockStructure::TriangularLower);
     let replace = Accum::Replace;
     matmul(lower, lower_factor, replace, u, upper_factor, u.transpose(), lower_factor, 1.0, Par::Seq);
-    mirror(product.as_slice_mut().unwrap_or_default(), d);
     product
 }
 
@@ -255,6 +349,33 @@ mod tests {
             assert_eq!(sum_of([&a[..len], &b[..len]], |[a, b]| a * b), plain, "{len}");
             let most = side_by_side([&b[..len]], 0.0, |most, [b]| b.max(most)).into_iter().fold(0.0, f64::max);
             assert_eq!(most, (len * len) as f64);
+        }
+    }
+
+    /// Of small integers, whose sums are exact in any order, at sizes around whole eights.
+    #[test]
+    fn traces_and_lengths_are_those_of_the_products() {
+        for d in [1, 2, 7, 8, 9, 21] {
+            let number = |i: usize, j: usize| ((3 * i + 5 * j + i * j) % 7) as f64 - 3.0;
+            let u = Array2::from_shape_fn((d, d), |(i, j)| if i <= j { number(i, j) } else { 0.0 });
+            let s = Array2::from_shape_fn((d, d), |(i, j)| number(i.min(j), i.max(j)));
+            assert_eq!(trace_of_product(s.view(), u.view()), (s.dot(&u) * &u).sum(), "{d}");
+            let x = ndarray::Array1::from_shape_fn(d, |i| number(i, 2));
+            let product = u.t().dot(&x);
+            assert_eq!(squared_length(u.view(), x.as_slice().unwrap()), product.dot(&product), "{d}");
+        }
+    }
+
+    /// Also where the product itself leaves the range of float64.
+    #[test]
+    fn the_logarithm_of_a_product_is_the_sum_of_logarithms() {
+        for len in [0, 1, 15, 16, 600, 1500] {
+            let numbers: Vec<f64> = (0..len).map(|i| 1e200 * f64::from(i + 1).powi(-9)).collect();
+            let mut product = LogProduct::default();
+            product.multiply_all(&numbers);
+            let sum: f64 = numbers.iter().map(|v| v.log2()).sum();
+            // Each logarithm of the sum is rounded.
+            assert!((product.log2() - sum).abs() <= 1e-14 * sum, "{len}");
         }
     }
 

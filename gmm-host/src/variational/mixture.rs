@@ -12,11 +12,13 @@ use super::prior::{VariationalPrior, WeightConcentrationPriorType};
 use crate::compensated::neumaier_sum;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::{at_once, for_each_matrix, gram};
+use crate::model::linalg::{
+    LogProduct, at_once, for_each_matrix, row_major, squared_length, sum_of, trace_of_product, vectorised,
+};
 use crate::model::mixture::Mixture;
 use crate::statistics::{COUNT_FLOOR, Freeze, Statistics};
 use libm::lgamma;
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip};
 use rayon::prelude::*;
 use statrs::function::gamma::digamma;
 use std::borrow::Cow;
@@ -117,13 +119,14 @@ impl VariationalMixture {
         degrees_of_freedom: Array1<f64>,
         parts: Mixture,
     ) -> Result<Self> {
-        let d = parts.n_features() as f64;
-        let log_weights = expected_log_weights(&weight_concentration)
-            + Array1::from_shape_fn(mean_precision.len(), |c| {
-                let (nu, beta) = (degrees_of_freedom[c], mean_precision[c]);
-                // ½·(E[log |Λ|] − log |νW|) and the trace's ½·D/β.
-                0.5 * (expected_log_det(nu, parts.n_features()) - d * nu.ln() - d / beta)
-            });
+        let (k, d) = parts.means().dim();
+        let of_component = |c: usize| {
+            let (nu, beta) = (degrees_of_freedom[c], mean_precision[c]);
+            // ½·(E[log |Λ|] − log |νW|) and the trace's ½·D/β.
+            0.5 * (expected_log_det(nu, d) - d as f64 * nu.ln() - d as f64 / beta)
+        };
+        let log_weights =
+            expected_log_weights(&weight_concentration) + Array1::from(for_each_component(k, d, of_component));
         let (density, log_total) = parts.with_log_weights(log_weights)?;
         let log_det_factors = log_det_factors(&density);
         Ok(Self {
@@ -145,7 +148,7 @@ impl VariationalMixture {
     /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where the prior is for another D or
     /// covariance type; as [`Mixture::new`] where a covariance is not usable.
     pub fn from_statistics(prior: &VariationalPrior, statistics: &Statistics, reg_covar: f64) -> Result<Self> {
-        Self::m_step(prior, statistics, reg_covar, None)
+        Self::m_step(prior, statistics.clone(), reg_covar, None)
     }
 
     /// The M-step of an iteration that began at this posterior, of which it leaves what `freeze`
@@ -155,13 +158,14 @@ impl VariationalMixture {
     /// # Errors
     /// As [`from_statistics`](Self::from_statistics).
     pub fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: Freeze) -> Result<Self> {
-        Self::m_step(&self.prior, statistics, reg_covar, Some((self, freeze)))
+        Self::m_step(&self.prior, statistics.clone(), reg_covar, Some((self, freeze)))
     }
 
-    /// The M-step, which leaves parts of a posterior.
+    /// The M-step, which leaves parts of a posterior. The new covariances lie in the memory of the
+    /// scatter.
     pub(crate) fn m_step(
         prior: &VariationalPrior,
-        statistics: &Statistics,
+        statistics: Statistics,
         reg_covar: f64,
         frozen: Option<(&Self, Freeze)>,
     ) -> Result<Self> {
@@ -172,7 +176,7 @@ impl VariationalMixture {
         }
         prior.covariance.check_type("covariance_prior", statistics.covariance_type(), 1, d)?;
         if let Some((before, _)) = frozen {
-            before.check_statistics(statistics)?;
+            before.check_statistics(&statistics)?;
         }
         let frozen_part =
             |part: fn(Freeze) -> bool| frozen.filter(|(_, freeze)| part(*freeze)).map(|(before, _)| before);
@@ -202,7 +206,7 @@ impl VariationalMixture {
                 let offsets = vec![(counts.clone(), away), (of_prior, &means - &prior.mean)];
                 (means, before.mean_precision.clone(), offsets)
             }
-            None => posterior_means(prior, statistics, &counts),
+            None => posterior_means(prior, &statistics, &counts),
         };
         let (parts, nu) = match frozen_part(|freeze| freeze.covariances) {
             Some(before) => {
@@ -210,7 +214,8 @@ impl VariationalMixture {
                 (Mixture::from_parts(uniform(k), means, covariances, factor)?, before.degrees_of_freedom.clone())
             }
             None => {
-                let (covariances, nu) = posterior_covariances(prior, statistics, reg_covar, &counts, &offsets);
+                let (covariances, nu) =
+                    posterior_covariances(prior, statistics.into_scatter(), reg_covar, &counts, &offsets);
                 let (factor, failures) = covariances.factorise();
                 if let Some(failure) = failures.into_iter().next() {
                     return Err(failure);
@@ -324,17 +329,17 @@ impl VariationalMixture {
         self.log_total
     }
 
-    /// The lower bound of the evidence after an M-step that began at `before`, with the statistics
-    /// of the E-step: that of scikit-learn, in which what does not depend on the posterior is left
-    /// out ([`constant_terms`](Self::constant_terms)). It is that of all samples, not their mean.
-    pub(crate) fn lower_bound(&self, before: &Self, statistics: &Statistics) -> f64 {
+    /// The lower bound of the evidence after an M-step, with the entropy of the E-step
+    /// ([`entropy`](Self::entropy)): that of scikit-learn, in which what does not depend on the
+    /// posterior is left out ([`constant_terms`](Self::constant_terms)). It is that of all samples,
+    /// not their mean.
+    pub(crate) fn lower_bound(&self, entropy: f64) -> f64 {
         let (n, d) = (&self.degrees_of_freedom, self.n_features());
         let chol = &self.log_det_factors;
-        let wishart = (0..n.len()).map(|c| -log_wishart_norm(n[c], chol[c], d));
+        let wishart = for_each_component(n.len(), d, |c| -log_wishart_norm(n[c], chol[c], d));
         let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.ln());
-        let terms =
-            wishart.chain(means).chain([before.entropy(statistics), -log_weight_norm(&self.weight_concentration)]);
-        neumaier_sum(terms)
+        let terms = wishart.into_iter().chain(means);
+        neumaier_sum(terms.chain([entropy, -log_weight_norm(&self.weight_concentration)]))
     }
 
     /// What scikit-learn's lower bound leaves out of the bound of the log-evidence: the normalising
@@ -366,7 +371,7 @@ impl VariationalMixture {
     /// The entropy of the responsibilities, −Σᵢ wᵢ Σₖ rᵢₖ log rᵢₖ, and of what is missing, under
     /// this posterior. With ρᵢₖ = rᵢₖ·Σₖ ρᵢₖ, the density of sample and component, it is the
     /// log-likelihood less the mean of log ρ, which the statistics give.
-    fn entropy(&self, statistics: &Statistics) -> f64 {
+    pub(crate) fn entropy(&self, statistics: &Statistics) -> f64 {
         let (density, d) = (&self.density, self.n_features() as f64);
         let chol = &self.log_det_factors;
         let counts = statistics.counts();
@@ -378,7 +383,7 @@ impl VariationalMixture {
             Covariances::Tied(_) => 0.5 * self.expected_trace(0, statistics.scatter(), 0),
             _ => 0.0,
         };
-        let of_components = for_each_component(density, of_component);
+        let of_components = for_each_component(self.n_components(), self.numbers_of_component(), of_component);
         neumaier_sum(of_components.into_iter().chain([statistics.log_likelihood(), tied]))
     }
 
@@ -392,7 +397,7 @@ impl VariationalMixture {
     pub fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> Result<f64> {
         before.check_statistics(statistics)?;
         self.check_statistics(statistics)?;
-        Ok(self.lower_bound(before, statistics) + self.lower_bound_correction(statistics, reg_covar))
+        Ok(self.lower_bound(before.entropy(statistics)) + self.lower_bound_correction(statistics, reg_covar))
     }
 
     /// Whether the statistics are of as many components and features, and of the same type.
@@ -432,26 +437,41 @@ impl VariationalMixture {
             Covariances::Tied(_) => -0.5 * self.expected_trace(0, statistics.scatter(), 0),
             _ => 0.0,
         };
-        let of_components = for_each_component(&self.density, of_component);
+        let of_components = for_each_component(self.n_components(), self.numbers_of_component(), of_component);
         neumaier_sum(of_components.into_iter().chain([weights, tied]))
+    }
+
+    /// How many numbers would take as long to go through as what a bound has of a component: with
+    /// matrices, the product of two.
+    fn numbers_of_component(&self) -> usize {
+        let d = self.n_features();
+        if self.density.factor().is_some() { d + d * d * d / 64 } else { d }
     }
 
     /// tr(E[Λ]·Σᵢ rᵢ(xᵢ − m)(xᵢ − m)ᵀ) of a component; of a tied covariance without the samples'
     /// scatter around their means, which is that of all components.
     fn expected_squares(&self, statistics: &Statistics, c: usize) -> f64 {
-        let away = &statistics.means().row(c) - &self.means().row(c);
+        let (count, means) = (statistics.counts()[c], self.means());
+        let (mean, of_samples) = (means.row(c), statistics.means());
+        let of_samples = if count > 0.0 { of_samples.row(c) } else { mean };
+        if let (Covariances::Diag(s), Covariances::Diag(v)) = (statistics.scatter(), self.covariances()) {
+            let rows = [s.row(c), of_samples, mean, v.row(c)].map(row_major);
+            return vectorised(
+                #[inline(always)]
+                || sum_of(rows.each_ref().map(|row| &row[..]), |[s, x, m, v]| (s + count * (x - m) * (x - m)) / v),
+            );
+        }
         let around_mean = match statistics.scatter() {
             Covariances::Tied(_) => 0.0,
             scatter => self.expected_trace(c, scatter, c),
         };
-        let count = statistics.counts()[c];
-        if count > 0.0 { around_mean + count * self.expected_square(c, away.view()) } else { around_mean }
+        around_mean + count * self.expected_square(c, (&of_samples - &mean).view())
     }
 
     /// xᵀ·E[Λ]·x for the precision of a component.
     fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
         match (self.covariances(), self.density.factor_of(c)) {
-            (_, Some(u)) => squared_length(u, x),
+            (_, Some(u)) => squared_length(u, &row_major(x)),
             (Covariances::Diag(v), _) => x.iter().zip(v.row(c)).map(|(x, v)| x * x / v).sum(),
             _ => x.iter().map(|x| x * x).sum::<f64>() / self.density.variance(c, 0),
         }
@@ -493,41 +513,40 @@ fn posterior_means(
     let beta = counts + prior.mean_precision;
     let mut means = statistics.means().to_owned();
     // From m₀ to the samples' mean; of no component without samples.
-    let mut away = &means - &prior.mean;
-    for (c, mut mean) in means.outer_iter_mut().enumerate() {
-        let count = statistics.counts()[c];
+    let mut away = Array2::zeros(means.raw_dim());
+    let rows = means.axis_iter_mut(Axis(0)).into_par_iter().zip(away.axis_iter_mut(Axis(0))).enumerate();
+    rows.with_min_len(at_once(prior.n_features())).for_each(|(c, (mut mean, away))| {
+        let (count, beta) = (statistics.counts()[c], beta[c]);
         if count <= COUNT_FLOOR {
-            away.row_mut(c).fill(0.0);
             mean.assign(&prior.mean);
         }
-        for (mean, prior) in mean.iter_mut().zip(&prior.mean) {
-            *mean = (prior * (beta[c] - count) + count * *mean) / beta[c];
-        }
-    }
+        Zip::from(&mut mean).and(away).and(&prior.mean).for_each(|mean, away, prior| {
+            *away = *mean - prior;
+            *mean = (prior * (beta - count) + count * *mean) / beta;
+        });
+    });
     // nₖ·β₀/βₖ: both distances together.
     let pulls = counts * prior.mean_precision / &beta;
     (means, beta, vec![(pulls, away)])
 }
 
-/// The covariances (ν·W)⁻¹ and ν of the M-step.
+/// The covariances (ν·W)⁻¹ and ν of the M-step, in the place of the scatter.
 fn posterior_covariances(
     prior: &VariationalPrior,
-    statistics: &Statistics,
+    mut scatter: Covariances,
     reg_covar: f64,
     counts: &Array1<f64>,
     offsets: &Offsets,
 ) -> (Covariances, Array1<f64>) {
-    let (k, d) = statistics.means().dim();
+    let (k, d) = (counts.len(), prior.n_features());
     let mut nu = counts + prior.degrees_of_freedom;
-    let mut covariances = statistics.scatter().clone();
-    match (&mut covariances, &prior.covariance) {
+    match (&mut scatter, &prior.covariance) {
         (Covariances::Full(v), Covariances::Full(of_prior)) => {
             let of_prior = of_prior.index_axis(Axis(0), 0);
             for_each_matrix(v, |c, mut v| {
                 offsets.iter().for_each(|(factors, away)| add_outer(&mut v, factors[c], away.row(c)));
                 v.diag_mut().map_inplace(|v| *v += counts[c] * reg_covar);
-                v += &of_prior;
-                v /= nu[c];
+                Zip::from(v).and(of_prior).for_each(|v, of_prior| *v = (*v + of_prior) / nu[c]);
             });
         }
         (Covariances::Tied(v), Covariances::Tied(of_prior)) => {
@@ -542,13 +561,14 @@ fn posterior_covariances(
             *v /= nu[0];
         }
         (Covariances::Diag(v), Covariances::Diag(of_prior)) => {
-            for (c, mut v) in v.outer_iter_mut().enumerate() {
+            let rows = v.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+            rows.with_min_len(at_once(d)).for_each(|(c, mut v)| {
                 for (factors, away) in offsets {
-                    v.iter_mut().zip(away.row(c)).for_each(|(v, away)| *v += factors[c] * away * away);
+                    Zip::from(&mut v).and(away.row(c)).for_each(|v, away| *v += factors[c] * away * away);
                 }
                 let regular = counts[c] * reg_covar;
-                v.iter_mut().zip(of_prior.row(0)).for_each(|(v, of_prior)| *v = (*v + regular + of_prior) / nu[c]);
-            }
+                Zip::from(v).and(of_prior.row(0)).for_each(|v, of_prior| *v = (*v + regular + of_prior) / nu[c]);
+            });
         }
         (Covariances::Spherical(v), Covariances::Spherical(of_prior)) => {
             let squares = |c: usize| -> f64 {
@@ -564,7 +584,7 @@ fn posterior_covariances(
         // The types are equal.
         _ => debug_assert!(false, "a prior of another covariance type"),
     }
-    (covariances, nu)
+    (scatter, nu)
 }
 
 /// K equal weights.
@@ -579,7 +599,15 @@ fn expected_logs(concentration: &Array2<f64>) -> Array2<f64> {
         1 => Array1::from_elem(concentration.ncols(), concentration.sum()),
         _ => concentration.sum_axis(Axis(0)),
     };
-    concentration.mapv(digamma) - sums.mapv(digamma)
+    let digammas = |values: ArrayView1<'_, f64>| -> Array1<f64> {
+        for_each_component(values.len(), OF_GAMMA, |c| digamma(values[c])).into()
+    };
+    let of_sums = digammas(sums.view());
+    let mut logs = Array2::zeros(concentration.raw_dim());
+    for (mut logs, values) in logs.outer_iter_mut().zip(concentration.outer_iter()) {
+        logs.assign(&(digammas(values) - &of_sums));
+    }
+    logs
 }
 
 /// E\[log π] (K,).
@@ -613,50 +641,52 @@ fn log_weight_norm(concentration: &Array2<f64>) -> f64 {
     if concentration.nrows() == 1 {
         return lgamma(concentration.sum()) - concentration.iter().map(|&a| lgamma(a)).sum::<f64>();
     }
-    concentration.columns().into_iter().map(|ab| lgamma(ab[0] + ab[1]) - lgamma(ab[0]) - lgamma(ab[1])).sum()
+    let of_stick = |c: usize| {
+        let (a, b) = (concentration[[0, c]], concentration[[1, c]]);
+        lgamma(a + b) - lgamma(a) - lgamma(b)
+    };
+    for_each_component(concentration.ncols(), 3 * OF_GAMMA, of_stick).iter().sum()
 }
 
 /// The logarithm of the determinant of each component's Cholesky factor of its precision (K,).
 fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
-    let d = mixture.n_features();
+    let (k, d) = mixture.means().dim();
     let of_component = |c: usize| match (mixture.covariances(), mixture.factor_of(c)) {
         (_, Some(u)) => -0.5 * log_det_of_factor(u),
-        (Covariances::Diag(v), _) => -0.5 * v.row(c).iter().map(|v| v.ln()).sum::<f64>(),
+        (Covariances::Diag(v), _) => -0.5 * ln_of_product(&row_major(v.row(c))),
         _ => -0.5 * d as f64 * mixture.variance(c, 0).ln(),
     };
-    for_each_component(mixture, of_component).into()
+    for_each_component(k, d, of_component).into()
 }
 
-/// A number for each component, with all threads where that pays for work that grows with the
-/// numbers of a component, and with the product of two matrices.
-fn for_each_component(mixture: &Mixture, of_component: impl Fn(usize) -> f64 + Sync + Send) -> Vec<f64> {
-    let (k, d) = mixture.means().dim();
-    let least = at_once(if mixture.factor().is_some() { d + d * d * d / 64 } else { d });
-    if k <= least {
-        return (0..k).map(of_component).collect();
-    }
-    (0..k).into_par_iter().with_min_len(least).map(of_component).collect()
+/// How many numbers one could go through in the time of a gamma function.
+const OF_GAMMA: usize = 16;
+
+/// A number for each of `k` components, with all threads where that pays for work as that of going
+/// through so many numbers each.
+fn for_each_component(k: usize, numbers: usize, of_component: impl Fn(usize) -> f64 + Sync + Send) -> Vec<f64> {
+    (0..k).into_par_iter().with_min_len(at_once(numbers)).map(of_component).collect()
 }
 
 /// log |Σ| of U with Σ⁻¹ = U·Uᵀ.
 fn log_det_of_factor(u: ArrayView2<'_, f64>) -> f64 {
-    -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>()
+    -2.0 * ln_of_product(&u.diag().to_vec())
 }
 
-/// tr(S·U·Uᵀ).
-fn trace_of_product(s: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>) -> f64 {
-    gram(u).iter().zip(s).map(|(p, s)| p * s).sum()
-}
-
-/// |Uᵀx|².
-fn squared_length(u: ArrayView2<'_, f64>, x: ArrayView1<'_, f64>) -> f64 {
-    u.t().dot(&x).iter().map(|v| v * v).sum()
+/// The logarithm of the product of positive normal numbers.
+fn ln_of_product(numbers: &[f64]) -> f64 {
+    let mut product = LogProduct::default();
+    vectorised(
+        #[inline(always)]
+        || product.multiply_all(numbers),
+    );
+    product.log2() * std::f64::consts::LN_2
 }
 
 /// Adds `factor`·xxᵀ.
 fn add_outer(matrix: &mut ndarray::ArrayViewMut2<'_, f64>, factor: f64, x: ArrayView1<'_, f64>) {
-    for (mut row, a) in matrix.outer_iter_mut().zip(x) {
-        row.iter_mut().zip(x).for_each(|(v, b)| *v += factor * (a * b));
+    for (row, a) in matrix.outer_iter_mut().zip(x) {
+        Zip::from(row).and(x).for_each(|v, b| *v += factor * (a * b));
     }
 }
 

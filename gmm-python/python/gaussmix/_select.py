@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._estimator import GaussianMixture
 from ._gpu import on_host
+from ._variational import BayesianGaussianMixture
 
+#: What can be drawn.
+AnyMixture = GaussianMixture | BayesianGaussianMixture
 #: What models are compared by; the lower the better.
 CRITERIA = ("bic", "aic")
 
@@ -200,10 +203,12 @@ def _numbers(n_components: Any) -> Sequence[int]:
 
 #: The most samples that are drawn.
 _POINTS = 2000
+#: The opacity of components that are not alive.
+_FAINT = 0.25
 
 
 def plot(
-    gm: GaussianMixture,
+    gm: AnyMixture,
     X: ArrayLike | None = None,
     *,
     features: tuple[int, int] | None = None,
@@ -213,11 +218,13 @@ def plot(
 
     Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
     random, have the colour of their most probable component. Samples with missing values (of a mixture with
-    ``missing=True``) are open circles, at the means of what is missing given the rest of the sample.
+    ``missing=True``) are open circles, at the means of what is missing given the rest of the sample. Components of a
+    :class:`BayesianGaussianMixture` that are not alive, because they have less than half a sample in expectation, are
+    drawn faintly.
 
     Parameters
     ----------
-    gm : GaussianMixture
+    gm : GaussianMixture or BayesianGaussianMixture
         The fitted mixture.
     X : array-like of shape (n_samples, n_features), default=None
         Samples.
@@ -254,12 +261,13 @@ def plot(
     if x is not None:
         n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
         shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
-        k = len(gm.weights_)
-        ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}")
+        k, alive = len(gm.weights_), int(_alive(gm).sum())
+        of_them = f", {alive} alive" if alive < k else ""
+        ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}{of_them}")
     return ax
 
 
-def _figure(gm: GaussianMixture) -> Any:
+def _figure(gm: AnyMixture) -> Any:
     """Make a figure with axes for the mixture, and draw the lower bounds beside them if there are any."""
     import matplotlib.pyplot as plt
 
@@ -268,7 +276,8 @@ def _figure(gm: GaussianMixture) -> Any:
     _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
     beside.plot(np.arange(1, len(gm.lower_bounds_) + 1), gm.lower_bounds_, marker=".")
     beside.set_xlabel("iteration")
-    beside.set_ylabel("lower bound: mean log-likelihood of a sample")
+    of_posterior = isinstance(gm, BayesianGaussianMixture)
+    beside.set_ylabel("lower bound" + (", as scikit-learn counts" if of_posterior else ": mean log-likelihood of a sample"))
     return ax
 
 
@@ -282,7 +291,7 @@ def _some_rows(X: Any) -> Any:
 
 
 def _plot_plane(
-    gm: GaussianMixture, x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
+    gm: AnyMixture, x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
 ) -> None:
     from matplotlib.patches import Ellipse
 
@@ -293,7 +302,7 @@ def _plot_plane(
     else:
         projection, origin = np.eye(d)[list(features)], np.zeros(d)
         axis_labels = [names[j] if names else f"feature {j}" for j in features]
-    means = (gm.means_ - origin) @ projection.T
+    means, alive = (gm.means_ - origin) @ projection.T, _alive(gm)
     for k, (weight, mean, covariance) in enumerate(zip(gm.weights_, means, _matrices(gm), strict=True)):
         colour = f"C{k % 10}"
         if x is not None:
@@ -308,23 +317,28 @@ def _plot_plane(
         for deviations in (1.0, 2.0):
             height, width = 2.0 * deviations * np.sqrt(np.maximum(variances, 0.0))
             label = f"{k}: {weight:.3f}" if deviations == 1.0 else None
-            ax.add_patch(Ellipse(tuple(mean), width, height, angle=angle, fill=False, color=colour, label=label))
+            look = {"fill": False, "color": colour, "alpha": None if alive[k] else _FAINT, "label": label}
+            ellipse = Ellipse(tuple(mean), width, height, angle=angle, **look)
+            # The axes are as wide as what is alive needs.
+            (ax.add_patch if alive[k] or not alive.any() else ax.add_artist)(ellipse)
     ax.set_xlabel(axis_labels[0])
     ax.set_ylabel(axis_labels[1])
     ax.autoscale_view()
     _legend(ax, len(means))
 
 
-def _plot_density(gm: GaussianMixture, x: Any, ax: Any) -> None:
-    means, deviations = gm.means_[:, 0], np.sqrt(_matrices(gm)[:, 0, 0])
-    ends = (means - 4 * deviations).min(), (means + 4 * deviations).max()
+def _plot_density(gm: AnyMixture, x: Any, ax: Any) -> None:
+    means, deviations, alive = gm.means_[:, 0], np.sqrt(_matrices(gm)[:, 0, 0]), _alive(gm)
+    seen = alive | ~alive.any()
+    ends = (means - 4 * deviations)[seen].min(), (means + 4 * deviations)[seen].max()
     at = np.linspace(*ends, 512)
+    squares = ((at - means[:, np.newaxis]) / deviations[:, np.newaxis]) ** 2
+    densities = (gm.weights_ / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
     if x is not None:
         ax.hist(x[:, 0], bins="auto", density=True, alpha=0.3, color="grey")
-    ax.plot(at, np.exp(gm.score_samples(at[:, np.newaxis])), color="black", label="all")
-    for k, (weight, mean, deviation) in enumerate(zip(gm.weights_, means, deviations, strict=True)):
-        density = np.exp(-0.5 * ((at - mean) / deviation) ** 2) / (deviation * np.sqrt(2.0 * np.pi))
-        ax.plot(at, weight * density, color=f"C{k % 10}", label=f"{k}: {weight:.3f}")
+    ax.plot(at, densities.sum(axis=0), color="black", label="all")
+    for k, (weight, density) in enumerate(zip(gm.weights_, densities, strict=True)):
+        ax.plot(at, density, color=f"C{k % 10}", alpha=None if alive[k] else _FAINT, label=f"{k}: {weight:.3f}")
     names = getattr(gm, "feature_names_in_", ["feature 0"])
     ax.set_xlabel(names[0])
     ax.set_ylabel("density")
@@ -337,7 +351,14 @@ def _legend(ax: Any, n_components: int) -> None:
         ax.legend(title="component: weight", fontsize="small")
 
 
-def _matrices(gm: GaussianMixture) -> Any:
+def _alive(gm: AnyMixture) -> NDArray[np.bool_]:
+    """Say which components are alive (n_components,): all but those of a posterior that have hardly any samples."""
+    if isinstance(gm, BayesianGaussianMixture):
+        return np.array(gm._posterior().alive)
+    return np.ones(len(gm.weights_), dtype=bool)
+
+
+def _matrices(gm: AnyMixture) -> Any:
     """Give the covariances as matrices (n_components, n_features, n_features)."""
     k, d = gm.means_.shape
     if gm.covariance_type == "full":

@@ -1,6 +1,6 @@
 """The arguments of the command ``python -m gaussmix.mpi``.
 
-Its options are parameters of the estimator and of `gaussmix.select`: their names, defaults, values
+Its options are parameters of the estimators and of `gaussmix.select`: their names, defaults, values
 and descriptions are taken from there.
 """
 
@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
 from ..._parameters import CHOICES
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..documentation import description_of
-from .estimator import GaussianMixture
+from .estimator import BayesianGaussianMixture, GaussianMixture
 
 #: The exit code for a wrong use.
 _USAGE = 2
@@ -28,6 +31,15 @@ _STATES = {"auto": None, "yes": True, "no": False}
 #: fit.
 _COMMON = ("device", "n_jobs", "partition_rows", "missing")
 _TRAINING = ("tol", "reg_covar", "max_iter", "n_init", "init_params", "freeze", "standardize", "resident")
+#: Those of the prior of variational inference.
+_PRIOR = (
+    "weight_concentration_prior_type",
+    "weight_concentration_prior",
+    "mean_precision_prior",
+    "mean_prior",
+    "degrees_of_freedom_prior",
+    "covariance_prior",
+)
 #: The methods that give the values of ``predict --values``.
 METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
 
@@ -35,6 +47,7 @@ _EXAMPLES = """examples:
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json
   mpiexec -n 64 python -m gaussmix.mpi fit 'frames/*.npy' -k 32 --covariance-type diag --device cuda --verbose -o model.npz
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy --sample-weight w.npy -k 8 --json -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 20 --variational --mean-prior 0,0,1.5 -o model.json
   mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
   mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
   mpiexec -n 4 python -m gaussmix.mpi predict model.json x.npy -o labels.npy
@@ -74,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("-o", "--output", required=True, help="the model to write, .json or .npz")
     fit.add_argument("--warm-start", metavar="MODEL", help="a model to start at")
     _add_training(fit)
+    _add_prior(fit)
     trial = add("select", "Fit mixtures of several numbers of components and covariance types, and select the best.")
     numbers = "numbers of components: 1:20 (both included), 10:100:10 (in steps) or 2,4,8"
     _add(trial, "n_components", "-k", required=True, type=_ranges, metavar="RANGE", help=numbers)
@@ -94,13 +108,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(command: argparse.ArgumentParser, name: str, *short: str, of: Any = GaussianMixture, **changes: Any) -> None:
+def _add(command: argparse._ActionsContainer, name: str, *short: str, of: Any = GaussianMixture, **changes: Any) -> None:
     """Add an option for a parameter of the estimator, or of a function, but for what `changes` says."""
     default = inspect.signature(of).parameters[name].default
     option: dict[str, Any] = {"help": description_of(of, name).replace("%", "%%"), "default": default}
     if name in CHOICES:
         option["choices"] = CHOICES[name]
-    kinds = of._parameter_constraints[name] if of is GaussianMixture else []
+    kinds = getattr(of, "_parameter_constraints", {}).get(name, [])
     for kind in kinds:
         if kind == "boolean":
             three = {"choices": _STATES, "default": "auto"}
@@ -110,7 +124,7 @@ def _add(command: argparse.ArgumentParser, name: str, *short: str, of: Any = Gau
         elif kind is Integral:
             option["type"] = int
     if option["default"] is not None and "action" not in option and "required" not in changes:
-        option["help"] += " (default: %(default)s)"
+        option["help"] += f" (default: {option['default']})"
     command.add_argument(*short, f"--{name.replace('_', '-')}", **{**option, **changes})
 
 
@@ -121,6 +135,45 @@ def _add_training(command: argparse.ArgumentParser) -> None:
         _add(command, parameter, **more)
     command.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
     command.add_argument("--verbose", action="store_true", help="print iterations to stderr")
+
+
+def _add_prior(command: argparse.ArgumentParser) -> None:
+    prior = command.add_argument_group("variational inference")
+    does = "fit by variational inference, under a prior, instead of EM; the other options of this group need it"
+    prior.add_argument("--variational", action="store_true", help=does)
+    for parameter in _PRIOR:
+        more: dict[str, Any] = {}
+        if parameter == "weight_concentration_prior_type":
+            more = {"type": _underscored}
+        elif parameter in ("mean_prior", "covariance_prior"):
+            rows = ", the rows of a matrix one after the other" if parameter == "covariance_prior" else ""
+            text = f"{description_of(BayesianGaussianMixture, parameter)} Numbers with commas between them{rows}, or a .npy file."
+            more = {"type": _numbers, "metavar": "NUMBERS|FILE", "help": f"{text} Before a negative number: =-1,2."}
+        # Only what is given has a value.
+        _add(prior, parameter, of=BayesianGaussianMixture, **{**more, "default": argparse.SUPPRESS})
+
+
+def _underscored(text: str) -> str:
+    """Take the spelling of the command gmm too."""
+    return text.replace("-", "_")
+
+
+def _numbers(text: str) -> NDArray[np.float64]:
+    """Read numbers with commas between them, or a .npy file of them, as the command gmm does."""
+    try:
+        return np.array([float(number) for number in text.split(",")])
+    except ValueError:
+        pass
+    try:
+        return np.asarray(np.load(text), dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"neither numbers with commas between them nor a .npy file of numbers: {error}") from error
+
+
+def _square(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the rows of a matrix that were given one after the other; anything else is left to the estimator's check."""
+    d = math.isqrt(numbers.size)
+    return numbers.reshape(d, d) if d * d == numbers.size else numbers
 
 
 def _ranges(text: str) -> list[int]:
@@ -168,6 +221,11 @@ def parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | i
             outputs = {"predict": (".npy",)}.get(found.command, (".json", ".npz"))
             if getattr(found, "output", None) is not None and not found.output.endswith(outputs):
                 parser.error(f"the name of the output is {found.output}; it must end in {' or '.join(outputs)}")
+            given = [name for name in _PRIOR if hasattr(found, name)]
+            if given and not found.variational:
+                parser.error(f"--{given[0].replace('_', '-')} needs --variational")
+            if "covariance_prior" in given and found.covariance_type in ("full", "tied"):
+                found.covariance_prior = _square(found.covariance_prior)
         except SystemExit as end:
             found = int(end.code or 0)
     broadcast: argparse.Namespace | int = comm.bcast(found)
@@ -175,11 +233,15 @@ def parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | i
 
 
 def estimator_of(
-    options: argparse.Namespace, comm: Any, show: Callable[[Iteration], None] | None = None
-) -> GaussianMixture:
+    options: argparse.Namespace,
+    comm: Any,
+    show: Callable[[Iteration], None] | None = None,
+    kind: type[GaussianMixture | BayesianGaussianMixture] = GaussianMixture,
+) -> GaussianMixture | BayesianGaussianMixture:
     """Make an estimator with the parameters that a command has options for."""
-    params = {name: getattr(options, name) for name in (*_COMMON, *_TRAINING) if hasattr(options, name)}
+    names = (*_COMMON, *_TRAINING, *(_PRIOR if kind is BayesianGaussianMixture else ()))
+    params = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if show is not None:
         params.update(resident=_STATES[options.resident], random_state=options.seed)
         params.update(callback=show if options.verbose else None)
-    return GaussianMixture(comm=comm, **params)
+    return kind(comm=comm, **params)

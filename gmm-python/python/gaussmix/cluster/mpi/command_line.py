@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_n_features
 
-from ... import _estimator
+from ... import _core, _estimator, _variational
 from ..._arrays import Floats
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
@@ -25,7 +25,7 @@ from ..plan import Plan, divided
 from ..shard import Options
 from .arguments import METHODS, estimator_of, parsed
 from .engine import NAP, MPIEngine, ignore_interrupts, world
-from .estimator import GaussianMixture
+from .estimator import BayesianGaussianMixture, GaussianMixture
 
 #: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to
 #: read its own report, in seconds.
@@ -74,16 +74,10 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
 
 def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     begin = time.perf_counter()
-    gm = estimator_of(options, comm, _show)
+    gm = estimator_of(options, comm, _show, BayesianGaussianMixture if options.variational else GaussianMixture)
     gm.set_params(n_components=options.n_components, covariance_type=options.covariance_type)
     if options.warm_start is not None:
-        before = _estimator.GaussianMixture.load(options.warm_start)
-        if before.means_.shape[0] != options.n_components or before.covariance_type != options.covariance_type:
-            raise ValueError(
-                f"{options.warm_start} has {before.means_.shape[0]} components of the covariance type "
-                f"'{before.covariance_type}'; -k and --covariance-type must say the same"
-            )
-        gm._take_fit(before)
+        gm._take_fit(MPIEngine(comm).together(lambda: _start_of(gm, options.warm_start)))
         gm.set_params(warm_start=True)
     interrupted = False
     try:
@@ -101,17 +95,51 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         "interrupted": interrupted,
         "n_iter": gm.n_iter_,
         "lower_bound": gm.lower_bound_,
+        **_of_posterior(gm),
         "ranks": comm.Get_size(),
         "seconds": time.perf_counter() - begin,
         "model": options.output,
     }
 
 
-def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
-    """Give all ranks the model, which rank 0 reads."""
-    local = MPIEngine(comm).together(lambda: _estimator.GaussianMixture.load(options.model))
-    gm = estimator_of(options, comm)
-    gm.set_params(n_components=local.n_components, covariance_type=local.covariance_type)
+def _start_of(gm: GaussianMixture | BayesianGaussianMixture, path: str) -> Any:
+    """Read the model at which a fit is to start."""
+    before: Any = gm._LOCAL.load(path)
+    if before.means_.shape[0] != gm.n_components or before.covariance_type != gm.covariance_type:
+        raise ValueError(
+            f"{path} has {before.means_.shape[0]} components of the covariance type '{before.covariance_type}'; "
+            "-k and --covariance-type must say the same"
+        )
+    if isinstance(gm, BayesianGaussianMixture) and before.weight_concentration_prior_type != gm.weight_concentration_prior_type:
+        raise ValueError(
+            f"{path} has a prior of the weights of the type '{before.weight_concentration_prior_type}'; "
+            "--weight-concentration-prior-type must say the same"
+        )
+    return before
+
+
+def _of_posterior(gm: GaussianMixture | BayesianGaussianMixture) -> dict[str, Any]:
+    """Give what is to be said of a posterior only, with the names that `gmm fit --variational` has."""
+    if not isinstance(gm, BayesianGaussianMixture):
+        return {}
+    return {"elbo": gm.elbo_, "alive": np.flatnonzero(gm._posterior().alive).tolist()}
+
+
+def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture | BayesianGaussianMixture:
+    """Give all ranks the model, which rank 0 reads: the posterior, where the file has one."""
+
+    def read() -> Any:
+        has_posterior = _core.VariationalMixture.is_in(options.model)
+        return (_variational.BayesianGaussianMixture if has_posterior else _estimator.GaussianMixture).load(options.model)
+
+    local = MPIEngine(comm).together(read)
+    names = ["n_components", "covariance_type"]
+    kind: type[GaussianMixture | BayesianGaussianMixture] = GaussianMixture
+    if isinstance(local, _variational.BayesianGaussianMixture):
+        names.append("weight_concentration_prior_type")
+        kind = BayesianGaussianMixture
+    gm = estimator_of(options, comm, kind=kind)
+    gm.set_params(**{name: getattr(local, name) for name in names})
     gm._take_fit(local)
     return gm
 
@@ -119,7 +147,7 @@ def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
 def _score(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     gm = _loaded(options, comm)
     total, n = gm._total(options.data, options.sample_weight)
-    criteria = {name: gm._criterion(name, total, n) for name in CRITERIA}
+    criteria = {name: gm._criterion(name, total, n) for name in CRITERIA} if isinstance(gm, GaussianMixture) else {}
     return {"score": total / n, "log_likelihood": total, **criteria}
 
 

@@ -88,6 +88,12 @@ fn names() -> MutexGuard<'static, Vec<PathBuf>> {
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".gmm-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // What File::create would give (the umask applies), instead of tempfile's 0600.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
     builder
 }
 
@@ -97,15 +103,8 @@ pub struct Named(Option<NamedTempFile>);
 
 impl Named {
     fn create(folder: &Path) -> io::Result<Self> {
-        let mut builder = builder();
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // What File::create would give (the umask applies), instead of tempfile's 0600.
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
         let mut names = names();
-        let file = builder.tempfile_in(folder).map_err(without_path)?;
+        let file = builder().tempfile_in(folder).map_err(without_path)?;
         names.push(file.path().into());
         Ok(Self(Some(file)))
     }
@@ -202,11 +201,13 @@ mod tests {
         assert_eq!((known().len(), count(&folder)), (0, 1));
         drop(Named::create(folder.path()).unwrap());
         assert_eq!((known().len(), count(&folder)), (0, 1));
-        // As `remove_temporaries_and_exit` does it.
-        let named = Named::create(folder.path()).unwrap();
+        // As `remove_temporaries_and_exit` does it. Windows may keep the name of an open file until the
+        // file is closed, as it is when a program ends.
+        let (open, _) = Named::create(folder.path()).unwrap().0.take().unwrap().keep().unwrap();
         remove(&known());
+        drop(open);
         assert_eq!(count(&folder), 1);
-        drop(named);
+        names().retain(|name| !name.starts_with(folder.path()));
         // A file cannot replace a folder.
         let named = Named::create(folder.path()).unwrap();
         std::fs::create_dir(folder.path().join("y")).unwrap();

@@ -260,16 +260,22 @@ pub fn fit_many(
             let (k, t, reg_covar) = (params.n_components(), params.covariance_type(), options.reg_covar);
             let work = move || {
                 let sets = sets(x, weights, &starts, missing)?;
-                let fits = fit_each(&sets, device, |set| params.work(set), &watch, |set, evaluator, callback| {
-                    runs.best(&sets[set], k, t, |start| {
-                        let params = params.clone().into_params();
-                        let params = match start {
-                            Start::Seed(seed) => params.random_state(seed),
-                            Start::Clusters(clusters) => params.start(mixture_of(&clusters, reg_covar)?),
-                        };
-                        params.check()?.fit_with(evaluator, callback)
-                    })
-                });
+                let fits = fit_each(
+                    &sets,
+                    device,
+                    |set| params.work(set),
+                    &watch,
+                    |set, evaluator, callback| {
+                        runs.best(&sets[set], k, t, |start| {
+                            let params = params.clone().into_params();
+                            let params = match start {
+                                Start::Seed(seed) => params.random_state(seed),
+                                Start::Clusters(clusters) => params.start(mixture_of(&clusters, reg_covar)?),
+                            };
+                            params.check()?.fit_with(evaluator, callback)
+                        })
+                    },
+                );
                 drop(watch);
                 Ok(fits.into_iter().map(|fit| fit.map(|fit| either(fit, Model::Mixture))).collect())
             };
@@ -280,16 +286,22 @@ pub fn fit_many(
             let (k, t) = (params.n_components(), params.covariance_type());
             let work = move || {
                 let sets = sets(x, weights, &starts, missing)?;
-                let fits = fit_each(&sets, device, |set| params.work(set), &watch, |set, evaluator, callback| {
-                    runs.best(&sets[set], k, t, |start| {
-                        let params = params.clone().into_params();
-                        let params = match start {
-                            Start::Seed(seed) => params.random_state(seed),
-                            Start::Clusters(clusters) => params.start_statistics(*clusters),
-                        };
-                        params.check()?.fit_with(evaluator, callback)
-                    })
-                });
+                let fits = fit_each(
+                    &sets,
+                    device,
+                    |set| params.work(set),
+                    &watch,
+                    |set, evaluator, callback| {
+                        runs.best(&sets[set], k, t, |start| {
+                            let params = params.clone().into_params();
+                            let params = match start {
+                                Start::Seed(seed) => params.random_state(seed),
+                                Start::Clusters(clusters) => params.start_statistics(*clusters),
+                            };
+                            params.check()?.fit_with(evaluator, callback)
+                        })
+                    },
+                );
                 drop(watch);
                 let model = |mixture| Model::Variational(Box::new(mixture));
                 Ok(fits.into_iter().map(|fit| fit.map(|fit| either(fit, model))).collect())
@@ -388,7 +400,8 @@ impl Fits {
             fill(&mut covariances, found.map(|f| f.2.iter()).as_mut().map(|v| v as _), size);
         }
         let g = self.fits.len();
-        let shaped = |numbers: Vec<f64>, shape: Vec<usize>| numbers.into_pyarray(py).reshape(shape).map(Bound::into_any);
+        let shaped =
+            |numbers: Vec<f64>, shape: Vec<usize>| numbers.into_pyarray(py).reshape(shape).map(Bound::into_any);
         let of_covariances = [&[g][..], &shape].concat();
         Ok((shaped(weights, vec![g, k])?, shaped(means, vec![g, k, d])?, shaped(covariances, of_covariances)?))
     }
@@ -407,9 +420,8 @@ impl Fits {
         threads: Option<usize>,
         missing: bool,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let scores = |fit: &OneFit, evaluator: &mut dyn Evaluator| {
-            Ok(evaluator.score_samples(fit.mixture.density())?.to_vec())
-        };
+        let scores =
+            |fit: &OneFit, evaluator: &mut dyn Evaluator| Ok(evaluator.score_samples(fit.mixture.density())?.to_vec());
         self.evaluate(py, x, &starts, &of_set, device, (threads, missing), f64::NAN, scores)
     }
 
@@ -464,12 +476,15 @@ impl Fits {
         let each = k * if t.has_matrices() { d * d } else { 2 * d };
         let work = || {
             let sets = sets(x, None, starts, missing)?;
-            let values = evaluate_each(&sets, device, |set| (set.n_samples() * each) as f64, |set, open| {
-                match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
+            let values = evaluate_each(
+                &sets,
+                device,
+                |set| (set.n_samples() * each) as f64,
+                |set, open| match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
                     Some(Ok(fit)) => evaluate(fit, open()?.as_mut()),
                     _ => Ok(vec![failed; sets[set].n_samples()]),
-                }
-            });
+                },
+            );
             let values: gaussmix::Result<Vec<Vec<T>>> = values.into_iter().collect();
             Ok(values?.concat())
         };

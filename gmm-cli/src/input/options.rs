@@ -37,7 +37,8 @@ impl TableOptions {
     /// The columns to read. `model`: the names of the features of the model that meets the data;
     /// `id`: a column to keep.
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
-        Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model, decimal: self.decimal }
+        let (columns, drop) = (self.columns.clone(), self.drop.clone());
+        Selection { columns, drop, id, by: None, model, decimal: self.decimal }
     }
 
     /// The data in a few words, for reports and errors.

@@ -303,6 +303,19 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The samples in memory, and the column that identifies the rows; none if the data is larger than
+    /// the memory that it may take, or has no such column.
+    pub fn in_memory(&self) -> Option<(Samples<'a>, &'a Ids)> {
+        let DataSet::Memory(samples) = &self.samples else { return None };
+        let samples = samples.clone();
+        Some((if self.options.float64 { samples.into_float64() } else { samples }, self.input.ids.as_ref()?))
+    }
+
+    /// The name of the data.
+    pub fn name(&self) -> String {
+        self.options.table.describe()
+    }
+
     /// The data on the device: all of it at once, or chunk by chunk whenever it is used.
     pub fn evaluator(&self) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let options = self.options.load_options();

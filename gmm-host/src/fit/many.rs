@@ -72,9 +72,13 @@ impl GaussianMixtureValidParams {
     /// [`Auto`](crate::Device::Auto): of a fit on the CPU, where the fit is small).
     /// [`Error::Stopped`] stands for the fits that `watch` gave up.
     pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
-        fit_each(sets, self.device, |set| self.work(set), watch, |_, evaluator, callback| {
-            self.fit_with(evaluator, callback)
-        })
+        fit_each(
+            sets,
+            self.device,
+            |set| self.work(set),
+            watch,
+            |_, evaluator, callback| self.fit_with(evaluator, callback),
+        )
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.
@@ -108,9 +112,13 @@ impl BayesianGaussianMixtureValidParams {
         sets: &[Samples<'_>],
         watch: &dyn Watch<VariationalMixture>,
     ) -> Vec<Result<Fit<VariationalMixture>>> {
-        fit_each(sets, self.settings().device, |set| self.work(set), watch, |_, evaluator, callback| {
-            self.fit_with(evaluator, callback)
-        })
+        fit_each(
+            sets,
+            self.settings().device,
+            |set| self.work(set),
+            watch,
+            |_, evaluator, callback| self.fit_with(evaluator, callback),
+        )
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.

@@ -202,7 +202,7 @@ fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mu
 }
 
 /// The values of a column as float64, NaN where there is none.
-fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
+pub(in crate::io) fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
     fn convert<T: ArrowPrimitiveType>(array: &dyn Array, number: impl Fn(T::Native) -> f64) -> Vec<f64> {
         let array: &PrimitiveArray<T> = array.as_primitive();
         match array.null_count() {
@@ -229,7 +229,7 @@ fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
 }
 
 /// The values of a column that identifies rows.
-fn ids(array: &dyn Array) -> Result<Ids, Problem> {
+pub(in crate::io) fn ids(array: &dyn Array) -> Result<Ids, Problem> {
     fn integers<T: ArrowPrimitiveType>(array: &dyn Array) -> Ids
     where
         i64: From<T::Native>,
@@ -257,7 +257,7 @@ fn ids(array: &dyn Array) -> Result<Ids, Problem> {
         Utf8View => texts(array.as_string_view().iter()),
         other => {
             return Err(Problem::format(format!(
-                "--id: a column of the type {other} cannot be kept; only numbers and texts are"
+                "--id or --by: a column of the type {other} cannot be kept; only numbers, truth values and texts are"
             )));
         }
     })

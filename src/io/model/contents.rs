@@ -76,6 +76,11 @@ pub struct Model {
 }
 
 impl Model {
+    /// A mixture, and what is known of it besides.
+    pub fn new(mixture: Mixture, summary: FitSummary) -> Self {
+        Self { mixture, summary, posterior: None }
+    }
+
     /// The mixture whose responsibilities and log-densities are those of samples:
     /// [`VariationalMixture::density`] of a posterior, as in scikit-learn.
     pub fn density(&self) -> &Mixture {

@@ -34,13 +34,6 @@ impl<'a> Groups<'a> {
         Ok(Self { names, of_row, sets })
     }
 
-    /// The rows of each group (G,), in their order.
-    pub fn rows(&self) -> Vec<Vec<usize>> {
-        let mut rows: Vec<Vec<usize>> = self.sets.iter().map(|set| Vec::with_capacity(set.n_samples())).collect();
-        self.of_row.iter().enumerate().for_each(|(row, &group)| rows[group].push(row));
-        rows
-    }
-
     /// An error about the samples of a group, which names a row by its number in all of the data.
     pub fn error(&self, group: usize, error: Error) -> Error {
         let mut rows = self.of_row.iter().enumerate().filter(|&(_, &of)| of == group).map(|(row, _)| row);

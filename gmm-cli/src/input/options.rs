@@ -1,4 +1,5 @@
 //! The options of every command that computes over data.
+use anyhow::bail;
 use clap::Args;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::io::{Decimal, Selection, half_of_the_memory};
@@ -99,6 +100,14 @@ impl DataOptions {
 
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
+    }
+
+    /// Refuses several devices at once, over which samples of one model would be divided.
+    pub fn check_one_device(&self) -> anyhow::Result<()> {
+        match self.device {
+            Device::Several(_) => bail!("--by: each group is computed on one device; name one with --device"),
+            _ => Ok(()),
+        }
     }
 
     /// The memory that the data may take, in bytes.

@@ -5,7 +5,7 @@ use super::{DataOptions, files};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::data::{Samples, Weights};
-use gaussmix::device::{Footprint, MemoryPlan};
+use gaussmix::device::{Device, Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
@@ -309,6 +309,11 @@ impl<'a> Source<'a> {
         let DataSet::Memory(samples) = &self.samples else { return None };
         let samples = samples.clone();
         Some((if self.options.float64 { samples.into_float64() } else { samples }, self.input.ids.as_ref()?))
+    }
+
+    /// Where to compute.
+    pub fn device(&self) -> Device {
+        self.options.device
     }
 
     /// The name of the data.

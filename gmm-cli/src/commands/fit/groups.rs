@@ -5,7 +5,6 @@ use crate::exit_code::SUCCESS;
 use crate::input::{Groups, Input, Source, refuse_overlap};
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::bail;
-use gaussmix::device::Device;
 use gaussmix::fit::{Fit as Fitted, Watch};
 use gaussmix::io::{FitSummary, GroupFit, GroupModels, GroupOutput, Ids, Model, Selection};
 use gaussmix::{Error, Result};
@@ -93,9 +92,7 @@ enum Name {
 
 impl Fit {
     pub(super) fn run_by(&self, by: &str) -> anyhow::Result<u8> {
-        if matches!(self.training.data.device, Device::Several(_)) {
-            bail!("--by: the fits are made on one device; name one with --device");
-        }
+        self.training.data.check_one_device()?;
         let output = self.open_groups()?;
         let (k, covariance_type) = self.shape(None)?;
         let selection = Selection { by: Some(by.into()), ..self.training.data.table.selection(None, None) };

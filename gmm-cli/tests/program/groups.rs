@@ -1,6 +1,7 @@
 //! `--by`: a mixture for each group of rows.
 use crate::common::*;
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, RecordBatch};
 use gaussmix::io::{Data, GroupModels, Ids, read_data};
 use ndarray::Array2;
 use parquet::arrow::ArrowWriter;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 /// Groups whose names are no names of files, or the same name where the case of letters is ignored.
 const GROUPS: [&str; 3] = ["../x", "A_B", "a/b"];
 /// The names of their files.
-const FILES: [&str; 3] = [".._x.json", "A_B.json", "a_b-2.json"];
+const FILES: [&str; 3] = ["_.._x.json", "A_B.json", "a_b-2.json"];
 /// A group of one sample, to which no two components can be fitted.
 const SMALL: &str = "small";
 
@@ -111,17 +112,17 @@ fn the_report_says_what_failed_and_the_exit_code_whether_all_did() {
     refused(folder, &[&["fit"], &FIT[..], &["models"]].concat(), &["models: the folder is not empty"]);
 }
 
-/// The data of [`write`] as a table with groups of three types.
+/// The data of [`write`], without the small group, as a table with the groups in three types.
 fn write_parquet(folder: &Path) {
     let x = iris();
     let rows = 0..x.nrows();
-    let texts = Arc::new(StringArray::from_iter_values(rows.clone().map(|i| GROUPS[group(i)]))) as ArrayRef;
+    let texts: DictionaryArray<Int32Type> = rows.clone().map(|i| GROUPS[group(i)]).collect();
     let numbers = Arc::new(Int64Array::from_iter_values(rows.clone().map(|i| group(i) as i64 * 100 - 100)));
     let truths = Arc::new(BooleanArray::from_iter(rows.map(|i| Some(group(i) == 0))));
     let feature = |j: usize| Arc::new(Float64Array::from_iter_values(x.column(j).iter().copied())) as ArrayRef;
     let columns = [
         ("a", feature(0)),
-        ("text", texts),
+        ("category", Arc::new(texts)),
         ("b", feature(1)),
         ("number", numbers),
         ("c", feature(3)),
@@ -157,7 +158,11 @@ fn tables_of_models_have_those_of_the_folder() {
     assert_eq!(numbers.groups, Ids::Integers(vec![Some(-100), Some(0), Some(100)]));
     assert_eq!(report["groups"][0]["group"], -100);
     assert!(numbers.models().map(|model| &model.mixture).eq(of_table.models().map(|model| &model.mixture)));
-    let args = ["x.parquet", "-k", "2", "--by", "truth", "--drop", "text,number", "-o", "truths.parquet"];
+    fit(folder, &["x.parquet", "-k", "2", "--by", "category", "--columns", "a,b,c", "-o", "categories.parquet"]);
+    let categories = GroupModels::read(folder.join("categories.parquet")).unwrap();
+    assert_eq!((categories.by.as_str(), categories.groups.text(2)), ("category", GROUPS[2].into()));
+    assert_eq!(categories.fits, numbers.fits);
+    let args = ["x.parquet", "-k", "2", "--by", "truth", "--drop", "category,number", "-o", "truths.parquet"];
     assert_eq!(fit(folder, &args)["groups"][1]["group"], "true");
     let truths = GroupModels::read(folder.join("truths.parquet")).unwrap();
     assert_eq!(truths.fits[1].model.as_ref().unwrap().mixture, numbers.models().next().unwrap().mixture);

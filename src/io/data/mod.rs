@@ -17,7 +17,7 @@ mod no_arrow;
 pub(super) mod npy;
 pub(super) mod npy_header;
 #[cfg(feature = "parquet")]
-mod parquet;
+pub(super) mod parquet;
 mod stream;
 mod table;
 

@@ -1,18 +1,17 @@
 //! The models of many groups as a table of Parquet, with a row for each component.
 use super::contents::{GroupFit, GroupModels};
 use crate::io::data::arrow::{ids, numbers};
-use crate::io::data::damaged::{damaged, guarded};
+use crate::io::data::damaged::guarded;
+use crate::io::data::parquet::read_all;
 use crate::io::data::short;
 use crate::io::model::contents::{FitSummary, Model, mixture_from_arrays};
 use crate::io::output::parquet::{ParquetWriter, ids_column};
 use crate::io::{Ids, Problem};
 use arrow_array::builder::{Float64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchReader, StringArray};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use gmm_host::{CovarianceType, Covariances, Mixture};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -129,20 +128,15 @@ struct Row {
 }
 
 pub(super) fn read(path: &Path) -> Outcome<GroupModels> {
-    let file = File::open(path).map_err(Problem::io("open it"))?;
-    let (mut rows, mut groups, mut by) = (Vec::new(), None::<Ids>, String::new());
-    guarded(|| {
-        let batches = ParquetRecordBatchReaderBuilder::try_new(file).map_err(damaged)?.build().map_err(damaged)?;
-        by = batches.schema().fields().first().map_or_else(String::new, |field| field.name().clone());
-        for batch in batches {
-            let more = read_batch(&batch.map_err(damaged)?, &mut rows)?;
-            groups = Some(match groups.take() {
-                Some(groups) => groups.and(more),
-                None => more,
-            });
-        }
-        Ok(())
-    })?;
+    let (schema, mut batches) = read_all(path, size_of::<Row>())?;
+    let (mut rows, mut groups) = (Vec::new(), None::<Ids>);
+    while let Some(batch) = guarded(|| batches.next().transpose())? {
+        let more = guarded(|| read_batch(&batch, &mut rows))?;
+        groups = Some(match groups {
+            Some(groups) => groups.and(more),
+            None => more,
+        });
+    }
     let groups = groups.unwrap_or(Ids::Texts(Vec::new()));
     let (mut firsts, mut fits, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let mut start = 0;
@@ -158,6 +152,7 @@ pub(super) fn read(path: &Path) -> Outcome<GroupModels> {
         firsts.push(start);
         start = end;
     }
+    let by = schema.fields().first().map_or_else(String::new, |field| field.name().clone());
     Ok(GroupModels { by, groups: groups.select(&firsts), fits })
 }
 
@@ -226,7 +221,8 @@ fn fit(rows: &[Row]) -> Outcome<GroupFit> {
         _ => rows.iter().flat_map(|row| row.covariance.iter().copied()).collect(),
     };
     let shape = covariance_type.shape(k, d);
-    if covariances.len() != shape.iter().product::<usize>() {
+    let per_row = covariance_type.shape(1, d).iter().product::<usize>();
+    if rows.iter().any(|row| row.covariance.len() != per_row) {
         return Err(Problem::format(format!("a covariance has another number of values than {d} features need")));
     }
     let mixture = mixture_from_arrays(

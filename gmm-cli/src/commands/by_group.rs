@@ -8,6 +8,17 @@ use gaussmix::io::{GroupModels, Model, Selection};
 use std::collections::HashMap;
 use std::path::Path;
 
+/// Reads one model, where no --by was given.
+pub fn read_model(path: &Path) -> anyhow::Result<Model> {
+    if path.is_dir() || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet")) {
+        bail!(
+            "{}: has a model for each of many groups; --by names the column of the data with the groups",
+            path.display()
+        );
+    }
+    Ok(Model::read(path)?)
+}
+
 /// The models of groups, in a file or a folder.
 pub struct GroupModelFile<'a> {
     path: &'a Path,
@@ -84,8 +95,8 @@ impl ByGroup<'_> {
     pub fn note_without_model(&self) {
         let without = self.n_without_model();
         if without > 0 {
-            let n = text::grouped(without as u64);
-            text::note(format_args!("{n} samples have no model, because the fits to their groups had failed"));
+            let (without, n) = (text::grouped(without as u64), text::grouped(self.groups.of_row.len() as u64));
+            text::note(format_args!("no model for {without} of {n} samples: the fits to their groups had failed"));
         }
     }
 

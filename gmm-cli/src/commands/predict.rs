@@ -1,10 +1,10 @@
 //! `gmm predict`: which component each sample comes from.
-use super::by_group::GroupModelFile;
+use super::by_group::{GroupModelFile, read_model};
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
+use gaussmix::io::{Columns, IdColumn, TableOutput};
 use std::convert::Infallible;
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ impl Predict {
         if let Some(by) = &self.by {
             return self.run_by(by, &output);
         }
-        let model = Model::read(&self.model)?;
+        let model = read_model(&self.model)?;
         let (mixture, found) = (model.density(), &model.summary);
         let selection = self.data.table.selection(found.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;

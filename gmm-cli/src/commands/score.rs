@@ -1,12 +1,12 @@
 //! `gmm score`: the log-likelihood of a mixture over a data set.
-use super::by_group::GroupModelFile;
+use super::by_group::{GroupModelFile, read_model};
 use super::timing::{self, Timing};
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
 use clap::Args;
 use gaussmix::evaluator::Operation;
-use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
+use gaussmix::io::{Columns, IdColumn, TableOutput};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ impl Score {
         if let Some(by) = &self.by {
             return self.run_by(by, output.as_ref());
         }
-        let model = Model::read(&self.model)?;
+        let model = read_model(&self.model)?;
         let (mixture, log_total) = (model.density(), model.log_total());
         let selection = self.data.table.selection(model.summary.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;

@@ -214,6 +214,9 @@ fn rows_meet_the_mixture_of_their_group() {
     let args = ["predict", "models", "new.csv", "--by", "who", "-o", "labels.csv"];
     refused(folder, &args, &["new.csv: row 1 ", "group `nobody`", "models has no model"]);
     refused(folder, &["score", "models", "new.csv", "--by", "a"], &["missing here: a"]);
+    for models in ["models", "models.parquet"] {
+        refused(folder, &["score", models, "x.csv"], &[models, "--by names the column"]);
+    }
     refused(folder, &["score", "models/A_B.json", "new.csv", "--by", "who"], &["a .parquet, or a folder"]);
 }
 

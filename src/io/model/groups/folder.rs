@@ -3,7 +3,7 @@ use super::contents::{GroupFit, GroupModels};
 use crate::io::data::short;
 use crate::io::model::{Model, ModelOutput};
 use crate::io::{Ids, Output, Problem, Result};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,8 @@ fn fill(folder: &Path, models: &GroupModels, written: &mut Vec<PathBuf>) -> Resu
 /// A name for the file of each group, by which it can be known again: of characters that every
 /// system takes, and none twice, also where systems do not tell large letters from small ones.
 fn file_names(groups: &Ids) -> impl Iterator<Item = String> {
-    let mut taken = HashSet::new();
+    // And the number that is tried next where a name is taken.
+    let (mut taken, mut numbers) = (HashSet::new(), HashMap::new());
     (0..groups.len()).map(move |row| {
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         let mut name: String = groups.text(row).chars().take(MAX_NAME).map(safe).collect();
@@ -73,9 +74,13 @@ fn file_names(groups: &Ids) -> impl Iterator<Item = String> {
         if stem.is_empty() || is_port || DEVICES.contains(&&stem[..]) {
             name.insert(0, '_');
         }
-        let numbered = (2..).map(|number| format!("{name}-{number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| taken.insert(name.to_ascii_lowercase()));
-        free.unwrap_or(name) + ".json"
+        let mut free = name.clone();
+        while !taken.insert(free.to_ascii_lowercase()) {
+            let number = numbers.entry(name.to_ascii_lowercase()).or_insert(2usize);
+            free = format!("{name}-{number}");
+            *number += 1;
+        }
+        free + ".json"
     })
 }
 

@@ -60,7 +60,11 @@ fn each_model_is_that_of_the_rows_of_its_group_alone() {
     let folder = folder();
     let folder = folder.path();
     write(folder);
-    for options in [&["--threads", "1"][..], &["--covariance-type", "tied", "--n-init", "2", "--threads", "2"]] {
+    for options in [
+        &["--threads", "1"][..],
+        &["--covariance-type", "tied", "--n-init", "2", "--threads", "2"],
+        &["--variational", "--max-iter", "500", "--threads", "2"],
+    ] {
         let single = options[..options.len() - 2].to_vec();
         let report = fit(folder, &[&FIT[..], &["models/"], options].concat());
         let mut names = FILES.to_vec();
@@ -175,12 +179,13 @@ fn rows_meet_the_mixture_of_their_group() {
     write(folder);
     fit(folder, &[&FIT[..], &["models"]].concat());
     fit(folder, &[&FIT[..], &["models.parquet"]].concat());
+    fit(folder, &[&FIT[..], &["posteriors", "--variational"]].concat());
     let run = |args: &[&str]| drop(gmm(folder).args(args).assert().success());
     let score = |args: &[&str]| -> serde_json::Value {
         let run = gmm(folder).arg("score").args(args).arg("--json").assert().success();
         serde_json::from_slice(&run.get_output().stdout).unwrap()
     };
-    for models in ["models", "models.parquet"] {
+    for (models, files) in [("models", "models"), ("models.parquet", "models"), ("posteriors", "posteriors")] {
         run(&["predict", models, "x.csv", "--by", "who", "-o", "labels.csv"]);
         run(&["predict", models, "x.csv", "--by", "who", "--proba", "-o", "proba.csv"]);
         run(&["predict", models, "x.csv", "--by", "who", "-o", "labels.npy"]);
@@ -193,7 +198,7 @@ fn rows_meet_the_mixture_of_their_group() {
         };
         let mut total = 0.0;
         for (g, group) in GROUPS.iter().enumerate() {
-            let (model, part) = (format!("models/{}", FILES[g]), format!("{g}.csv"));
+            let (model, part) = (format!("{files}/{}", FILES[g]), format!("{g}.csv"));
             run(&["predict", &model, &part, "-o", "alone.csv"]);
             assert_eq!(of("labels.csv", "component", group), column(folder.join("alone.csv"), "component"));
             run(&["predict", &model, &part, "--proba", "-o", "alone.csv"]);
@@ -238,9 +243,8 @@ fn bad_groups_are_errors() {
     error(&["weight.csv", "--by", "weight", "-o", "m.parquet"], &["m.parquet: ", "cannot be called `weight`"]);
     // All of the data has to fit into memory; a text is read at once.
     error(&["x.csv", "--by", "who", "--memory", "6000"], &["x.csv: --by needs all of the data in memory"]);
-    for option in
-        ["--init=m.json", "--freeze=means", "--checkpoint=c.json", "--plot=p.svg", "--standardize", "--variational"]
-    {
+    error(&["x.csv", "--by", "who", "--variational", "-o", "m.parquet"], &["m.parquet: ", "name a folder"]);
+    for option in ["--init=m.json", "--freeze=means", "--checkpoint=c.json", "--plot=p.svg", "--standardize"] {
         let args = ["fit", "x.csv", "-k", "2", "--by", "who", option];
         let run = gmm(folder).args(args).assert().code(2).stdout("");
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();

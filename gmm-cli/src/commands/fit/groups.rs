@@ -24,8 +24,8 @@ struct Progress<'a> {
     names: &'a Ids,
 }
 
-impl Watch for Progress<'_> {
-    fn ended(&self, set: usize, result: &Result<Fitted>) {
+impl<M> Watch<M> for Progress<'_> {
+    fn ended(&self, set: usize, result: &Result<Fitted<M>>) {
         let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         let tell = || {
@@ -76,7 +76,8 @@ struct Group {
     /// Null where the fit failed, as are the next two.
     converged: Option<bool>,
     n_iter: Option<u64>,
-    /// Mean log-likelihood of a sample before the last M-step; null also without iterations.
+    /// Mean log-likelihood of a sample before the last M-step, or the lower bound of --variational;
+    /// null also without iterations.
     lower_bound: Option<f64>,
     /// Why the fit failed, if it did.
     error: Option<String>,
@@ -100,24 +101,30 @@ impl Fit {
         let source = Source::new(&mut input, false)?;
         output.as_ref().map_or(Ok(()), |output| output.check_names(by, source.names()))?;
         let groups = Groups::new(&source, by)?;
-        let params = self.training.params().n_components(k).covariance_type(covariance_type);
-        let params = params.device(self.training.data.device).check()?;
+        let device = self.training.data.device;
 
         let begin = Instant::now();
         let line = Mutex::new(ProgressLine::start("fitting"));
         let progress =
             Progress { interrupt: Interrupt::install(), line, ended: AtomicUsize::new(0), names: &groups.names };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.unwrap_or(0)).build()?;
-        let results = pool.install(|| params.fit_many(&groups.sets, &progress));
+        let results = if self.variational.variational {
+            let params =
+                self.variational.params(&self.training, covariance_type)?.n_components(k).device(device).check()?;
+            let fits = pool.install(|| params.fit_many(&groups.sets, &progress));
+            models(fits, source.names(), Model::of_posterior)
+        } else {
+            let params =
+                self.training.params().n_components(k).covariance_type(covariance_type).device(device).check()?;
+            let fits = pool.install(|| params.fit_many(&groups.sets, &progress));
+            models(fits, source.names(), |mixture, summary| Ok(Model::new(mixture, summary)))
+        };
         drop(progress);
         let seconds = begin.elapsed().as_secs_f64();
 
         let stopped = results.iter().filter(|result| matches!(result, Err(Error::Stopped))).count();
-        let model = |(group, result): (usize, Result<Fitted>)| match result {
-            Ok(fit) => {
-                let summary = FitSummary::from(&fit).with_feature_names(source.names());
-                Ok(Model::new(fit.mixture, summary))
-            }
+        let model = |(group, result): (usize, Result<Model>)| match result {
+            Ok(model) => Ok(model),
             Err(Error::Stopped) => Err("stopped".into()),
             Err(error) => Err(source.advise(groups.error(group, error), false).to_string()),
         };
@@ -179,9 +186,26 @@ impl Fit {
         let Some(path) = &self.output else { return Ok(None) };
         // Of a folder that is there already, what will lie in it.
         let inside = if path.is_dir() { path.join("groups.csv") } else { path.clone() };
-        refuse_overlap([Some(&inside)], self.training.inputs())?;
-        Ok(Some(GroupOutput::create(path)?))
+        refuse_overlap([Some(&inside)], self.training.inputs().chain(self.variational.inputs()))?;
+        let output = GroupOutput::create(path)?;
+        if self.variational.variational && !output.is_folder() {
+            bail!("{}: a .parquet has no place for posteriors of --variational; name a folder", path.display());
+        }
+        Ok(Some(output))
     }
+}
+
+/// The models of fits.
+fn models<M>(
+    fits: Vec<Result<Fitted<M>>>,
+    names: Option<&[String]>,
+    model: impl Fn(M, FitSummary) -> Result<Model>,
+) -> Vec<Result<Model>> {
+    let of = |fit: Fitted<M>| {
+        let summary = FitSummary::from(&fit).with_feature_names(names);
+        model(fit.mixture, summary)
+    };
+    fits.into_iter().map(|fit| fit.and_then(of)).collect()
 }
 
 impl Group {

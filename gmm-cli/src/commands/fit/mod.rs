@@ -68,15 +68,16 @@ pub struct Fit {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["init", "freeze", "checkpoint", "plot", "standardize", "kernel", "variational"]
+        conflicts_with_all = ["init", "freeze", "checkpoint", "plot", "standardize", "kernel"]
     )]
     by: Option<String>,
     /// How many threads the fits of --by take. Default: one for each core
     #[arg(long, value_name = "N", requires = "by", value_parser = whole_number)]
     threads: Option<usize>,
     /// Where to write the model: .json, or .npz with scikit-learn's attributes. With --by: a
-    /// .parquet with a row for each component of each group, or a folder that is empty or not there
-    /// (a name without an ending, or with / at its end) for a .json of each group and groups.csv
+    /// .parquet with a row for each component of each group (not with --variational), or a folder
+    /// that is empty or not there (a name without an ending, or with / at its end) for a .json of
+    /// each group and groups.csv
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
     /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,

@@ -37,7 +37,8 @@ impl GroupModels {
 ///   from 0), `weight`, the mean of each feature (`mean_NAME`, or `mean0`, `mean1`, … where features
 ///   have no names), `covariance` (its numbers in a list, row by row: D·D of full and tied ones, D
 ///   of diag, 1 of spherical), `covariance_type`, `n_samples`, `converged`, `n_iter`, `lower_bound`
-///   and `error`. A group without a model has one row, with nulls and the error.
+///   and `error`. A group without a model has one row, with nulls and the error. Of a posterior of
+///   variational inference it has the mixture of the means alone.
 /// - A name without an extension, or with a slash at its end, or of an empty folder, stands for a
 ///   folder: a `.json` for each group, and `groups.csv` with a row for each: `group`, `file`,
 ///   `n_samples`, `converged`, `n_iter`, `lower_bound`, `error`. The files have the names of the
@@ -90,6 +91,11 @@ impl GroupOutput {
     /// The path as given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is a folder of model files, which can have posteriors of variational inference.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.kind, Kind::Folder)
     }
 
     /// Makes sure that no column of the result has the name of another: `by` is that of the groups,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Reads one model, where no --by was given.
 pub fn read_model(path: &Path) -> anyhow::Result<Model> {
-    if path.is_dir() || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet")) {
+    if path.join("groups.csv").is_file() || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet")) {
         bail!(
             "{}: has a model for each of many groups; --by names the column of the data with the groups",
             path.display()

@@ -50,7 +50,9 @@ fn main() -> Result<(), Error> {
         let median = times[times.len() / 2];
         println!(
             "{name:>15}: {} sets of {n}x{d}, K={k}: {median:9.1} ms, {:7.1} us a fit, {:.1} iterations a fit",
-            sets.len(), 1e3 * median / sets.len() as f64, iterations as f64 / sets.len() as f64
+            sets.len(),
+            1e3 * median / sets.len() as f64,
+            iterations as f64 / sets.len() as f64
         );
     }
     Ok(())

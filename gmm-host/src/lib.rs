@@ -114,7 +114,8 @@ pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
     GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
-    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, merge_down, select,
+    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, merge_down,
+    select,
 };
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;

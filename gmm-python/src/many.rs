@@ -429,7 +429,8 @@ impl Fits {
             fill(&mut covariances, found.map(|f| f.2.iter()).as_mut().map(|v| v as _), size);
         }
         let g = self.fits.len();
-        let shaped = |numbers: Vec<f64>, shape: Vec<usize>| numbers.into_pyarray(py).reshape(shape).map(Bound::into_any);
+        let shaped =
+            |numbers: Vec<f64>, shape: Vec<usize>| numbers.into_pyarray(py).reshape(shape).map(Bound::into_any);
         let of_covariances = [&[g][..], &shape].concat();
         Ok((shaped(weights, vec![g, k])?, shaped(means, vec![g, k, d])?, shaped(covariances, of_covariances)?))
     }
@@ -448,9 +449,8 @@ impl Fits {
         threads: Option<usize>,
         missing: bool,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let scores = |fit: &OneFit, evaluator: &mut dyn Evaluator| {
-            Ok(evaluator.score_samples(fit.mixture.density())?.to_vec())
-        };
+        let scores =
+            |fit: &OneFit, evaluator: &mut dyn Evaluator| Ok(evaluator.score_samples(fit.mixture.density())?.to_vec());
         self.evaluate(py, x, &ranges, &of_set, device, (threads, missing), f64::NAN, scores)
     }
 
@@ -505,12 +505,15 @@ impl Fits {
         let each = k * if t.has_matrices() { d * d } else { 2 * d };
         let work = || {
             let sets = sets(x, None, ranges, missing)?;
-            let values = evaluate_each(&sets, device, |set| (sets[set].n_samples() * each) as f64, |set, open| {
-                match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
+            let values = evaluate_each(
+                &sets,
+                device,
+                |set| (sets[set].n_samples() * each) as f64,
+                |set, open| match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
                     Some(Ok(fit)) => evaluate(fit, open()?.as_mut()),
                     _ => Ok(vec![failed; sets[set].n_samples()]),
-                }
-            });
+                },
+            );
             let values: gaussmix::Result<Vec<Vec<T>>> = values.into_iter().collect();
             Ok(values?.concat())
         };

@@ -12,7 +12,10 @@ mod mutation;
 use arrow_array::{ArrayRef, Float32Array, Float64Array, Int16Array, RecordBatch, StringArray};
 use flate2::write::GzEncoder;
 use gaussmix::fit::Fit;
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity, ModelOutput, Problem, Selection, Table};
+use gaussmix::io::{
+    self, Checkpoint, CheckpointOutput, DataFile, FitSummary, GroupFit, GroupModels, GroupOutput, Identity, Ids, Model,
+    ModelOutput, Problem, Selection, Table,
+};
 use gaussmix::model::{
     CovarianceType, Covariances, Mixture, VariationalMixture, VariationalPrior, WeightConcentrationPriorType,
 };
@@ -328,6 +331,38 @@ fn mixture(covariance_type: CovarianceType) -> Mixture {
     };
     let covariances = Covariances::from_vec(covariance_type, 2, 2, covariances).unwrap();
     Mixture::new(Array1::from_vec(vec![0.25, 0.75]), means, covariances).unwrap()
+}
+
+/// A table of models of groups, which are texts or numbers; one of them has no model.
+fn group_models(covariance_type: CovarianceType, groups: Ids) -> Vec<u8> {
+    let summary = FitSummary { converged: Some(true), n_iter: Some(3), lower_bound: Some(-1.5), ..Default::default() };
+    let model = || Ok(Model::new(mixture(covariance_type), summary.clone()));
+    let fits = [model(), Err("too few samples".into()), model()].map(|model| GroupFit { n_samples: 9, model });
+    let file = tempfile::Builder::new().suffix(".parquet").tempfile().unwrap();
+    let models = GroupModels { by: "who".into(), groups, fits: fits.to_vec() };
+    GroupOutput::create(file.path()).unwrap().write(&models).unwrap();
+    fs::read(file.path()).unwrap()
+}
+
+#[test]
+fn group_model_tables() {
+    let texts = || Ids::Texts(["a", "b", "c d"].map(|text| Some(text.into())).to_vec());
+    let mut good: Vec<_> = CovarianceType::ALL.map(|covariance_type| group_models(covariance_type, texts())).into();
+    good.push(group_models(CovarianceType::Diag, Ids::Integers([-3, 5, 70].map(Some).to_vec())));
+    Format {
+        file_name: "models.parquet",
+        memory_per_byte: 4096,
+        // The state of decompressors.
+        claimed_memory: |_| 4 << 20,
+        places: &["the file is damaged", "column", "the compression ", "group `"],
+        input: &|rng| mutation::input(rng, &good),
+        read: &|path| {
+            let models = GroupModels::read(path)?;
+            assert_eq!(models.groups.len(), models.fits.len());
+            Ok(())
+        },
+    }
+    .fuzz();
 }
 
 fn fit(covariance_type: CovarianceType, run: usize) -> Fit {

@@ -1,6 +1,7 @@
 //! The commands, a file or a folder each. A command goes from typed options to the engine and back
 //! to text.
 mod bench;
+mod by_group;
 mod completions;
 mod convert;
 mod devices;

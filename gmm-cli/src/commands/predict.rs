@@ -1,9 +1,11 @@
 //! `gmm predict`: which component each sample comes from.
+use super::by_group::{GroupModelFile, read_model};
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
+use gaussmix::io::{Columns, IdColumn, TableOutput};
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 /// Write the most probable component of each sample, or the probability of each component
@@ -17,9 +19,10 @@ Examples:
   gmm predict model.json data.npy -o labels.npy
   gmm predict model.json data.csv --proba -o probabilities.csv
   gmm predict model.json data.parquet --id customer -o groups.parquet
+  gmm predict models.parquet purchases.parquet --by customer -o labels.parquet
   zcat data.csv.gz | gmm predict model.json - -o labels.csv")]
 pub struct Predict {
-    /// The mixture, .json or .npz
+    /// The mixture, .json or .npz; with --by the .parquet or folder of `gmm fit --by`
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
@@ -33,6 +36,12 @@ pub struct Predict {
     /// Keep this column of the data in the result, before the others; it is not a feature
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
+    /// Take for each row the mixture of its group, the value in this column, which is kept in the
+    /// result. Where the fit to the group had failed, the component is -1 and probabilities are NaN
+    ///
+    /// The whole table is read into memory. A group that the models do not have is an error.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["id", "kernel"])]
+    by: Option<String>,
 }
 
 impl Predict {
@@ -42,7 +51,10 @@ impl Predict {
         if self.id.is_some() {
             output.check_ids()?;
         }
-        let model = Model::read(&self.model)?;
+        if let Some(by) = &self.by {
+            return self.run_by(by, &output);
+        }
+        let model = read_model(&self.model)?;
         let (mixture, found) = (model.density(), &model.summary);
         let selection = self.data.table.selection(found.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;
@@ -75,5 +87,35 @@ impl Predict {
         text::print(text::table(&["component", "samples", "share"], rows, 1))?;
         let n = text::grouped(n as u64);
         Ok(text::print(format_args!("components of {n} samples written to {output}"))?)
+    }
+
+    fn run_by(&self, by: &str, output: &TableOutput) -> anyhow::Result<()> {
+        let models = GroupModelFile::read(&self.model)?;
+        let mut input = models.open(&self.data, by)?;
+        let source = Source::new(&mut input, false)?;
+        let divided = models.divide(&source, by)?;
+        let (n, k) = (source.samples.n_samples(), models.n_components());
+        let mut read_ids = |rows| source.ids(rows);
+        // A .npy has no place for it.
+        let ids = output.check_ids().is_ok().then_some(IdColumn { name: by, read: &mut read_ids });
+        let what = if self.proba {
+            let each = divided.evaluate(|evaluator, model| {
+                Ok(evaluator.predict_proba(model.density())?.into_raw_vec_and_offset().0)
+            })?;
+            let all = std::iter::once(Ok::<_, Infallible>(divided.in_order(&each, k, f64::NAN)));
+            output.write_with_ids(n, &Columns::Numbered("p", k), ids, all)?.map_err(|never| match never {})?;
+            "probabilities of components"
+        } else {
+            let each = divided.evaluate(|evaluator, model| {
+                Ok(evaluator.predict(model.density())?.into_iter().map(|c| c as i64).collect::<Vec<i64>>())
+            })?;
+            let all = std::iter::once(Ok::<_, Infallible>(divided.in_order(&each, 1, -1)));
+            output.write_with_ids(n, &Columns::One("component"), ids, all)?.map_err(|never| match never {})?;
+            "components"
+        };
+        let (n, groups) = (text::grouped(n as u64), text::grouped(divided.groups.names.len() as u64));
+        text::print(format_args!("{what} of {n} samples in {groups} groups written to {output}"))?;
+        divided.note_without_model();
+        Ok(())
     }
 }

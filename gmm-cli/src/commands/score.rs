@@ -1,12 +1,14 @@
 //! `gmm score`: the log-likelihood of a mixture over a data set.
+use super::by_group::{GroupModelFile, read_model};
 use super::timing::{self, Timing};
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
 use clap::Args;
 use gaussmix::evaluator::Operation;
-use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
+use gaussmix::io::{Columns, IdColumn, TableOutput};
 use serde::Serialize;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,9 +25,10 @@ Examples:
   gmm score model.json data.npy
   gmm score model.json data.csv --device reference --json
   gmm score model.json data.npy --per-sample scores.npy
-  gmm score model.json part-*.parquet --per-sample scores.csv --id customer")]
+  gmm score model.json part-*.parquet --per-sample scores.csv --id customer
+  gmm score models.parquet purchases.parquet --by customer --per-sample scores.parquet")]
 pub struct Score {
-    /// The mixture, .json or .npz
+    /// The mixture, .json or .npz; with --by the .parquet or folder of `gmm fit --by`
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
@@ -35,6 +38,12 @@ pub struct Score {
     /// Keep this column of the data in the result, before the others; it is not a feature
     #[arg(long, value_name = "NAME", requires = "per_sample")]
     id: Option<String>,
+    /// Take for each row the mixture of its group, the value in this column, which is kept in the
+    /// result. Where the fit to the group had failed, the log-likelihood is NaN, and counts nowhere
+    ///
+    /// The whole table is read into memory. A group that the models do not have is an error.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["id", "kernel"])]
+    by: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -56,6 +65,28 @@ struct Row {
     seconds: f64,
 }
 
+/// What `--json` prints with `--by`.
+#[derive(Serialize)]
+struct GroupRow<'a> {
+    n: usize,
+    d: usize,
+    by: &'a str,
+    n_groups: usize,
+    /// The samples of groups whose fits had failed, which count nowhere.
+    n_without_model: usize,
+    log_likelihood: f64,
+    mean_log_likelihood: f64,
+    groups: Vec<OfGroup>,
+}
+
+#[derive(Serialize)]
+struct OfGroup {
+    group: String,
+    n_samples: usize,
+    /// Null where the fit had failed.
+    log_likelihood: Option<f64>,
+}
+
 impl Score {
     pub fn run(self) -> anyhow::Result<()> {
         refuse_overlap([self.per_sample.as_ref()], self.data.table.inputs().chain([Some(&self.model)]))?;
@@ -63,7 +94,10 @@ impl Score {
         if let (Some(output), Some(_)) = (&output, &self.id) {
             output.check_ids()?;
         }
-        let model = Model::read(&self.model)?;
+        if let Some(by) = &self.by {
+            return self.run_by(by, output.as_ref());
+        }
+        let model = read_model(&self.model)?;
         let (mixture, log_total) = (model.density(), model.log_total());
         let selection = self.data.table.selection(model.summary.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;
@@ -122,6 +156,59 @@ impl Score {
         } else {
             Ok(text::print(self.report(&row, &source.describe(), repetitions, computed_in_float64, output.as_ref()))?)
         }
+    }
+
+    fn run_by(&self, by: &str, output: Option<&TableOutput>) -> anyhow::Result<()> {
+        let models = GroupModelFile::read(&self.model)?;
+        let mut input = models.open(&self.data, by)?;
+        let source = Source::new(&mut input, false)?;
+        let divided = models.divide(&source, by)?;
+        let n = source.samples.n_samples();
+        let totals = divided.evaluate(|evaluator, model| {
+            Ok(evaluator.log_likelihood(model.density())? + evaluator.n_samples() as f64 * model.log_total())
+        })?;
+        if let Some(output) = output {
+            let each = divided.evaluate(|evaluator, model| {
+                Ok((evaluator.score_samples(model.density())? + model.log_total()).to_vec())
+            })?;
+            let mut read_ids = |rows| source.ids(rows);
+            // A .npy has no place for it.
+            let ids = output.check_ids().is_ok().then_some(IdColumn { name: by, read: &mut read_ids });
+            let all = std::iter::once(Ok::<_, Infallible>(divided.in_order(&each, 1, f64::NAN)));
+            output.write_with_ids(n, &Columns::One("log_likelihood"), ids, all)?.map_err(|never| match never {})?;
+        }
+        let groups = totals.iter().zip(&divided.groups.sets).enumerate().map(|(group, (total, set))| OfGroup {
+            group: divided.groups.names.text(group),
+            n_samples: set.n_samples(),
+            log_likelihood: *total,
+        });
+        let log_likelihood = totals.iter().flatten().sum();
+        let n_without_model = divided.n_without_model();
+        let row = GroupRow {
+            n,
+            d: source.samples.n_features(),
+            by,
+            n_groups: totals.len(),
+            n_without_model,
+            log_likelihood,
+            mean_log_likelihood: log_likelihood / (n - n_without_model) as f64,
+            groups: groups.collect(),
+        };
+        if self.json {
+            text::print_json(&row)?;
+        } else {
+            let mut lines = vec![
+                format!("data            {}", source.describe()),
+                format!("groups          {}, by `{by}`", text::grouped(row.n_groups as u64)),
+                format!("models          {}", self.model.display()),
+                format!("log-likelihood  {}", row.log_likelihood),
+                format!("  per sample    {}", row.mean_log_likelihood),
+            ];
+            lines.extend(output.map(|output| format!("per sample      written to {output}")));
+            text::print(lines.join("\n"))?;
+        }
+        divided.note_without_model();
+        Ok(())
     }
 
     fn report(

@@ -2,10 +2,12 @@
 mod advice;
 mod dataset;
 mod files;
+mod groups;
 pub(crate) mod options;
 pub(crate) mod source;
 
 pub use dataset::Gaps;
 pub use files::{note_columns, note_header_of_numbers, refuse_overlap};
+pub use groups::Groups;
 pub use options::{DataOptions, TableOptions, tuning_file};
 pub use source::{Input, Source};

@@ -1,4 +1,5 @@
 //! The options of every command that computes over data.
+use anyhow::bail;
 use clap::Args;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::io::{Decimal, Selection, half_of_the_memory};
@@ -37,7 +38,8 @@ impl TableOptions {
     /// The columns to read. `model`: the names of the features of the model that meets the data;
     /// `id`: a column to keep.
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
-        Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model, decimal: self.decimal }
+        let (columns, drop) = (self.columns.clone(), self.drop.clone());
+        Selection { columns, drop, id, by: None, model, decimal: self.decimal }
     }
 
     /// The data in a few words, for reports and errors.
@@ -98,6 +100,14 @@ impl DataOptions {
 
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
+    }
+
+    /// Refuses several devices at once, over which samples of one model would be divided.
+    pub fn check_one_device(&self) -> anyhow::Result<()> {
+        match self.device {
+            Device::Several(_) => bail!("--by: each group is computed on one device; name one with --device"),
+            _ => Ok(()),
+        }
     }
 
     /// The memory that the data may take, in bytes.

@@ -5,7 +5,7 @@ use super::{DataOptions, files};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::data::{Samples, Weights};
-use gaussmix::device::{Footprint, MemoryPlan};
+use gaussmix::device::{Device, Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
@@ -301,6 +301,24 @@ impl<'a> Source<'a> {
             Storage::Memory(_) => Ok(self.input.ids.as_ref().map(|ids| ids.rows(rows))),
             Storage::File(file) => file.ids(rows),
         }
+    }
+
+    /// The samples in memory, and the column that identifies the rows; none if the data is larger than
+    /// the memory that it may take, or has no such column.
+    pub fn in_memory(&self) -> Option<(Samples<'a>, &'a Ids)> {
+        let DataSet::Memory(samples) = &self.samples else { return None };
+        let samples = samples.clone();
+        Some((if self.options.float64 { samples.into_float64() } else { samples }, self.input.ids.as_ref()?))
+    }
+
+    /// Where to compute.
+    pub fn device(&self) -> Device {
+        self.options.device
+    }
+
+    /// The name of the data.
+    pub fn name(&self) -> String {
+        self.options.table.describe()
     }
 
     /// The data on the device: all of it at once, or chunk by chunk whenever it is used.

@@ -7,6 +7,7 @@ mod common;
 mod files;
 mod fit;
 mod forms;
+mod groups;
 mod limits;
 mod mcmc;
 mod missing;

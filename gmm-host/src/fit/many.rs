@@ -75,9 +75,13 @@ impl GaussianMixtureValidParams {
     /// [`Auto`](crate::Device::Auto): of a fit on the CPU, where the fit is small).
     /// [`Error::Stopped`] stands for the fits that `watch` gave up.
     pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
-        fit_each(sets, self.device, |set| self.work(set), watch, |evaluator, callback| {
-            self.fit_with(evaluator, callback)
-        })
+        fit_each(
+            sets,
+            self.device,
+            |set| self.work(set),
+            watch,
+            |evaluator, callback| self.fit_with(evaluator, callback),
+        )
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.
@@ -111,9 +115,13 @@ impl BayesianGaussianMixtureValidParams {
         sets: &[Samples<'_>],
         watch: &dyn Watch<VariationalMixture>,
     ) -> Vec<Result<Fit<VariationalMixture>>> {
-        fit_each(sets, self.settings().device, |set| self.work(set), watch, |evaluator, callback| {
-            self.fit_with(evaluator, callback)
-        })
+        fit_each(
+            sets,
+            self.settings().device,
+            |set| self.work(set),
+            watch,
+            |evaluator, callback| self.fit_with(evaluator, callback),
+        )
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.
@@ -133,17 +141,22 @@ fn fit_each<'s, M: Send>(
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
-    evaluate_each(sets, device, |set| work(&sets[set]), |set, open| {
-        if watch.stop() {
-            return Err(Error::Stopped);
-        }
-        let result = open().and_then(|mut evaluator| fit(evaluator.as_mut(), &mut { stop }));
-        if result.as_ref().is_ok_and(|fit| fit.stopped) {
-            return Err(Error::Stopped);
-        }
-        watch.ended(set, &result);
-        result
-    })
+    evaluate_each(
+        sets,
+        device,
+        |set| work(&sets[set]),
+        |set, open| {
+            if watch.stop() {
+                return Err(Error::Stopped);
+            }
+            let result = open().and_then(|mut evaluator| fit(evaluator.as_mut(), &mut { stop }));
+            if result.as_ref().is_ok_and(|fit| fit.stopped) {
+                return Err(Error::Stopped);
+            }
+            watch.ended(set, &result);
+            result
+        },
+    )
 }
 
 /// Evaluates each of many sets of samples, of which `work` says about how many multiply-adds they

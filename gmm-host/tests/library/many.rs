@@ -73,7 +73,9 @@ fn each_fit_is_that_of_its_set_alone_on_any_number_of_threads() {
         for (g, fit) in fits.iter().enumerate() {
             match fit {
                 Ok(fit) => assert!(SIZES[g] >= 4 && fit.n_iter() > 0),
-                Err(error) => assert!(matches!(error, Error::TooFewSamples { n_samples, .. } if *n_samples == SIZES[g])),
+                Err(error) => {
+                    assert!(matches!(error, Error::TooFewSamples { n_samples, .. } if *n_samples == SIZES[g]))
+                }
             }
         }
         // Sets of samples that were not cut out of others give the same.

@@ -100,6 +100,16 @@ impl Grouped {
         self.stamp.size()
     }
 
+    /// All rows, with all columns in their order.
+    pub fn all(&self) -> Result<(SchemaRef, Batches), Problem> {
+        let columns = (0..self.schema.fields().len()).collect();
+        let (names, left_out, dtype) = (None, Vec::new(), Dtype::F64);
+        let projection = Projection { columns, names, id: None, left_out, index: None, dtype };
+        let file = self.file.try_clone().map_err(Problem::io("read it"))?;
+        let (batches, _) = guarded(|| (self.read)(file, &projection, 0, 0))?;
+        Ok((self.schema.clone(), batches))
+    }
+
     /// The rows, beginning with row `start`.
     pub fn rows(&self, projection: &Projection, start: usize) -> Result<BatchRows, Problem> {
         self.stamp.check(&self.file)?;
@@ -202,7 +212,7 @@ fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mu
 }
 
 /// The values of a column as float64, NaN where there is none.
-fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
+pub(in crate::io) fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
     fn convert<T: ArrowPrimitiveType>(array: &dyn Array, number: impl Fn(T::Native) -> f64) -> Vec<f64> {
         let array: &PrimitiveArray<T> = array.as_primitive();
         match array.null_count() {
@@ -229,7 +239,7 @@ fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
 }
 
 /// The values of a column that identifies rows.
-fn ids(array: &dyn Array) -> Result<Ids, Problem> {
+pub(in crate::io) fn ids(array: &dyn Array) -> Result<Ids, Problem> {
     fn integers<T: ArrowPrimitiveType>(array: &dyn Array) -> Ids
     where
         i64: From<T::Native>,
@@ -255,9 +265,21 @@ fn ids(array: &dyn Array) -> Result<Ids, Problem> {
         Utf8 => texts(array.as_string::<i32>().iter()),
         LargeUtf8 => texts(array.as_string::<i64>().iter()),
         Utf8View => texts(array.as_string_view().iter()),
+        Null => Ids::Texts(vec![None; array.len()]),
+        Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            let values = ids(dictionary.values())?;
+            // Without values all keys are missing.
+            let keys = if values.is_empty() { vec![0; array.len()] } else { dictionary.normalized_keys() };
+            let key = |row: usize| keys.get(row).filter(|_| array.is_valid(row));
+            match values {
+                Ids::Integers(v) => Ids::Integers((0..array.len()).map(|row| v[*key(row)?]).collect()),
+                Ids::Texts(v) => Ids::Texts((0..array.len()).map(|row| v[*key(row)?].clone()).collect()),
+            }
+        }
         other => {
             return Err(Problem::format(format!(
-                "--id: a column of the type {other} cannot be kept; only numbers and texts are"
+                "--id or --by: a column of the type {other} cannot be kept; only numbers, truth values and texts are"
             )));
         }
     })

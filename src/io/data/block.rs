@@ -3,7 +3,8 @@ use super::array::{Data, Dtype};
 use super::columns::Projection;
 use crate::io::Problem;
 use ndarray::{Array2, ArrayView2};
-use std::collections::TryReserveError;
+use std::collections::{HashMap, TryReserveError};
+use std::hash::Hash;
 
 /// The values of a column that identifies rows; `None` where a value is missing.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,65 @@ impl Ids {
         match self {
             Self::Integers(ids) => Self::Integers(ids[rows].to_vec()),
             Self::Texts(ids) => Self::Texts(ids[rows].to_vec()),
+        }
+    }
+
+    /// The rows of these numbers.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Integers(ids) => Self::Integers(rows.iter().map(|&row| ids[row]).collect()),
+            Self::Texts(ids) => Self::Texts(rows.iter().map(|&row| ids[row].clone()).collect()),
+        }
+    }
+
+    /// Divides the rows into groups of the same value: the values (G,), in order and each once, and
+    /// for each row the number of its group (N,).
+    ///
+    /// # Errors
+    /// The first row without a value.
+    pub fn groups(&self) -> std::result::Result<(Self, Vec<usize>), usize> {
+        fn divide<T: Ord + Hash>(ids: &[Option<T>]) -> std::result::Result<(Vec<usize>, Vec<usize>), usize> {
+            // The first row of each group, in the order of these rows, and then in that of the
+            // values.
+            let (mut numbers, mut firsts) = (HashMap::new(), Vec::new());
+            let mut of_row = Vec::with_capacity(ids.len());
+            for (row, id) in ids.iter().enumerate() {
+                let number = *numbers.entry(id.as_ref().ok_or(row)?).or_insert(firsts.len());
+                if number == firsts.len() {
+                    firsts.push(row);
+                }
+                of_row.push(number);
+            }
+            let mut order: Vec<usize> = (0..firsts.len()).collect();
+            order.sort_unstable_by_key(|&number| &ids[firsts[number]]);
+            let mut place = vec![0; order.len()];
+            order.iter().enumerate().for_each(|(at, &number)| place[number] = at);
+            of_row.iter_mut().for_each(|number| *number = place[*number]);
+            Ok((order.into_iter().map(|number| firsts[number]).collect(), of_row))
+        }
+        let (firsts, of_row) = match self {
+            Self::Integers(ids) => divide(ids)?,
+            Self::Texts(ids) => divide(ids)?,
+        };
+        Ok((self.select(&firsts), of_row))
+    }
+
+    /// These rows and more of them. Where some are numbers and others are not, all become texts.
+    pub(in crate::io) fn and(self, more: Self) -> Self {
+        match (self, more) {
+            (Self::Integers(mut ids), Self::Integers(more)) => {
+                ids.extend(more);
+                Self::Integers(ids)
+            }
+            (ids, more) => {
+                let mut texts = ids.into_texts();
+                texts.extend(more.into_texts());
+                Self::Texts(texts)
+            }
         }
     }
 
@@ -154,17 +214,9 @@ impl Block {
         if let Ids::Texts(texts) = &more {
             self.text_bytes += texts.iter().flatten().map(String::len).sum::<usize>() as u64;
         }
-        self.ids = Some(match (self.ids.take(), more) {
-            (None, more) => more,
-            (Some(Ids::Integers(mut ids)), Ids::Integers(more)) => {
-                ids.extend(more);
-                Ids::Integers(ids)
-            }
-            (Some(ids), more) => {
-                let mut texts = ids.into_texts();
-                texts.extend(more.into_texts());
-                Ids::Texts(texts)
-            }
+        self.ids = Some(match self.ids.take() {
+            Some(ids) => ids.and(more),
+            None => more,
         });
     }
 
@@ -180,5 +232,19 @@ impl Block {
             Values::F64(values) => Data::F64(array(values, columns)),
         };
         (data, self.ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_divided_into_groups_in_the_order_of_their_values() {
+        let numbers = Ids::Integers([10, 9, 10, -1].map(Some).to_vec());
+        assert_eq!(numbers.groups(), Ok((Ids::Integers(vec![Some(-1), Some(9), Some(10)]), vec![2, 1, 2, 0])));
+        let texts = |texts: &[&str]| Ids::Texts(texts.iter().map(|&text| Some(text.into())).collect());
+        assert_eq!(texts(&["b", "", "b", "a"]).groups(), Ok((texts(&["", "a", "b"]), vec![2, 0, 2, 1])));
+        assert_eq!(Ids::Integers(vec![Some(1), None, None]).groups(), Err(1));
     }
 }

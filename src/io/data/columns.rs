@@ -19,6 +19,9 @@ pub struct Selection {
     /// A column that identifies the rows and is kept for results. It is a feature only if `columns`
     /// names it.
     pub id: Option<String>,
+    /// A column whose values divide the rows into groups. It takes the place of `id`, and is never a
+    /// feature.
+    pub by: Option<String>,
     /// The names of the features of a model, which are found in the table by name. A table without
     /// names is taken as it is.
     pub model: Option<Vec<String>>,
@@ -109,14 +112,25 @@ impl Selection {
         let given = |names: &[String], option: &str| -> Result<Vec<usize>, Problem> {
             names.iter().map(|name| find_given(name, option)).collect()
         };
-        let id = self.id.as_ref().map(|name| find_given(name, "id")).transpose()?;
+        let by = self.by.as_ref().map(|name| find_given(name, "by")).transpose()?;
+        let id = match by {
+            Some(by) => Some(by),
+            None => self.id.as_ref().map(|name| find_given(name, "id")).transpose()?,
+        };
         let drop = given(&self.drop, "drop")?;
         let mut columns = given(&self.columns, "columns")?;
         if let Some(twice) = (1..columns.len()).find(|&i| columns[..i].contains(&columns[i])) {
             return Err(Problem::format(format!("--columns names `{}` twice", short(&self.columns[twice]))));
         }
+        if let Some(by) = by.filter(|by| columns.contains(by)) {
+            return Err(Problem::format(format!(
+                "--columns names `{}`, which --by names too: it is no feature",
+                short(&name(by))
+            )));
+        }
         if columns.is_empty() {
-            let is_wanted = |column| named && wanted.is_some_and(|wanted| wanted.contains(&name(column)));
+            let is_wanted =
+                |column| Some(column) != by && named && wanted.is_some_and(|wanted| wanted.contains(&name(column)));
             let is_feature = |column: usize| Some(column) != id && !fields[column].is_index;
             columns = (0..fields.len()).filter(|&column| is_feature(column) || is_wanted(column)).collect();
         }
@@ -217,9 +231,8 @@ mod tests {
     fn columns_are_found_by_name() {
         let table = fields(&["id", "a", "b", "species", "wide"]);
         let selection = |columns: &[&str], drop: &[&str], id: Option<&str>, model: Option<&[&str]>| {
-            let id = id.map(String::from);
-            Selection { columns: texts(columns), drop: texts(drop), id, model: model.map(texts), decimal: None }
-                .resolve(&table)
+            let (columns, drop, id, model) = (texts(columns), texts(drop), id.map(String::from), model.map(texts));
+            Selection { columns, drop, id, model, ..Selection::default() }.resolve(&table)
         };
         let found = selection(&["b", "a"], &[], Some("id"), None).unwrap();
         assert_eq!((found.columns, found.names, found.id), (vec![2, 1], Some(texts(&["b", "a"])), Some(0)));
@@ -233,6 +246,14 @@ mod tests {
         // The identifier is a feature where the model has it.
         let found = selection(&[], &[], Some("a"), Some(&["b", "a"])).unwrap();
         assert_eq!((found.columns, found.id), (vec![2, 1], Some(1)));
+        let by = |columns: &[&str], model: Option<&[&str]>| {
+            let (by, columns, drop) = (Some("a".into()), texts(columns), texts(&["species"]));
+            Selection { by, columns, drop, model: model.map(texts), ..Selection::default() }.resolve(&table)
+        };
+        let found = by(&[], None).unwrap();
+        assert_eq!((found.columns, found.id), (vec![0, 2, 4], Some(1)));
+        assert!(by(&["a", "b"], None).unwrap_err().to_string().contains("--columns names `a`"));
+        assert!(by(&[], Some(&["b", "a"])).unwrap_err().to_string().contains("missing here: a"));
         for (result, parts) in [
             (selection(&[], &[], Some("id"), None), &["column `species` holds texts", "--drop species"][..]),
             (selection(&[], &["id", "a", "b", "species", "wide"], None, None), &["no column is left"]),

@@ -21,7 +21,7 @@ pub fn panics_are_caught() -> bool {
 
 /// Runs code of the libraries of Arrow and Parquet, which may panic on damaged files.
 #[cfg(feature = "parquet")]
-pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+pub(in crate::io) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     GUARDED.set(true);
     let result = catch_unwind(AssertUnwindSafe(read));
     GUARDED.set(false);
@@ -29,7 +29,7 @@ pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T,
 }
 
 /// The problem of a file that has not the format that it should have.
-pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
+pub(in crate::io) fn damaged(error: impl std::fmt::Display) -> Problem {
     const LENGTH: usize = 300;
     let text: String = error.to_string().chars().take(LENGTH).collect();
     Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))

@@ -1,7 +1,7 @@
 //! Data sets from files.
 mod array;
 #[cfg(feature = "parquet")]
-mod arrow;
+pub(super) mod arrow;
 #[cfg(feature = "parquet")]
 mod arrow_ipc;
 #[cfg(feature = "parquet")]
@@ -9,7 +9,7 @@ mod arrow_stream;
 mod block;
 mod columns;
 mod csv;
-mod damaged;
+pub(super) mod damaged;
 mod decimal;
 mod file_stamp;
 #[cfg(not(feature = "parquet"))]
@@ -17,7 +17,7 @@ mod no_arrow;
 pub(super) mod npy;
 pub(super) mod npy_header;
 #[cfg(feature = "parquet")]
-mod parquet;
+pub(super) mod parquet;
 mod stream;
 mod table;
 

@@ -1,9 +1,10 @@
 //! Parquet files.
 use super::arrow::{self, Batches, Grouped};
 use super::columns::{Projection, short};
-use super::damaged::{damaged, guarded};
+use super::damaged::{check_memory, damaged, guarded};
 use super::file_stamp::FileStamp;
 use crate::io::Problem;
+use arrow_schema::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
@@ -53,4 +54,12 @@ pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
         Ok((Box::new(batches.map(|batch| batch.map_err(damaged))) as Batches, 0))
     };
     Grouped::new((file, stamp), schema, group_rows, Box::new(read))
+}
+
+/// The columns of a Parquet file, and all of its rows, of which `row_bytes` have to fit into half of
+/// the machine's memory for each.
+pub(in crate::io) fn read_all(path: &Path, row_bytes: usize) -> Result<(SchemaRef, Batches), Problem> {
+    let file = open(path)?;
+    check_memory((file.n_rows() as u64).saturating_mul(row_bytes as u64))?;
+    file.all()
 }

@@ -76,6 +76,19 @@ pub struct Model {
 }
 
 impl Model {
+    /// A mixture, and what is known of it besides.
+    pub fn new(mixture: Mixture, summary: FitSummary) -> Self {
+        Self { mixture, summary, posterior: None }
+    }
+
+    /// A posterior beside the mixture of its means, and what is known of it besides.
+    ///
+    /// # Errors
+    /// As [`VariationalMixture::to_mixture`].
+    pub fn of_posterior(posterior: VariationalMixture, summary: FitSummary) -> gmm_host::Result<Self> {
+        Ok(Self { mixture: posterior.to_mixture()?, summary, posterior: Some(posterior) })
+    }
+
     /// The mixture whose responsibilities and log-densities are those of samples:
     /// [`VariationalMixture::density`] of a posterior, as in scikit-learn.
     pub fn density(&self) -> &Mixture {

@@ -1,6 +1,7 @@
 //! Models in files: JSON or `.npz`, and checkpoints of a fit.
 mod checkpoint;
 mod contents;
+mod groups;
 mod json;
 mod json_array;
 mod npz;
@@ -8,6 +9,7 @@ mod variational;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variational_checkpoint};
 pub use contents::{FitSummary, Model};
+pub use groups::{GroupFit, GroupModels, GroupOutput};
 pub use json::{model_to_json, parse_model, read_text};
 pub use npz::check_npz;
 

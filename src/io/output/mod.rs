@@ -1,7 +1,7 @@
 //! Result files.
 mod disk_space;
 #[cfg(feature = "parquet")]
-mod parquet;
+pub(super) mod parquet;
 mod table;
 mod whole_file;
 

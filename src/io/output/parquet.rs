@@ -33,7 +33,7 @@ impl Column for f64 {
 }
 
 /// A file that is begun with the first rows, by which the types of its columns are known.
-pub(super) struct ParquetWriter<'a> {
+pub(in crate::io) struct ParquetWriter<'a> {
     file: Option<&'a mut (dyn Write + Send)>,
     open: Option<Box<ArrowWriter<&'a mut (dyn Write + Send)>>>,
 }
@@ -53,29 +53,36 @@ impl<'a> ParquetWriter<'a> {
         ids: Option<Ids>,
     ) -> io::Result<()> {
         let numbers = (0..width).map(|j| T::column(values.iter().skip(j).step_by(width).cloned()));
-        let ids = ids.map(|ids| -> ArrayRef {
-            match ids {
-                Ids::Integers(ids) => Arc::new(Int64Array::from(ids)),
-                Ids::Texts(ids) => Arc::new(StringArray::from(ids)),
-            }
-        });
+        let ids = ids.map(ids_column);
         let nullable = std::iter::once(ids.is_some()).chain(std::iter::repeat(false));
         let columns = names.iter().zip(ids.into_iter().chain(numbers)).zip(nullable);
         let columns = columns.map(|((name, column), nullable)| (name, column, nullable));
-        let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(io::Error::other)?;
+        self.write_batch(&RecordBatch::try_from_iter_with_nullable(columns).map_err(io::Error::other)?)
+    }
+
+    /// Writes rows.
+    pub fn write_batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
         if let Some(file) = self.file.take() {
             let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
             let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(io_error)?;
             self.open = Some(Box::new(writer));
         }
         match &mut self.open {
-            Some(writer) => writer.write(&batch).map_err(io_error),
+            Some(writer) => writer.write(batch).map_err(io_error),
             None => Err(io::Error::other("the file was not begun")),
         }
     }
 
     pub fn finish(self) -> io::Result<()> {
         self.open.map_or(Ok(()), |writer| writer.close().map(drop).map_err(io_error))
+    }
+}
+
+/// The column of identifiers.
+pub(in crate::io) fn ids_column(ids: Ids) -> ArrayRef {
+    match ids {
+        Ids::Integers(ids) => Arc::new(Int64Array::from(ids)),
+        Ids::Texts(ids) => Arc::new(StringArray::from(ids)),
     }
 }
 

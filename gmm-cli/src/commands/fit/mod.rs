@@ -1,5 +1,6 @@
 //! `gmm fit`: fits a mixture to data by expectation-maximisation.
 mod checkpoints;
+mod groups;
 mod report;
 mod variational;
 
@@ -30,7 +31,8 @@ use std::time::Instant;
 /// Finds the likeliest parameters by EM or, with --variational, their posterior under a prior.
 ///
 /// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is
-/// written to the files of -o and --checkpoint. A second one ends the program at once.
+/// written to the files of -o and --checkpoint. With --by the fits that have ended are written, the
+/// others with the error "stopped". A second one ends the program at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +43,9 @@ Examples:
   gmm fit new.npy --init model.json --freeze means -o adapted.json
   gmm fit iris.csv -k 3 --drop species -o model.json
   gmm fit customers.parquet -k 8 --columns age,income,visits -o model.json
-  gmm fit folder-of-parquet-files -k 8 --memory 4G -o model.json")]
+  gmm fit folder-of-parquet-files -k 8 --memory 4G -o model.json
+  gmm fit purchases.parquet -k 3 --by customer -o models.parquet
+  gmm fit iris.csv -k 2 --by species -o models/")]
 pub struct Fit {
     /// Number of components; needed without --init. Default: that of --init
     #[arg(short, value_parser = whole_number, required_unless_present = "init")]
@@ -56,7 +60,24 @@ pub struct Fit {
     /// separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     freeze: Vec<Parameter>,
-    /// Where to write the model: .json, or .npz with scikit-learn's attributes
+    /// Fit a mixture to each group of rows with the same value in this column (numbers, truth
+    /// values or texts), which is no feature
+    ///
+    /// Each fit is that of the group's rows alone. Small ones run side by side. A fit that fails
+    /// stops no other; the command fails if all do. The whole table is read into memory.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["init", "freeze", "checkpoint", "plot", "standardize", "kernel"]
+    )]
+    by: Option<String>,
+    /// How many threads the fits of --by take. Default: one for each core
+    #[arg(long, value_name = "N", requires = "by", value_parser = whole_number)]
+    threads: Option<usize>,
+    /// Where to write the model: .json, or .npz with scikit-learn's attributes. With --by: a
+    /// .parquet with a row for each component of each group (not with --variational), or a folder
+    /// that is empty or not there (a name without an ending, or with / at its end) for a .json of
+    /// each group and groups.csv
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
     /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
@@ -122,6 +143,9 @@ struct Finished<M> {
 
 impl Fit {
     pub fn run(self) -> anyhow::Result<u8> {
+        if let Some(by) = &self.by {
+            return self.run_by(by);
+        }
         if self.variational.variational {
             return self.run_variational();
         }

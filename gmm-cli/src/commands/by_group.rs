@@ -1,0 +1,144 @@
+//! What the mixtures of groups say about rows, for `gmm predict --by` and `gmm score --by`.
+use crate::input::{DataOptions, Groups, Input, Source};
+use crate::terminal::{ProgressLine, text};
+use anyhow::{Context, bail};
+use gaussmix::data::Samples;
+use gaussmix::evaluator::{Evaluator, evaluate_each};
+use gaussmix::io::{GroupModels, Model, Selection};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Reads one model, where no --by was given.
+pub fn read_model(path: &Path) -> anyhow::Result<Model> {
+    if path.join("groups.csv").is_file() || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet")) {
+        bail!(
+            "{}: has a model for each of many groups; --by names the column of the data with the groups",
+            path.display()
+        );
+    }
+    Ok(Model::read(path)?)
+}
+
+/// The models of groups, in a file or a folder.
+pub struct GroupModelFile<'a> {
+    path: &'a Path,
+    models: GroupModels,
+}
+
+impl<'a> GroupModelFile<'a> {
+    pub fn read(path: &'a Path) -> anyhow::Result<Self> {
+        let models = GroupModels::read(path)?;
+        let features = |model: &Model| (model.mixture.n_features(), model.summary.feature_names.clone());
+        let mut all = models.models().map(features);
+        let first = all.next();
+        if first.is_none() {
+            bail!("{}: it has no model: all fits failed", path.display());
+        }
+        if all.any(|other| Some(other) != first) {
+            bail!("{}: the models of the groups have different features", path.display());
+        }
+        drop(all);
+        Ok(Self { path, models })
+    }
+
+    /// The largest number of components.
+    pub fn n_components(&self) -> usize {
+        self.models.models().map(|model| model.mixture.n_components()).max().unwrap_or(0)
+    }
+
+    /// Opens the data, whose column `by` has the groups.
+    pub fn open<'d>(&self, data: &'d DataOptions, by: &str) -> anyhow::Result<Input<'d>> {
+        data.check_one_device()?;
+        let names = self.models.feature_names().map(<[String]>::to_vec);
+        Input::open(data, None, &Selection { by: Some(by.into()), ..data.table.selection(names, None) })
+    }
+
+    /// Finds the model of each group of the data.
+    pub fn divide<'s>(&'s self, source: &'s Source<'s>, by: &str) -> anyhow::Result<ByGroup<'s>> {
+        let groups = Groups::new(source, by)?;
+        let known: HashMap<String, usize> =
+            (0..self.models.fits.len()).map(|fit| (self.models.groups.text(fit), fit)).collect();
+        let model = |group: usize| {
+            let name = groups.names.text(group);
+            let Some(&fit) = known.get(&name) else {
+                let row = groups.of_row.iter().position(|&of| of == group).unwrap_or(0);
+                bail!(
+                    "{}: row {row} (counted from 0) is of the group `{name}`, of which {} has no model; leave its rows out, or fit again",
+                    source.name(),
+                    self.path.display()
+                );
+            };
+            Ok(self.models.fits[fit].model.as_ref().ok())
+        };
+        let models = (0..groups.names.len()).map(model).collect::<anyhow::Result<_>>()?;
+        Ok(ByGroup { path: self.path, source, groups, models })
+    }
+}
+
+/// Data that is divided into groups, and the model of each.
+pub struct ByGroup<'s> {
+    path: &'s Path,
+    source: &'s Source<'s>,
+    pub groups: Groups<'s>,
+    /// None where the fit had failed (G,).
+    models: Vec<Option<&'s Model>>,
+}
+
+impl ByGroup<'_> {
+    /// The number of rows whose group has no model, because its fit had failed.
+    pub fn n_without_model(&self) -> usize {
+        let sets = self.models.iter().zip(&self.groups.sets);
+        sets.filter(|(model, _)| model.is_none()).map(|(_, set)| set.n_samples()).sum()
+    }
+
+    /// Says how many these are, if any.
+    pub fn note_without_model(&self) {
+        let without = self.n_without_model();
+        if without > 0 {
+            let (without, n) = (text::grouped(without as u64), text::grouped(self.groups.of_row.len() as u64));
+            text::note(format_args!("no model for {without} of {n} samples: the fits to their groups had failed"));
+        }
+    }
+
+    /// Evaluates each group with its model (G,); none where there is no model.
+    pub fn evaluate<T: Send>(
+        &self,
+        evaluate: impl Fn(&mut dyn Evaluator, &Model) -> gaussmix::Result<T> + Sync,
+    ) -> anyhow::Result<Vec<Option<T>>> {
+        let _line = ProgressLine::start("evaluating the models");
+        let k = self.models.iter().flatten().map(|model| model.mixture.n_components()).max().unwrap_or(0);
+        let sets = &self.groups.sets;
+        let work = |group: usize| {
+            let (n, d) = (sets[group].n_samples(), sets[group].n_features());
+            n as f64 * (k * d * d) as f64
+        };
+        let results = evaluate_each(sets, self.source.device(), work, |group, open| {
+            self.models[group].map(|model| evaluate(open()?.as_mut(), model)).transpose()
+        });
+        let named = |(group, result): (usize, gaussmix::Result<Option<T>>)| {
+            let error = |error| self.source.advise(self.groups.error(group, error), false);
+            result.map_err(error).with_context(|| {
+                let name = self.groups.names.text(group);
+                format!("{} over {}, group `{name}`", self.path.display(), self.source.name())
+            })
+        };
+        results.into_iter().enumerate().map(named).collect()
+    }
+
+    /// The values of all rows in their order, `width` for each, from those of the rows of each group.
+    /// Those that are not there are `missing`.
+    pub fn in_order<T: Copy>(&self, values: &[Option<Vec<T>>], width: usize, missing: T) -> Vec<T> {
+        let mut all = vec![missing; self.groups.of_row.len() * width];
+        // How many rows of each group have their values.
+        let mut done = vec![0; values.len()];
+        for (row, &group) in self.groups.of_row.iter().enumerate() {
+            if let Some(values) = &values[group] {
+                let of_row = values.len() / self.groups.sets[group].n_samples();
+                let from = done[group] * of_row;
+                all[row * width..][..of_row].copy_from_slice(&values[from..from + of_row]);
+                done[group] += 1;
+            }
+        }
+        all
+    }
+}

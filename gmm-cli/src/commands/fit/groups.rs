@@ -1,0 +1,255 @@
+//! `gmm fit --by`: a mixture for each group of rows.
+use super::Fit;
+use super::report::data;
+use crate::exit_code::SUCCESS;
+use crate::input::{Groups, Input, Source, refuse_overlap};
+use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
+use anyhow::bail;
+use gaussmix::fit::{Fit as Fitted, Watch};
+use gaussmix::io::{FitSummary, GroupFit, GroupModels, GroupOutput, Ids, Model, Selection};
+use gaussmix::{Error, Result};
+use serde::Serialize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Most failures that the report names.
+const MAX_FAILURES: usize = 5;
+
+/// Shows how many fits have ended, and stops the others after a signal.
+struct Progress<'a> {
+    interrupt: Interrupt,
+    line: Mutex<ProgressLine>,
+    ended: AtomicUsize,
+    names: &'a Ids,
+}
+
+impl<M> Watch<M> for Progress<'_> {
+    fn ended(&self, set: usize, result: &Result<Fitted<M>>) {
+        let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let tell = || {
+            let outcome = match result {
+                Ok(fit) => format!("{} iterations", fit.n_iter()),
+                Err(error) => error.to_string(),
+            };
+            format!("group `{}`: {outcome}", self.names.text(set))
+        };
+        line.hide_while(|| text::tell(tell));
+        line.update(|| {
+            let n = self.names.len();
+            let (percent, n) = (100.0 * ended as f64 / n as f64, text::grouped(n as u64));
+            format!("fitting: {} of {n} groups, {percent:.0} %", text::grouped(ended as u64))
+        });
+    }
+
+    fn stop(&self) -> bool {
+        self.interrupt.noted()
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    n: usize,
+    d: usize,
+    k: usize,
+    covariance_type: &'static str,
+    /// The names of the features, if they have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feature_names: Option<&'a [String]>,
+    /// The column whose values are the groups.
+    by: &'a str,
+    n_groups: usize,
+    fitted: usize,
+    failed: usize,
+    converged: usize,
+    seconds: f64,
+    groups: Vec<Group>,
+}
+
+/// A group and its fit.
+#[derive(Serialize)]
+struct Group {
+    group: Name,
+    n_samples: usize,
+    /// Null where the fit failed, as are the next two.
+    converged: Option<bool>,
+    n_iter: Option<u64>,
+    /// Mean log-likelihood of a sample before the last M-step, or the lower bound of --variational;
+    /// null also without iterations.
+    lower_bound: Option<f64>,
+    /// Why the fit failed, if it did.
+    error: Option<String>,
+}
+
+/// A value of the column.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Name {
+    Integer(i64),
+    Text(String),
+}
+
+impl Fit {
+    pub(super) fn run_by(&self, by: &str) -> anyhow::Result<u8> {
+        self.training.data.check_one_device()?;
+        let output = self.open_groups()?;
+        let (k, covariance_type) = self.shape(None)?;
+        let selection = Selection { by: Some(by.into()), ..self.training.data.table.selection(None, None) };
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
+        let source = Source::new(&mut input, false)?;
+        output.as_ref().map_or(Ok(()), |output| output.check_names(by, source.names()))?;
+        let groups = Groups::new(&source, by)?;
+        let device = self.training.data.device;
+
+        let begin = Instant::now();
+        let line = Mutex::new(ProgressLine::start("fitting"));
+        let progress =
+            Progress { interrupt: Interrupt::install(), line, ended: AtomicUsize::new(0), names: &groups.names };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.unwrap_or(0)).build()?;
+        let results = if self.variational.variational {
+            let params =
+                self.variational.params(&self.training, covariance_type)?.n_components(k).device(device).check()?;
+            let fits = pool.install(|| params.fit_many(&groups.sets, &progress));
+            models(fits, source.names(), Model::of_posterior)
+        } else {
+            let params =
+                self.training.params().n_components(k).covariance_type(covariance_type).device(device).check()?;
+            let fits = pool.install(|| params.fit_many(&groups.sets, &progress));
+            models(fits, source.names(), |mixture, summary| Ok(Model::new(mixture, summary)))
+        };
+        drop(progress);
+        let seconds = begin.elapsed().as_secs_f64();
+
+        let stopped = results.iter().filter(|result| matches!(result, Err(Error::Stopped))).count();
+        let model = |(group, result): (usize, Result<Model>)| match result {
+            Ok(model) => Ok(model),
+            Err(Error::Stopped) => Err("stopped".into()),
+            Err(error) => Err(source.advise(groups.error(group, error), false).to_string()),
+        };
+        let fits = results.into_iter().enumerate().map(model).zip(&groups.sets);
+        let fits = fits.map(|(model, set)| GroupFit { n_samples: set.n_samples(), model }).collect();
+        let models = GroupModels { by: by.into(), groups: groups.names, fits };
+        let (n_groups, fitted) = (models.fits.len(), models.models().count());
+        if let (Some(output), true) = (&output, fitted > 0) {
+            output.write(&models)?;
+        }
+        if stopped > 0 {
+            let written = match &output {
+                Some(output) if fitted > 0 => format!("; the models so far are in {}", output.path().display()),
+                _ => "; nothing was written".into(),
+            };
+            let ended = text::grouped((n_groups - stopped) as u64);
+            text::note(format_args!("interrupted after {ended} of {} fits{written}", text::grouped(n_groups as u64)));
+            return Ok(interrupt::EXIT_CODE);
+        }
+        let failed = n_groups - fitted;
+        if let (0, Some(GroupFit { model: Err(error), .. })) = (fitted, models.fits.first()) {
+            let (name, group) = (source.name(), models.groups.text(0));
+            bail!(
+                "{name}: all of {} fits failed; that to the group `{group}`: {error}",
+                text::grouped(n_groups as u64)
+            );
+        }
+        if failed > 0 {
+            text::note(format_args!(
+                "{} of {} fits failed",
+                text::grouped(failed as u64),
+                text::grouped(n_groups as u64)
+            ));
+        }
+        let report = Report {
+            n: source.samples.n_samples(),
+            d: source.samples.n_features(),
+            k,
+            covariance_type: covariance_type.name(),
+            feature_names: source.names(),
+            by,
+            n_groups,
+            fitted,
+            failed,
+            converged: models.models().filter(|model| model.summary.converged == Some(true)).count(),
+            seconds,
+            groups: (0..n_groups).map(|group| Group::new(&models, group)).collect(),
+        };
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            text::print(report.text(&source, output.as_ref()))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Makes sure that the models can be written, before anything is read.
+    fn open_groups(&self) -> anyhow::Result<Option<GroupOutput>> {
+        let Some(path) = &self.output else { return Ok(None) };
+        // Of a folder that is there already, what will lie in it.
+        let inside = if path.is_dir() { path.join("groups.csv") } else { path.clone() };
+        refuse_overlap([Some(&inside)], self.training.inputs().chain(self.variational.inputs()))?;
+        let output = GroupOutput::create(path)?;
+        if self.variational.variational && !output.is_folder() {
+            bail!("{}: a .parquet has no place for posteriors of --variational; name a folder", path.display());
+        }
+        Ok(Some(output))
+    }
+}
+
+/// The models of fits.
+fn models<M>(
+    fits: Vec<Result<Fitted<M>>>,
+    names: Option<&[String]>,
+    model: impl Fn(M, FitSummary) -> Result<Model>,
+) -> Vec<Result<Model>> {
+    let of = |fit: Fitted<M>| {
+        let summary = FitSummary::from(&fit).with_feature_names(names);
+        model(fit.mixture, summary)
+    };
+    fits.into_iter().map(|fit| fit.and_then(of)).collect()
+}
+
+impl Group {
+    fn new(models: &GroupModels, group: usize) -> Self {
+        let fit = &models.fits[group];
+        let summary = fit.model.as_ref().map(|model| &model.summary).ok();
+        Self {
+            group: match &models.groups {
+                Ids::Integers(ids) => ids[group].map_or_else(|| Name::Text(String::new()), Name::Integer),
+                Ids::Texts(_) => Name::Text(models.groups.text(group)),
+            },
+            n_samples: fit.n_samples,
+            converged: summary.and_then(|summary| summary.converged),
+            n_iter: summary.and_then(|summary| summary.n_iter),
+            lower_bound: summary.and_then(|summary| summary.lower_bound),
+            error: fit.model.as_ref().err().cloned(),
+        }
+    }
+}
+
+impl Report<'_> {
+    fn text(&self, source: &Source<'_>, output: Option<&GroupOutput>) -> String {
+        let count = |n: usize| text::grouped(n as u64);
+        let mut lines = data(source, self.feature_names);
+        lines.push(format!("groups          {}, by `{}`", count(self.n_groups), self.by));
+        let sizes = self.groups.iter().map(|group| group.n_samples);
+        if let (Some(least), Some(most)) = (sizes.clone().min(), sizes.max()) {
+            lines.push(format!("  samples       {} to {} in a group", count(least), count(most)));
+        }
+        lines.push(format!("model           {}, {}, for each group", text::components(self.k), self.covariance_type));
+        lines.push(format!("fitted          {}", count(self.fitted)));
+        let advice = if self.converged < self.fitted { "; raise --max-iter or --tol for the others" } else { "" };
+        lines.push(format!("  converged     {}{advice}", count(self.converged)));
+        lines.push(format!("failed          {}", count(self.failed)));
+        let failures = self.groups.iter().filter_map(|group| Some((&group.group, group.error.as_ref()?)));
+        for (group, error) in failures.take(MAX_FAILURES) {
+            let group = match group {
+                Name::Integer(id) => id.to_string(),
+                Name::Text(text) => text.clone(),
+            };
+            lines.push(format!("  `{group}`: {error}"));
+        }
+        lines.push(format!("time            {}", text::seconds(self.seconds)));
+        lines.extend(output.map(|output| format!("written         {output}")));
+        lines.join("\n")
+    }
+}

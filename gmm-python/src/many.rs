@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a fit finds.
 #[derive(Clone)]
 enum Model {
-    Mixture(gaussmix::model::Mixture),
+    Mixture(Box<gaussmix::model::Mixture>),
     Variational(Box<gaussmix::model::VariationalMixture>),
 }
 
@@ -56,7 +56,7 @@ impl Model {
 impl ToPython for Model {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
-            Self::Mixture(mixture) => Ok(Py::new(py, Mixture::from(mixture.clone()))?.into_any()),
+            Self::Mixture(mixture) => Ok(Py::new(py, Mixture::from((**mixture).clone()))?.into_any()),
             Self::Variational(mixture) => Ok(Py::new(py, VariationalMixture((**mixture).clone()))?.into_any()),
         }
     }
@@ -191,8 +191,8 @@ pub enum Options {
 
 /// The parameters of a fit, checked.
 enum Params {
-    Mixture(GaussianMixtureValidParams, f64),
-    Variational(BayesianGaussianMixtureValidParams),
+    Mixture(Box<GaussianMixtureValidParams>, f64),
+    Variational(Box<BayesianGaussianMixtureValidParams>),
 }
 
 impl Params {
@@ -200,10 +200,11 @@ impl Params {
         match options {
             Options::Mixture(options) => {
                 let params = parameters(py, options, n_features, None)?.check().map_err(exception)?;
-                Ok(Self::Mixture(params, options.reg_covar))
+                Ok(Self::Mixture(Box::new(params), options.reg_covar))
             }
             Options::Variational(options) => {
-                variational_parameters(py, options, None)?.check().map(Self::Variational).map_err(exception)
+                let params = variational_parameters(py, options, None)?.check().map_err(exception)?;
+                Ok(Self::Variational(Box::new(params)))
             }
         }
     }
@@ -237,15 +238,17 @@ impl Params {
         };
         match self {
             Self::Mixture(params, reg_covar) => {
-                let params = params.clone().into_params();
+                let params = (**params).clone().into_params();
                 let params = match start {
                     Start::Seed(seed) => params.random_state(seed),
                     Start::Clusters(clusters) => params.start(mixture_of(&clusters, *reg_covar)?),
                 };
-                Ok(either(params.check()?.fit_with(evaluator, &mut |_| next())?, Model::Mixture))
+                Ok(either(params.check()?.fit_with(evaluator, &mut |_| next())?, |mixture| {
+                    Model::Mixture(Box::new(mixture))
+                }))
             }
             Self::Variational(params) => {
-                let params = params.clone().into_params();
+                let params = (**params).clone().into_params();
                 let params = match start {
                     Start::Seed(seed) => params.random_state(seed),
                     Start::Clusters(clusters) => params.start_statistics(*clusters),

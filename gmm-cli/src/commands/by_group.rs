@@ -2,7 +2,6 @@
 use crate::input::{DataOptions, Groups, Input, Source};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
-use gaussmix::data::Samples;
 use gaussmix::evaluator::{Evaluator, evaluate_each};
 use gaussmix::io::{GroupModels, Model, Selection};
 use std::collections::HashMap;

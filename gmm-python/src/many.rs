@@ -261,9 +261,9 @@ impl Params {
 }
 
 /// Of the runs of a fit the best, the first of equals; the error of the first that failed.
-fn best(runs: impl Iterator<Item = gaussmix::Result<OneFit>>) -> gaussmix::Result<OneFit> {
+fn best(runs: Vec<gaussmix::Result<OneFit>>) -> gaussmix::Result<OneFit> {
     let mut best: Option<OneFit> = None;
-    for (number, run) in runs.enumerate() {
+    for (number, run) in runs.into_iter().enumerate() {
         let mut run = run?;
         run.run = number;
         if best.as_ref().is_none_or(|best| run.lower_bound() > best.lower_bound()) {
@@ -338,7 +338,9 @@ pub fn fit_many(
             fit
         })
         .into_iter();
-        let fits = (0..sets.len()).map(|set| best(fits.by_ref().take(of(set).1.uniforms.len()))).collect();
+        // All runs of a set are taken, also where one of them has failed.
+        let mut runs = |set: usize| fits.by_ref().take(of(set).1.uniforms.len()).collect::<Vec<_>>();
+        let fits = (0..sets.len()).map(|set| best(runs(set))).collect();
         drop(ended);
         Ok(fits)
     };

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from gaussmix import BayesianGaussianMixture, GaussianMixture, ManyMixtures, fit_many
+from gaussmix import BayesianGaussianMixture, GaussianMixture, ManyMixtures, fit_many, select
 
 SIZES = {"a": 40, "bb": 7, "c": 1000, "d": 3, "e": 16500, "f": 200}
 ARRAYS = ("weights_", "means_", "covariances_")
@@ -172,3 +172,41 @@ def test_ctrl_c_keeps_what_is_done():
     assert stopped and all(np.isnan(many.means_[group]).all() for group in stopped)
     done = [group for group in many if group not in many.errors_]
     assert all(np.isfinite(many[group].means_).all() for group in done)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_starts_side_by_side_are_those_one_after_the_other(iris, kind, standardize):
+    if standardize and kind == "spherical":
+        pytest.skip("such fits are not standardised")
+    params = {"covariance_type": kind, "n_init": 5, "random_state": 3, "standardize": standardize}
+    seen = []
+    # A callback sees the runs in their order.
+    one_by_one = GaussianMixture(4, callback=seen.append, **params).fit(iris)
+    together = GaussianMixture(4, **params).fit(iris)
+    assert len({iteration.run for iteration in seen}) == 5
+    for name in (*ARRAYS, "lower_bounds_", "converged_", "n_iter_", "retained_"):
+        assert np.array_equal(getattr(together, name), getattr(one_by_one, name)), name
+
+
+def test_a_selection_has_the_bits_of_fits_one_after_the_other(iris):
+    kinds = ["full", "diag"]
+    names = [f"feature {j}" for j in range(4)]
+    pandas = pytest.importorskip("pandas")
+    x = pandas.DataFrame(iris, columns=names)
+    found = quietly(lambda: select(x, range(1, 8), covariance_type=kinds, n_init=2, random_state=5))
+    rows = iter(found.table)
+    for kind in kinds:
+        for k in range(1, 8):
+            gm = quietly(lambda: GaussianMixture(k, covariance_type=kind, n_init=2, random_state=5).fit(iris))  # noqa: B023
+            row = next(rows)
+            assert (row.n_components, row.covariance_type) == (k, kind)
+            assert (row.criterion, row.n_iter, row.converged) == (gm.bic(iris), gm.n_iter_, gm.converged_)
+    best = min(found.table, key=lambda row: row.criterion)
+    assert found.best.n_components == best.n_components and list(found.best.feature_names_in_) == names
+    assert found.best.predict(x).shape == (150,)
+    # Too many components for the samples.
+    with pytest.warns(UserWarning, match="from 6 on are left out"):
+        assert len(select(iris[:5], [2, 7, 6], random_state=0).table) == 1
+    with pytest.raises(ValueError, match="n_samples >= n_components"):
+        select(iris[:5], [6, 7])

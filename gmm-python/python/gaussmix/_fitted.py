@@ -92,9 +92,10 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
     def _take_features(self, other: Any) -> None:
         """Take the number of features, and their names, if there are any."""
         self.n_features_in_ = other.n_features_in_
-        vars(self).pop("feature_names_in_", None)
         if hasattr(other, "feature_names_in_"):
             self.feature_names_in_ = other.feature_names_in_
+        else:
+            self.__dict__.pop("feature_names_in_", None)
 
     def _feature_names(self) -> list[str] | None:
         """Give the names of the features for a file."""

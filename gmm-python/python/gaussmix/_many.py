@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start
-from ._arrays import checked_weights, n_threads, validated
+from ._arrays import Floats, checked_weights, n_threads, validated
 from ._estimator import GaussianMixture
 from ._gpu import on_host
 from ._variational import BayesianGaussianMixture
@@ -130,10 +130,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         template = self._template()
         if groups is None:
             X, groups = _joined(X)
-        x = on_host(validated(template, X, reset=True))
+        x: Floats = on_host(validated(template, X, reset=True))
         weights = checked_weights(sample_weight, x.shape[0])
         self.n_features_in_ = template.n_features_in_
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
         if hasattr(template, "feature_names_in_"):
             self.feature_names_in_ = template.feature_names_in_
         self.groups_, order, starts = _ordered(groups, x.shape[0])
@@ -154,8 +154,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
         self.converged_, self.n_iter_, self.lower_bound_ = fits.converged, fits.n_iter, fits.lower_bound
-        groups = self.groups_.tolist()
-        self.errors_ = {groups[number]: text for number, text in fits.errors}
+        self.errors_ = {self.groups_[number].item(): text for number, text in fits.errors}
         if fits.error is not None:
             raise fits.error
         self._warn(template.max_iter)
@@ -220,7 +219,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             if group in self.errors_:
                 raise ValueError(self.errors_[group])
             return self._estimators[group]
-        fitted: Any = clone(self.estimator)
+        fitted: Estimator = clone(self.estimator)
         fit = self._fits[number]
         fitted._take_features(self)
         if isinstance(fitted, BayesianGaussianMixture):
@@ -269,7 +268,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         check_is_fitted(self)
         template = self._template()
         template._take_features(self)
-        x = on_host(validated(template, X, reset=False))
+        x: Floats = on_host(validated(template, X, reset=False))
         labels, order, starts = _ordered(groups, x.shape[0])
         known = np.searchsorted(self.groups_, labels)
         for label, number in zip(labels.tolist(), known, strict=True):

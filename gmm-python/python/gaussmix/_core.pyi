@@ -11,6 +11,7 @@ __all__ = [
     "Chains",
     "Data",
     "Fit",
+    "Fits",
     "GpuArray",
     "IllDefinedError",
     "InnerProducts",
@@ -27,6 +28,7 @@ __all__ = [
     "check_memory",
     "devices",
     "few_log_densities",
+    "fit_many",
     "free_gpu_memory",
     "gaussian_kernel",
     "impute",
@@ -231,7 +233,7 @@ class Fits:
     @property
     def lower_bound(self) -> _Float64: ...
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Fit: ...
+    def __getitem__(self, key: int, /) -> Fit: ...
     def parameters(self) -> tuple[_Float64, _Float64, _Float64]: ...
     def scores(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,10 @@ from ._prediction import Criteria
 from ._reports import Iteration, Reporter
 from ._samples import ArraySamples, Evaluations, Samples
 from ._units import Units
+
+
+#: So many models of a selection are fitted in one call of the engine.
+_TOGETHER = 256
 
 
 class GaussianMixture(Fitting, Criteria, FittedMixture):
@@ -200,14 +205,20 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
 
         One for which there are too few samples comes with the error instead.
         """
-        models = list(estimators)
-        for estimator in models:
-            estimator._validate_params()
-        if cls is GaussianMixture and models:
-            with models[0]._samples(X, sample_weight) as samples:
+        # There may be very many, and they may end when there are too few samples for one.
+        models = iter(estimators)
+        first = next(models, None)
+        if first is None:
+            return
+        first._validate_params()
+        models = chain([first], models)
+        if cls is GaussianMixture and not first.standardize:
+            with first._samples(X, sample_weight) as samples:
                 assert isinstance(samples, ArraySamples)
-                if all(_start.is_side_by_side(samples.X, gm) and not gm.standardize for gm in models):
-                    yield from cls._fitted_side_by_side(models, samples)
+                if _start.is_side_by_side(samples.X, first):
+                    data = samples.load()
+                    while some := list(islice(models, _TOGETHER)):
+                        yield from cls._fitted_side_by_side(some, samples, data)
                     return
         for estimator in models:
             try:
@@ -219,22 +230,30 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
 
     @classmethod
     def _fitted_side_by_side(
-        cls, models: list[GaussianMixture], samples: ArraySamples
+        cls, models: list[GaussianMixture], samples: ArraySamples, data: _core.Data
     ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
         """Do what `_fitted` does, on each core another run."""
-        data = samples.load()
-        for gm in models:
-            _start.check_memory(gm, samples.shape[1])
-        fits = samples.fit_many(models)
+        too_few: dict[int, _core.TooFewSamplesError] = {}
         for number, gm in enumerate(models):
-            gm._take_features(models[0])
+            gm._validate_params()
             try:
                 gm._check_start(samples.shape[0])
+            except _core.TooFewSamplesError as error:
+                too_few[number] = error
+            else:
+                _start.check_memory(gm, samples.shape[1])
+        possible = [number for number in range(len(models)) if number not in too_few]
+        fits = samples.fit_many([models[number] for number in possible]) if possible else None
+        for number, gm in enumerate(models):
+            try:
+                if fits is None or number in too_few:
+                    raise too_few[number]
                 with ill_defined():
-                    fit = fits[number]
+                    fit = fits[possible.index(number)]
             except _core.TooFewSamplesError as error:
                 yield gm, error
                 continue
+            gm._take_features(samples.estimator)
             gm._forget()
             gm._keep(fit, None, samples.dtype)
             gm._finish(fit, None)

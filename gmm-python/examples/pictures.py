@@ -1,4 +1,5 @@
-"""Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md.
+"""Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md and
+docs/many.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -9,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from gaussmix import BayesianGaussianMixture, GaussianMixture, plot, select
+from gaussmix import BayesianGaussianMixture, GaussianMixture, fit_many, plot, select
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
@@ -28,8 +29,9 @@ def main(folder=ROOT / "docs"):
     selection.plot(ax=ax)
     figure.savefig(folder / "python-select.svg", metadata={"Date": None})
     concentrations(iris).savefig(folder / "concentration.svg", metadata={"Date": None})
+    velocities().savefig(folder / "many.svg", metadata={"Date": None})
     plt.close("all")
-    return [folder / name for name in ("python-fit.svg", "python-select.svg", "concentration.svg")]
+    return [folder / name for name in ("python-fit.svg", "python-select.svg", "concentration.svg", "many.svg")]
 
 
 def concentrations(iris):
@@ -57,6 +59,33 @@ def concentrations(iris):
         ax.set(title=prior, xlabel="weight_concentration_prior", xticks=decades, ylim=(0, 1.1))
         ax.set_xticklabels([f"$10^{{{decade}}}$" for decade in decades])
     axes[0].set_ylabel("weights, largest first; above: components alive")
+    return figure
+
+
+def velocities(side=100, stars=200):
+    """Draw a map of the fits to the stars of each cell of an image: those of a disc that rotates, and others that do not."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[-1 : 1 : side * 1j, -1 : 1 : side * 1j].reshape(2, -1)
+    rotation, share = 200 * x / np.hypot(0.3, np.hypot(x, y)), 0.3 + 0.4 * np.exp(-4 * (x**2 + y**2))
+    of_disc = rng.random((stars, side * side)) < share
+    speeds = np.where(of_disc, rng.normal(rotation, 20, of_disc.shape), rng.normal(0, 90, of_disc.shape))
+    many = fit_many(
+        speeds.T.reshape(-1, 1), GaussianMixture(2, random_state=0), groups=np.repeat(np.arange(side * side), stars)
+    )
+    # The disc is the narrow component.
+    cells, narrow = np.arange(len(many)), np.argmin(many.covariances_[:, :, 0, 0], axis=1)
+    maps = {
+        "mean velocity of the cell's stars": speeds.mean(axis=0),
+        "mean of the narrow component": many.means_[cells, narrow, 0],
+        "weight of the narrow component": many.weights_[cells, narrow],
+    }
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+    for ax, (title, values) in zip(axes, maps.items(), strict=True):
+        weights = "weight" in title
+        limits = {"vmin": 0, "vmax": 1} if weights else {"vmin": -200, "vmax": 200, "cmap": "RdBu_r"}
+        shown = ax.imshow(values.reshape(side, side), origin="lower", **limits)
+        figure.colorbar(shown, ax=ax, label=None if weights else "km/s")
+        ax.set(title=title, xticks=[], yticks=[])
     return figure
 
 

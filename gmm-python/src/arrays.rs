@@ -1,5 +1,6 @@
 //! NumPy's arrays as those of the engine.
 use crate::errors::exception;
+use gaussmix::data::View;
 use gaussmix::memory;
 use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
@@ -24,6 +25,13 @@ impl<'py> Matrix<'py> {
             return plain(x).map(Self::F32);
         }
         Err(PyTypeError::new_err("the data must be a two-dimensional NumPy array of float32 or float64"))
+    }
+
+    pub fn view(&self) -> View<'_> {
+        match self {
+            Self::F32(x) => View::F32(view(x)),
+            Self::F64(x) => View::F64(view(x)),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::mixture::{Mixture, Mixtures, Sets};
 use crate::remote::Remote;
 use crate::statistics::Statistics;
 use crate::threads::compute;
-use gaussmix::data::Samples;
+use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
 use ndarray::{Array1, ArrayView2};
@@ -71,8 +71,11 @@ impl Data {
 }
 
 /// Checks samples, in which NaN stands for a missing value if `missing` says so.
-pub fn checked<T: gaussmix::data::Element>(x: ArrayView2<'_, T>, missing: bool) -> gaussmix::Result<Samples<'_>> {
-    T::samples(x, missing)
+pub fn checked(x: View<'_>, missing: bool) -> gaussmix::Result<Samples<'_>> {
+    match x {
+        View::F32(x) => f32::samples(x, missing),
+        View::F64(x) => f64::samples(x, missing),
+    }
 }
 
 /// Checks samples, which are borrowed for as long as the caller answers for, or copied.
@@ -86,7 +89,7 @@ fn samples<T: Element + gaussmix::data::Element + 'static>(
     }
     // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out
     // neither.
-    checked(unsafe { outliving(x) }, missing)
+    T::samples(unsafe { outliving(x) }, missing)
 }
 
 /// The samples with what is missing filled in: with means, or with `draws` draws.
@@ -103,16 +106,9 @@ pub fn impute<'py>(
         None => mixture.0.impute(&samples?).map(ndarray::ArrayBase::into_dyn),
         Some(draws) => mixture.0.impute_draws(&samples?, 0..draws, seed, 0).map(ndarray::ArrayBase::into_dyn),
     };
-    let filled = match &Matrix::new(x)? {
-        Matrix::F32(x) => {
-            let x = view(x);
-            compute(py, || filled(checked(x, true)))?
-        }
-        Matrix::F64(x) => {
-            let x = view(x);
-            compute(py, || filled(checked(x, true)))?
-        }
-    };
+    let matrix = Matrix::new(x)?;
+    let x = matrix.view();
+    let filled = compute(py, || filled(checked(x, true)))?;
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
@@ -328,19 +324,11 @@ pub fn mean_score(
 ) -> PyResult<f64> {
     let device: Device = device.parse().map_err(exception)?;
     let options = within(memory, LoadOptions::new().threads(threads));
-    let score = |samples: gaussmix::Result<Samples<'_>>| {
-        let mut evaluator = gaussmix::device::load(device, samples?, &options)?;
+    let matrix = Matrix::new(x)?;
+    let x = matrix.view();
+    let score = || {
+        let mut evaluator = gaussmix::device::load(device, checked(x, missing)?, &options)?;
         Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
     };
-    let mean = match &Matrix::new(x)? {
-        Matrix::F32(x) => {
-            let x = view(x);
-            compute(py, || score(checked(x, missing)))?
-        }
-        Matrix::F64(x) => {
-            let x = view(x);
-            compute(py, || score(checked(x, missing)))?
-        }
-    };
-    mean.map_err(exception)
+    compute(py, score)?.map_err(exception)
 }

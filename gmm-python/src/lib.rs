@@ -100,6 +100,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start::kmeans, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans_plusplus, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans_statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(start::mixture_of_clusters, module)?)?;
     module.add_function(wrap_pyfunction!(start::n_uniforms, module)?)?;
     module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;
     Ok(())

@@ -1,18 +1,19 @@
 //! Many fits in one call.
-use crate::arrays::{self, Matrix, view};
+use crate::arrays::{self, Matrix};
 use crate::data::checked;
 use crate::errors::exception;
 use crate::fit::{Fit, FitOptions, ToPython, VariationalOptions, parameters, variational_parameters};
 use crate::mixture::Mixture;
+use crate::start::{clusters, mixture_of};
 use crate::threads::compute_beside;
 use crate::variational::VariationalMixture;
 use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each};
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, scikit_learn};
+use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams};
 use gaussmix::model::{CovarianceType, Covariances};
-use gaussmix::statistics::{Freeze, Statistics};
+use gaussmix::statistics::Statistics;
 use ndarray::{Array1, Array2};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -64,15 +65,6 @@ impl ToPython for Model {
 
 type OneFit = gaussmix::fit::Fit<Model>;
 
-/// A fit whose mixture is one of both kinds.
-fn either<M>(fit: gaussmix::fit::Fit<M>, model: impl FnOnce(M) -> Model) -> OneFit {
-    let gaussmix::fit::Fit { mixture, lower_bounds, converged, stopped, run, retained, .. } = fit;
-    let mut either = gaussmix::fit::Fit::new(model(mixture));
-    (either.lower_bounds, either.converged, either.stopped) = (lower_bounds, converged, stopped);
-    (either.run, either.retained) = (run, retained);
-    either
-}
-
 /// What many fits have found, and what ended them early.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fits {
@@ -101,10 +93,7 @@ fn sets<'a>(
     ranges: &[(usize, usize)],
     missing: bool,
 ) -> gaussmix::Result<Vec<Samples<'a>>> {
-    let samples = match x {
-        View::F32(x) => checked(x, missing)?,
-        View::F64(x) => checked(x, missing)?,
-    };
+    let samples = checked(x, missing)?;
     let samples = match weights {
         Some(weights) => samples.with_shared_weights(weights.into_shared())?,
         None => samples,
@@ -118,13 +107,6 @@ fn sets<'a>(
         (true, false) => Err(Error::NoSuchRow { row: end - 1, n_samples }),
     };
     ranges.iter().map(set).collect()
-}
-
-fn view_of<'a>(matrix: &'a Matrix<'_>) -> View<'a> {
-    match matrix {
-        Matrix::F32(x) => View::F32(view(x)),
-        Matrix::F64(x) => View::F64(view(x)),
-    }
 }
 
 /// The runs that a fit has, by what they begin with: Python's random numbers.
@@ -164,22 +146,9 @@ impl Runs {
         if weighted < k && n >= k {
             return Err(Error::TooFewWeightedSamples { n_samples: weighted, n_components: k });
         }
-        let labels = scikit_learn::kmeans(set.view(), set.weights(), k, &self.uniforms[run])?;
-        let clusters = scikit_learn::statistics(set.view(), set.weights(), &labels, k, covariance_type)?;
+        let (clusters, _) = clusters(set.view(), set.weights(), k, covariance_type, &self.uniforms[run])?;
         Ok(Start::Clusters(Box::new(clusters)))
     }
-}
-
-/// The mixture of clusters. A component without samples has the mean 0 and the variance `reg_covar`,
-/// as in scikit-learn.
-fn mixture_of(clusters: &Statistics, reg_covar: f64) -> gaussmix::Result<gaussmix::model::Mixture> {
-    if reg_covar <= 0.0 || clusters.counts().iter().all(|count| *count > 0.0) {
-        return clusters.to_mixture(reg_covar);
-    }
-    let (k, d) = clusters.means().dim();
-    let narrow = Covariances::isotropic(clusters.covariance_type(), k, d, reg_covar);
-    let empty = gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
-    Ok(clusters.update(&empty, reg_covar, Freeze::default())?.mixture)
 }
 
 /// The parameters of a fit, by the keys that they have.
@@ -243,9 +212,8 @@ impl Params {
                     Start::Seed(seed) => params.random_state(seed),
                     Start::Clusters(clusters) => params.start(mixture_of(&clusters, *reg_covar)?),
                 };
-                Ok(either(params.check()?.fit_with(evaluator, &mut |_| next())?, |mixture| {
-                    Model::Mixture(Box::new(mixture))
-                }))
+                let fit = params.check()?.fit_with(evaluator, &mut |_| next())?;
+                Ok(fit.map(|mixture| Model::Mixture(Box::new(mixture))))
             }
             Self::Variational(params) => {
                 let params = (**params).clone().into_params();
@@ -254,7 +222,7 @@ impl Params {
                     Start::Clusters(clusters) => params.start_statistics(*clusters),
                 };
                 let fit = params.check()?.fit_with(evaluator, &mut |_| next())?;
-                Ok(either(fit, |mixture| Model::Variational(Box::new(mixture))))
+                Ok(fit.map(|mixture| Model::Variational(Box::new(mixture))))
             }
         }
     }
@@ -293,7 +261,7 @@ pub fn fit_many(
     let device: Device = device.parse().map_err(exception)?;
     let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
     let matrix = Matrix::new(x)?;
-    let x = view_of(&matrix);
+    let x = matrix.view();
     let d = match x {
         View::F32(x) => x.ncols(),
         View::F64(x) => x.ncols(),
@@ -440,44 +408,43 @@ impl Fits {
         Ok((shaped(weights, vec![g, k])?, shaped(means, vec![g, k, d])?, shaped(covariances, of_covariances)?))
     }
 
-    /// The log-likelihood of each sample under the fit of its set: the rows `ranges[i]` belong to
-    /// the fit `of_set[i]`. NaN where the fit failed.
-    #[pyo3(signature = (x, ranges, of_set, device, threads=None, missing=false))]
-    #[allow(clippy::too_many_arguments)] // They are named in Python.
+    /// The log-likelihood of each sample under the fit of its set, NaN where that failed.
     fn scores<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        ranges: Vec<(usize, usize)>,
-        of_set: Vec<usize>,
-        device: &str,
-        threads: Option<usize>,
-        missing: bool,
+        sets: SetsOfFits,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let scores =
-            |fit: &OneFit, evaluator: &mut dyn Evaluator| Ok(evaluator.score_samples(fit.mixture.density())?.to_vec());
-        self.evaluate(py, x, &ranges, &of_set, device, (threads, missing), f64::NAN, scores)
+        self.evaluate(py, x, sets, f64::NAN, |fit, evaluator| {
+            Ok(evaluator.score_samples(fit.mixture.density())?.to_vec())
+        })
     }
 
-    /// The most probable component of each sample under the fit of its set, −1 where the fit failed.
-    #[pyo3(signature = (x, ranges, of_set, device, threads=None, missing=false))]
-    #[allow(clippy::too_many_arguments)] // They are named in Python.
+    /// The most probable component of each sample under the fit of its set, −1 where that failed.
     fn labels<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        ranges: Vec<(usize, usize)>,
-        of_set: Vec<usize>,
-        device: &str,
-        threads: Option<usize>,
-        missing: bool,
+        sets: SetsOfFits,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let labels = |fit: &OneFit, evaluator: &mut dyn Evaluator| {
+        self.evaluate(py, x, sets, -1, |fit, evaluator| {
             let labels = evaluator.predict(fit.mixture.density())?;
             Ok(labels.into_iter().map(|label| label as i64).collect())
-        };
-        self.evaluate(py, x, &ranges, &of_set, device, (threads, missing), -1, labels)
+        })
     }
+}
+
+/// Which fits the samples of an array are evaluated with, and where.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct SetsOfFits {
+    /// The rows of each set, which follow each other.
+    ranges: Vec<(usize, usize)>,
+    /// The number of its fit.
+    fits: Vec<usize>,
+    device: String,
+    threads: Option<usize>,
+    missing: bool,
 }
 
 impl Fits {
@@ -491,38 +458,31 @@ impl Fits {
         values.into_pyarray(py)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn evaluate<'py, T: numpy::Element + Send + Sync + Copy>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        ranges: &[(usize, usize)],
-        of_set: &[usize],
-        device: &str,
-        (threads, missing): (Option<usize>, bool),
+        of: SetsOfFits,
         failed: T,
         evaluate: impl Fn(&OneFit, &mut dyn Evaluator) -> gaussmix::Result<Vec<T>> + Sync,
     ) -> PyResult<Bound<'py, PyArray1<T>>> {
-        let device: Device = device.parse().map_err(exception)?;
+        let device: Device = of.device.parse().map_err(exception)?;
         let matrix = Matrix::new(x)?;
-        let x = view_of(&matrix);
+        let x = matrix.view();
         let (k, d, t) = self.shape;
-        let each = k * if t.has_matrices() { d * d } else { 2 * d };
         let work = || {
-            let sets = sets(x, None, ranges, missing)?;
-            let values = evaluate_each(
-                &sets,
-                device,
-                |set| (sets[set].n_samples() * each) as f64,
-                |set, open| match of_set.get(set).and_then(|fit| self.fits.get(*fit)) {
+            let sets = sets(x, None, &of.ranges, of.missing)?;
+            let work = |set: usize| (sets[set].n_samples() * t.multiply_adds(k, d)) as f64;
+            let values = evaluate_each(&sets, device, work, |set, open| {
+                match of.fits.get(set).and_then(|fit| self.fits.get(*fit)) {
                     Some(Ok(fit)) => evaluate(fit, open()?.as_mut()),
                     _ => Ok(vec![failed; sets[set].n_samples()]),
-                },
-            );
+                }
+            });
             let values: gaussmix::Result<Vec<Vec<T>>> = values.into_iter().collect();
             Ok(values?.concat())
         };
-        let (values, ()): (gaussmix::Result<Vec<T>>, _) = compute_beside(py, threads, work, || ())?;
+        let (values, ()): (gaussmix::Result<Vec<T>>, _) = compute_beside(py, of.threads, work, || ())?;
         Ok(values.map_err(exception)?.into_pyarray(py))
     }
 }

@@ -1,11 +1,14 @@
 //! The starts of scikit-learn, from random numbers that Python has drawn.
-use crate::arrays::{self, Matrix, view};
+use crate::arrays::{self, Matrix};
 use crate::errors::exception;
+use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::data::View;
 use gaussmix::fit::scikit_learn;
-use ndarray::Array1;
+use gaussmix::model::{CovarianceType, Covariances};
+use gaussmix::statistics::Freeze;
+use ndarray::{Array1, Array2, ArrayView1};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
@@ -23,22 +26,43 @@ fn weights(sample_weight: Option<&Bound<'_, PyAny>>) -> PyResult<Weights> {
 
 /// Calls `work` with the samples, without the GIL.
 fn with<T: Send>(x: &Bound<'_, PyAny>, work: impl FnOnce(View<'_>) -> gaussmix::Result<T> + Send) -> PyResult<T> {
-    let py = x.py();
-    let result = match &Matrix::new(x)? {
-        Matrix::F32(x) => {
-            let x = view(x);
-            compute(py, || work(View::F32(x)))?
-        }
-        Matrix::F64(x) => {
-            let x = view(x);
-            compute(py, || work(View::F64(x)))?
-        }
-    };
-    result.map_err(exception)
+    let matrix = Matrix::new(x)?;
+    let view = matrix.view();
+    compute(x.py(), || work(view))?.map_err(exception)
 }
 
 fn to_numpy(py: Python<'_>, numbers: Vec<usize>) -> Bound<'_, PyArray1<i64>> {
     numbers.into_iter().map(|number| number as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
+/// The statistics of the clusters of k-means, and the number of clusters that have samples.
+pub fn clusters(
+    x: View<'_>,
+    weights: Option<ArrayView1<'_, f64>>,
+    k: usize,
+    covariance_type: CovarianceType,
+    uniforms: &[f64],
+) -> gaussmix::Result<(gaussmix::statistics::Statistics, usize)> {
+    let labels = scikit_learn::kmeans(x, weights, k, uniforms)?;
+    let mut found = vec![false; k];
+    labels.iter().for_each(|&label| found[label] = true);
+    let statistics = scikit_learn::statistics(x, weights, &labels, k, covariance_type)?;
+    Ok((statistics, found.into_iter().filter(|found| *found).count()))
+}
+
+/// The mixture of clusters. A component without samples has the mean 0 and the variance `reg_covar`,
+/// as in scikit-learn.
+pub fn mixture_of(
+    clusters: &gaussmix::statistics::Statistics,
+    reg_covar: f64,
+) -> gaussmix::Result<gaussmix::model::Mixture> {
+    if reg_covar <= 0.0 || clusters.counts().iter().all(|count| *count > 0.0) {
+        return clusters.to_mixture(reg_covar);
+    }
+    let (k, d) = clusters.means().dim();
+    let narrow = Covariances::isotropic(clusters.covariance_type(), k, d, reg_covar);
+    let empty = gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
+    Ok(clusters.update(&empty, reg_covar, Freeze::default())?.mixture)
 }
 
 /// The statistics of the clusters of k-means, and the number of clusters that have samples.
@@ -55,11 +79,8 @@ pub fn kmeans_statistics(
     let covariance_type = arrays::covariance_type(covariance_type)?;
     with(x, move |x| {
         let weights = weights.as_ref().map(|weights| weights.view());
-        let labels = scikit_learn::kmeans(x, weights, n_components, &uniforms)?;
-        let mut found = vec![false; n_components];
-        labels.iter().for_each(|&label| found[label] = true);
-        let statistics = scikit_learn::statistics(x, weights, &labels, n_components, covariance_type)?;
-        Ok((Statistics(statistics), found.into_iter().filter(|found| *found).count()))
+        let (statistics, found) = clusters(x, weights, n_components, covariance_type, &uniforms)?;
+        Ok((Statistics(statistics), found))
     })
 }
 
@@ -93,4 +114,10 @@ pub fn kmeans_plusplus<'py>(
         scikit_learn::kmeans_plusplus(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
     })?;
     Ok(to_numpy(x.py(), chosen))
+}
+
+/// The mixture of the statistics of clusters.
+#[pyfunction]
+pub fn mixture_of_clusters(clusters: &Statistics, reg_covar: f64) -> PyResult<Mixture> {
+    mixture_of(&clusters.0, reg_covar).map(Mixture::from).map_err(exception)
 }

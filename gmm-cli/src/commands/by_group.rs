@@ -3,8 +3,9 @@ use crate::input::{DataOptions, Groups, Input, Source};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::evaluator::{Evaluator, evaluate_each};
-use gaussmix::io::{GroupModels, Model, Selection};
+use gaussmix::io::{Columns, GroupModels, IdColumn, Model, Number, Selection, TableOutput};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::path::Path;
 
 /// Reads one model, where no --by was given.
@@ -53,7 +54,7 @@ impl<'a> GroupModelFile<'a> {
     }
 
     /// Finds the model of each group of the data.
-    pub fn divide<'s>(&'s self, source: &'s Source<'s>, by: &str) -> anyhow::Result<ByGroup<'s>> {
+    pub fn divide<'s>(&'s self, source: &'s Source<'s>, by: &'s str) -> anyhow::Result<ByGroup<'s>> {
         let groups = Groups::new(source, by)?;
         let known: HashMap<String, usize> =
             (0..self.models.fits.len()).map(|fit| (self.models.groups.text(fit), fit)).collect();
@@ -70,7 +71,7 @@ impl<'a> GroupModelFile<'a> {
             Ok(self.models.fits[fit].model.as_ref().ok())
         };
         let models = (0..groups.names.len()).map(model).collect::<anyhow::Result<_>>()?;
-        Ok(ByGroup { path: self.path, source, groups, models })
+        Ok(ByGroup { path: self.path, source, by, groups, models })
     }
 }
 
@@ -78,6 +79,8 @@ impl<'a> GroupModelFile<'a> {
 pub struct ByGroup<'s> {
     path: &'s Path,
     source: &'s Source<'s>,
+    /// The column of the groups.
+    by: &'s str,
     pub groups: Groups<'s>,
     /// None where the fit had failed (G,).
     models: Vec<Option<&'s Model>>,
@@ -105,11 +108,13 @@ impl ByGroup<'_> {
         evaluate: impl Fn(&mut dyn Evaluator, &Model) -> gaussmix::Result<T> + Sync,
     ) -> anyhow::Result<Vec<Option<T>>> {
         let _line = ProgressLine::start("evaluating the models");
-        let k = self.models.iter().flatten().map(|model| model.mixture.n_components()).max().unwrap_or(0);
         let sets = &self.groups.sets;
         let work = |group: usize| {
-            let (n, d) = (sets[group].n_samples(), sets[group].n_features());
-            n as f64 * (k * d * d) as f64
+            let of_sample = |model: &Model| {
+                let (k, d) = model.mixture.means().dim();
+                model.mixture.covariance_type().multiply_adds(k, d)
+            };
+            sets[group].n_samples() as f64 * self.models[group].map_or(0, of_sample) as f64
         };
         let results = evaluate_each(sets, self.source.device(), work, |group, open| {
             self.models[group].map(|model| evaluate(open()?.as_mut(), model)).transpose()
@@ -124,9 +129,16 @@ impl ByGroup<'_> {
         results.into_iter().enumerate().map(named).collect()
     }
 
-    /// The values of all rows in their order, `width` for each, from those of the rows of each group.
-    /// Those that are not there are `missing`.
-    pub fn in_order<T: Copy>(&self, values: &[Option<Vec<T>>], width: usize, missing: T) -> Vec<T> {
+    /// Writes the values of all rows in their order, and the column of the groups if the format has
+    /// a place for it. What a group without a model has not is `missing`.
+    pub fn write<T: Number + Copy>(
+        &self,
+        output: &TableOutput,
+        columns: &Columns,
+        values: &[Option<Vec<T>>],
+        missing: T,
+    ) -> anyhow::Result<()> {
+        let width = columns.width();
         let mut all = vec![missing; self.groups.of_row.len() * width];
         // How many rows of each group have their values.
         let mut done = vec![0; values.len()];
@@ -138,6 +150,10 @@ impl ByGroup<'_> {
                 done[group] += 1;
             }
         }
-        all
+        let mut read = |rows| self.source.ids(rows);
+        let ids = output.check_ids().is_ok().then_some(IdColumn { name: self.by, read: &mut read });
+        let all = std::iter::once(Ok::<_, Infallible>(all));
+        output.write_with_ids(self.groups.of_row.len(), columns, ids, all)?.map_err(|never| match never {})?;
+        Ok(())
     }
 }

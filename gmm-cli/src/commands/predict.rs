@@ -5,7 +5,6 @@ use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
 use gaussmix::io::{Columns, IdColumn, TableOutput};
-use std::convert::Infallible;
 use std::path::PathBuf;
 
 /// Write the most probable component of each sample, or the probability of each component
@@ -95,22 +94,17 @@ impl Predict {
         let source = Source::new(&mut input, false)?;
         let divided = models.divide(&source, by)?;
         let (n, k) = (source.samples.n_samples(), models.n_components());
-        let mut read_ids = |rows| source.ids(rows);
-        // A .npy has no place for it.
-        let ids = output.check_ids().is_ok().then_some(IdColumn { name: by, read: &mut read_ids });
         let what = if self.proba {
             let each = divided.evaluate(|evaluator, model| {
                 Ok(evaluator.predict_proba(model.density())?.into_raw_vec_and_offset().0)
             })?;
-            let all = std::iter::once(Ok::<_, Infallible>(divided.in_order(&each, k, f64::NAN)));
-            output.write_with_ids(n, &Columns::Numbered("p", k), ids, all)?.map_err(|never| match never {})?;
+            divided.write(output, &Columns::Numbered("p", k), &each, f64::NAN)?;
             "probabilities of components"
         } else {
             let each = divided.evaluate(|evaluator, model| {
                 Ok(evaluator.predict(model.density())?.into_iter().map(|c| c as i64).collect::<Vec<i64>>())
             })?;
-            let all = std::iter::once(Ok::<_, Infallible>(divided.in_order(&each, 1, -1)));
-            output.write_with_ids(n, &Columns::One("component"), ids, all)?.map_err(|never| match never {})?;
+            divided.write(output, &Columns::One("component"), &each, -1)?;
             "components"
         };
         let (n, groups) = (text::grouped(n as u64), text::grouped(divided.groups.names.len() as u64));

@@ -8,7 +8,6 @@ use clap::Args;
 use gaussmix::evaluator::Operation;
 use gaussmix::io::{Columns, IdColumn, TableOutput};
 use serde::Serialize;
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -164,18 +163,17 @@ impl Score {
         let source = Source::new(&mut input, false)?;
         let divided = models.divide(&source, by)?;
         let n = source.samples.n_samples();
-        let totals = divided.evaluate(|evaluator, model| {
-            Ok(evaluator.log_likelihood(model.density())? + evaluator.n_samples() as f64 * model.log_total())
+        let results = divided.evaluate(|evaluator, model| {
+            let total = evaluator.log_likelihood(model.density())? + evaluator.n_samples() as f64 * model.log_total();
+            let each = match output {
+                Some(_) => (evaluator.score_samples(model.density())? + model.log_total()).to_vec(),
+                None => Vec::new(),
+            };
+            Ok((total, each))
         })?;
+        let (totals, each): (Vec<Option<f64>>, Vec<Option<Vec<f64>>>) = results.into_iter().map(Option::unzip).unzip();
         if let Some(output) = output {
-            let each = divided.evaluate(|evaluator, model| {
-                Ok((evaluator.score_samples(model.density())? + model.log_total()).to_vec())
-            })?;
-            let mut read_ids = |rows| source.ids(rows);
-            // A .npy has no place for it.
-            let ids = output.check_ids().is_ok().then_some(IdColumn { name: by, read: &mut read_ids });
-            let all = std::iter::once(Ok::<_, Infallible>(divided.in_order(&each, 1, f64::NAN)));
-            output.write_with_ids(n, &Columns::One("log_likelihood"), ids, all)?.map_err(|never| match never {})?;
+            divided.write(output, &Columns::One("log_likelihood"), &each, f64::NAN)?;
         }
         let groups = totals.iter().zip(&divided.groups.sets).enumerate().map(|(group, (total, set))| OfGroup {
             group: divided.groups.names.text(group),

@@ -86,9 +86,8 @@ impl GaussianMixtureValidParams {
 
     /// About the multiply-adds of an iteration of all runs over these samples.
     pub fn work(&self, samples: &Samples<'_>) -> f64 {
-        let d = samples.n_features();
-        let each = if self.covariance_type.has_matrices() { d * d } else { 2 * d };
-        samples.n_samples() as f64 * (self.n_components * self.n_init) as f64 * each as f64
+        let of_sample = self.covariance_type.multiply_adds(self.n_components, samples.n_features());
+        (samples.n_samples() * self.n_init) as f64 * of_sample as f64
     }
 }
 

@@ -35,6 +35,12 @@ impl<M> Fit<M> {
         Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run: 0, retained: Vec::new() }
     }
 
+    /// The same fit with its mixture in another form.
+    pub fn map<N>(self, form: impl FnOnce(M) -> N) -> Fit<N> {
+        let Self { mixture, lower_bounds, converged, stopped, run, retained } = self;
+        Fit { mixture: form(mixture), lower_bounds, converged, stopped, run, retained }
+    }
+
     /// Number of iterations.
     pub fn n_iter(&self) -> usize {
         self.lower_bounds.len()

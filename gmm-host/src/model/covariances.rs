@@ -34,9 +34,14 @@ impl CovarianceType {
         }
     }
 
+    /// About the multiply-adds that a sample takes in an evaluation of K components over D features.
+    pub fn multiply_adds(self, k: usize, d: usize) -> usize {
+        k * if self.has_matrices() { d * d } else { 2 * d }
+    }
+
     /// Whether there are covariances between features, so that a missing value depends on the
     /// observed ones of its sample.
-    pub fn has_matrices(self) -> bool {
+    pub(crate) fn has_matrices(self) -> bool {
         matches!(self, Self::Full | Self::Tied)
     }
 

@@ -38,6 +38,7 @@ __all__ = [
     "kmeans_plusplus",
     "kmeans_statistics",
     "mean_score",
+    "mixture_of_clusters",
     "n_uniforms",
     "run_program",
 ]
@@ -235,24 +236,8 @@ class Fits:
     def __len__(self) -> int: ...
     def __getitem__(self, key: int, /) -> Fit: ...
     def parameters(self) -> tuple[_Float64, _Float64, _Float64]: ...
-    def scores(
-        self,
-        x: NDArray[Any],
-        ranges: list[tuple[int, int]],
-        of_set: list[int],
-        device: str,
-        threads: int | None = None,
-        missing: bool = False,
-    ) -> _Float64: ...
-    def labels(
-        self,
-        x: NDArray[Any],
-        ranges: list[tuple[int, int]],
-        of_set: list[int],
-        device: str,
-        threads: int | None = None,
-        missing: bool = False,
-    ) -> NDArray[np.int64]: ...
+    def scores(self, x: NDArray[Any], sets: dict[str, Any]) -> _Float64: ...
+    def labels(self, x: NDArray[Any], sets: dict[str, Any]) -> NDArray[np.int64]: ...
 
 @final
 class GpuArray:
@@ -376,6 +361,7 @@ def kmeans_plusplus(
 def kmeans_statistics(
     x: _Floats, sample_weight: ArrayLike | None, n_components: int, covariance_type: str, uniforms: ArrayLike
 ) -> tuple[Statistics, int]: ...
+def mixture_of_clusters(clusters: Statistics, reg_covar: float) -> Mixture: ...
 def n_uniforms(n_components: int) -> int: ...
 def free_gpu_memory(device: str) -> int | None: ...
 def check_covariance_type(name: str) -> None: ...

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core, _parameters, _start
-from ._fitted import FittedMixture
+from ._fitted import FittedMixture, take_features
 from ._fitting import Fitting, ill_defined
 from ._prediction import Criteria
 from ._reports import Iteration, Reporter
@@ -212,14 +212,13 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
             return
         first._validate_params()
         models = chain([first], models)
-        if cls is GaussianMixture and not first.standardize:
+        if cls is GaussianMixture and not first.standardize and _start.is_side_by_side(X, first):
             with first._samples(X, sample_weight) as samples:
                 assert isinstance(samples, ArraySamples)
-                if _start.is_side_by_side(samples.X, first):
-                    data = samples.load()
-                    while some := list(islice(models, _TOGETHER)):
-                        yield from cls._fitted_side_by_side(some, samples, data)
-                    return
+                data = samples.load()
+                while some := list(islice(models, _TOGETHER)):
+                    yield from cls._fitted_side_by_side(some, samples, data)
+            return
         for estimator in models:
             try:
                 estimator.fit(X, sample_weight=sample_weight)
@@ -233,27 +232,28 @@ class GaussianMixture(Fitting, Criteria, FittedMixture):
         cls, models: list[GaussianMixture], samples: ArraySamples, data: _core.Data
     ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
         """Do what `_fitted` does, on each core another run."""
-        too_few: dict[int, _core.TooFewSamplesError] = {}
-        for number, gm in enumerate(models):
+        too_few: dict[GaussianMixture, _core.TooFewSamplesError] = {}
+        for gm in models:
             gm._validate_params()
             try:
                 gm._check_start(samples.shape[0])
             except _core.TooFewSamplesError as error:
-                too_few[number] = error
+                too_few[gm] = error
             else:
                 _start.check_memory(gm, samples.shape[1])
-        possible = [number for number in range(len(models)) if number not in too_few]
-        fits = samples.fit_many([models[number] for number in possible]) if possible else None
-        for number, gm in enumerate(models):
+        possible = [gm for gm in models if gm not in too_few]
+        numbers = {gm: number for number, gm in enumerate(possible)}
+        fits: _core.Fits | list[_core.Fit] = samples.fit_many(possible) if possible else []
+        for gm in models:
             try:
-                if fits is None or number in too_few:
-                    raise too_few[number]
+                if gm in too_few:
+                    raise too_few[gm]
                 with ill_defined():
-                    fit = fits[possible.index(number)]
+                    fit = fits[numbers[gm]]
             except _core.TooFewSamplesError as error:
                 yield gm, error
                 continue
-            gm._take_features(samples.estimator)
+            take_features(gm, samples.estimator)
             gm._forget()
             gm._keep(fit, None, samples.dtype)
             gm._finish(fit, None)

@@ -26,6 +26,15 @@ ScikitLearn: Any = _ScikitLearn
 _ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 
 
+def take_features(to: Any, of: Any) -> None:
+    """Take the number of features, and their names, if there are any, of another estimator."""
+    to.n_features_in_ = of.n_features_in_
+    if hasattr(of, "feature_names_in_"):
+        to.feature_names_in_ = of.feature_names_in_
+    else:
+        to.__dict__.pop("feature_names_in_", None)
+
+
 class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The attributes that every fitted mixture has."""
 
@@ -88,14 +97,6 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         self.lower_bound_ = -math.inf if bound is None else float(bound)
         self.n_iter_ = int(found.get("n_iter") or 0)
         self.converged_ = bool(found.get("converged"))
-
-    def _take_features(self, other: Any) -> None:
-        """Take the number of features, and their names, if there are any."""
-        self.n_features_in_ = other.n_features_in_
-        if hasattr(other, "feature_names_in_"):
-            self.feature_names_in_ = other.feature_names_in_
-        else:
-            self.__dict__.pop("feature_names_in_", None)
 
     def _feature_names(self) -> list[str] | None:
         """Give the names of the features for a file."""

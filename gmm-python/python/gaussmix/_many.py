@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _start
 from ._arrays import Floats, checked_weights, n_threads, validated
 from ._estimator import GaussianMixture
+from ._fitted import take_features
 from ._gpu import on_host
 from ._variational import BayesianGaussianMixture
 
@@ -132,10 +133,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             X, groups = _joined(X)
         x: Floats = on_host(validated(template, X, reset=True))
         weights = checked_weights(sample_weight, x.shape[0])
-        self.n_features_in_ = template.n_features_in_
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(template, "feature_names_in_"):
-            self.feature_names_in_ = template.feature_names_in_
+        take_features(self, template)
         self.groups_, order, starts = _ordered(groups, x.shape[0])
         self.sizes_ = np.diff(starts)
         if order is not None:
@@ -221,7 +219,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             return self._estimators[group]
         fitted: Estimator = clone(self.estimator)
         fit = self._fits[number]
-        fitted._take_features(self)
+        take_features(fitted, self)
         if isinstance(fitted, BayesianGaussianMixture):
             fitted._keep(fit, None, 0.0, self._dtype)
         else:
@@ -267,7 +265,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         """Call a method of the engine, or of the estimators where those of the engine are gone."""
         check_is_fitted(self)
         template = self._template()
-        template._take_features(self)
+        take_features(template, self)
         x: Floats = on_host(validated(template, X, reset=False))
         labels, order, starts = _ordered(groups, x.shape[0])
         known = np.searchsorted(self.groups_, labels)
@@ -278,14 +276,14 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             x = x[order]
         if self._fits is not None:
             evaluate = getattr(self._fits, name)
-            values: NDArray[Any] = evaluate(
-                x,
-                _ranges(starts),
-                known.tolist(),
-                template.device,
-                threads=n_threads(template.n_jobs),
-                missing=template.missing,
-            )
+            sets = {
+                "ranges": _ranges(starts),
+                "fits": known.tolist(),
+                "device": template.device,
+                "threads": n_threads(template.n_jobs),
+                "missing": template.missing,
+            }
+            values: NDArray[Any] = evaluate(x, sets)
         else:
             parts = np.split(x, starts[1:-1])
             values = np.concatenate(

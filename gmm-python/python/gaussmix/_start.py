@@ -121,7 +121,10 @@ _NUMBERS_OF_A_CORE = 1 << 22
 
 
 def is_side_by_side(X: Any, estimator: Any) -> bool:
-    """Say whether runs from several starts, or several fits, are made side by side on the cores, unseen by callbacks."""
+    """Say whether runs from several starts, or several fits, are made side by side on the cores, unseen by callbacks.
+
+    ``X`` may be what a caller gave; what has no shape is small.
+    """
     given = any(getattr(estimator, name, None) is not None for name in ("weights_init", "means_init", "precisions_init"))
     return (
         estimator.init_params == "kmeans"
@@ -133,7 +136,7 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
         and estimator.max_iter > 0
         and estimator.device in ("auto", "cpu")
         and not on_gpu(X)
-        and X.shape[0] * X.shape[1] <= _NUMBERS_OF_A_CORE
+        and math.prod(getattr(X, "shape", ())) <= _NUMBERS_OF_A_CORE
     )
 
 
@@ -210,13 +213,7 @@ def mixture_of(
     counts = statistics.counts
     if covariance_type == "tied" and counts.sum() < 0.99 * total_weight:
         return _tied(X, statistics, reg_covar, sample_weight), float(counts.sum())
-    if reg_covar > 0 and np.any(counts <= 0):
-        k, d = len(counts), X.shape[1]
-        shape = shape_of(covariance_type, k, d)
-        narrow = np.broadcast_to(np.eye(d), shape) if covariance_type in ("full", "tied") else np.ones(shape)
-        empty = _core.Mixture(np.full(k, 1.0 / k), np.zeros((k, d)), narrow * reg_covar, covariance_type)
-        return statistics.update(empty, reg_covar)[0], float(counts.sum())
-    return statistics.to_mixture(reg_covar), float(counts.sum())
+    return _core.mixture_of_clusters(statistics, reg_covar), float(counts.sum())
 
 
 def _tied(

@@ -271,7 +271,8 @@ pub enum Columns {
 }
 
 impl Columns {
-    fn width(&self) -> usize {
+    /// How many numbers a row has.
+    pub fn width(&self) -> usize {
         match self {
             Self::Named(names) => names.len(),
             Self::One(_) => 1,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
-from ..._parameters import CHOICES
+from ..._parameters import BAYESIAN_SHARED, CHOICES, SHARED
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..documentation import description_of
@@ -32,14 +32,7 @@ _STATES = {"auto": None, "yes": True, "no": False}
 _COMMON = ("device", "n_jobs", "partition_rows", "missing")
 _TRAINING = ("tol", "reg_covar", "max_iter", "n_init", "init_params", "freeze", "standardize", "resident")
 #: Those of the prior of variational inference.
-_PRIOR = (
-    "weight_concentration_prior_type",
-    "weight_concentration_prior",
-    "mean_precision_prior",
-    "mean_prior",
-    "degrees_of_freedom_prior",
-    "covariance_prior",
-)
+_PRIOR = tuple(name for name in BAYESIAN_SHARED if name not in SHARED)
 #: The methods that give the values of ``predict --values``.
 METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
 

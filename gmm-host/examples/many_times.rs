@@ -1,6 +1,6 @@
-//! Times many fits in one call, on the CPU.
+//! Times many fits in one call.
 //!
-//! `cargo run --release -p gmm-host --example many_times [ROUNDS]`.
+//! `cargo run --release -p gmm-host --example many_times [ROUNDS] [DEVICE] [CASE]`.
 use gmm_host::{CovarianceType, Device, Error, GaussianMixtureParams, Samples};
 use ndarray::{Array2, s};
 use rand::{RngExt, SeedableRng};
@@ -9,11 +9,13 @@ use rand_distr::StandardNormal;
 use std::time::Instant;
 
 /// Name, sets, N, D and K.
-const CASES: [(&str, usize, usize, usize, usize); 4] = [
+const CASES: [(&str, usize, usize, usize, usize); 6] = [
     ("groups", 1000, 500, 5, 3),
     ("columns", 20, 100_000, 1, 10),
     ("small fits", 10_000, 100, 2, 2),
-    ("fits of images", 1000, 1000, 8, 4),
+    ("images", 10_000, 1000, 8, 4),
+    ("bulkem", 40_000, 2000, 1, 2),
+    ("selection", 10, 20_000, 10, 11),
 ];
 
 /// Samples (N, D) around K centres of a few standard deviations' distance.
@@ -24,9 +26,10 @@ fn blobs(n: usize, d: usize, k: usize, rng: &mut ChaCha8Rng) -> Array2<f64> {
 
 fn main() -> Result<(), Error> {
     let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(5);
-    let case = std::env::args().nth(2);
+    let device: Device = std::env::args().nth(2).map_or(Ok(Device::Cpu), |name| name.parse())?;
+    let case = std::env::args().nth(3);
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    println!("float64, full covariances; milliseconds of all fits, median of {rounds} rounds");
+    println!("float64, full covariances, {device}; milliseconds of all fits, median of {rounds} rounds");
     for (name, sets, n, d, k) in CASES {
         if case.as_ref().is_some_and(|case| case != name) {
             continue;
@@ -37,7 +40,7 @@ fn main() -> Result<(), Error> {
         }
         let group: Vec<usize> = (0..sets * n).map(|row| row / n).collect();
         let sets = Samples::from_f64(x.view())?.groups(&group, sets)?;
-        let params = GaussianMixtureParams::new(k).covariance_type(CovarianceType::Full).device(Device::Cpu);
+        let params = GaussianMixtureParams::new(k).covariance_type(CovarianceType::Full).device(device);
         let mut times = Vec::new();
         let mut iterations = 0;
         for _ in 0..rounds {

@@ -113,9 +113,9 @@ pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
-    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, merge_down,
-    select,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
+    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, fit_on_gpu,
+    merge_down, select,
 };
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;

@@ -6,6 +6,7 @@ use crate::estep::{
     fused, fused_mma, fused_patterns, fused64, products_mma, products_wgmma, weighted_sums, whitened_mma,
     whitened_wgmma,
 };
+use crate::fit;
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_mma, batch_parameters, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -94,6 +95,12 @@ pub fn batch_mma(steps: usize) -> Entry<batch_mma::BatchMmaArgs> {
 pub fn batch_wgmma(steps: usize, k: usize) -> Entry<batch_mma::BatchMmaArgs> {
     let of = if k <= batch_mma::COMPONENTS { "k08_" } else { "" };
     Entry::new(format!("batch_wgmma_{of}s{steps}"))
+}
+
+/// Whole fits of small mixtures, each by a block, with full or diagonal covariances.
+pub fn fit(full: bool, d: usize) -> Entry<fit::FitArgs> {
+    // With one feature a matrix is a number.
+    Entry::new(format!("fit_{}_d{:02}", shape(full && d > 1), fit::features(d)))
 }
 
 /// Total and scores, with one thread for each (sample, component).

@@ -34,6 +34,7 @@ pub mod data;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod entries;
 pub mod estep;
+pub mod fit;
 pub mod general;
 pub mod likelihood;
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

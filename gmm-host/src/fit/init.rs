@@ -31,7 +31,7 @@ use std::ops::AddAssign;
 const MAX_LLOYD: usize = 20;
 /// The most Lloyd iterations over a subset before those over all samples; and the most if the
 /// subset is all samples.
-const SUBSET_LLOYD: (usize, usize) = (30, 100);
+pub(super) const SUBSET_LLOYD: (usize, usize) = (30, 100);
 /// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too:
 /// some milliseconds. Both may take more if there are many samples: as much as half a pass over all
 /// of them, which is little beside ten EM iterations.
@@ -49,7 +49,7 @@ const RANDOM_SUBSET: usize = 1024;
 const OBSERVED: (usize, usize) = (16, 8192);
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance,
 /// squared and summed, as in scikit-learn's k-means.
-const LLOYD_TOL: f64 = 1e-4;
+pub(super) const LLOYD_TOL: f64 = 1e-4;
 /// Variance of the narrow components over the mean squared distance to the nearest centre: between
 /// two centres, only samples whose squared distances differ by less than about 1e-3 of that are
 /// shared.
@@ -86,7 +86,7 @@ impl Found {
 
 impl GaussianMixtureValidParams {
     /// The random numbers of a run.
-    fn random_numbers(&self, run: usize) -> ChaCha8Rng {
+    pub(super) fn random_numbers(&self, run: usize) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.random_state);
         rng.set_stream(run as u64);
         rng

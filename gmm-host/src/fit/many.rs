@@ -12,6 +12,7 @@ use crate::data::samples::Samples;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::gpus;
 use crate::load::{LoadOptions, load};
 use crate::model::mixture::Mixture;
 use crate::variational::mixture::VariationalMixture;
@@ -70,18 +71,34 @@ impl GaussianMixtureParams {
 }
 
 impl GaussianMixtureValidParams {
-    /// Fits to each of many sets of samples by itself, small ones side by side. Each result is that
-    /// of [`fit`](Self::fit) to the set alone, to the last bit (on the device
-    /// [`Auto`](crate::Device::Auto): of a fit on the CPU, where the fit is small).
-    /// [`Error::Stopped`] stands for the fits that `watch` gave up.
+    /// Fits to each of many sets of samples by itself, small ones side by side. On the CPU each
+    /// result is that of [`fit`](Self::fit) to the set alone, to the last bit. On a GPU small fits are
+    /// made whole, all in one launch ([`fit_on_gpu`]): each result is that of this function with the
+    /// set alone. [`Auto`](crate::Device::Auto) takes the GPU for what would take the CPU longer than
+    /// half a second, and else gives the CPU's bits. [`Error::Stopped`] stands for the fits that
+    /// `watch` gave up.
     pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
-        fit_each(
-            sets,
+        let runs: Vec<Run<'_>> =
+            (0..sets.len()).flat_map(|set| (0..self.n_init).map(move |run| Run { params: self, set, run })).collect();
+        let mut of_gpu = fit_on_gpu(self.device, sets, &runs, &|| !watch.stop()).into_iter();
+        // The best run of a set, of equals the first, if all have been made.
+        let mut best = || {
+            let runs: Option<Vec<Fit>> = of_gpu.by_ref().take(self.n_init).collect::<Vec<_>>().into_iter().collect();
+            runs?.into_iter().reduce(|best, run| if run.lower_bound() > best.lower_bound() { run } else { best })
+        };
+        let mut results: Vec<Option<Result<Fit>>> = sets.iter().map(|_| best().map(Ok)).collect();
+        results.iter().enumerate().for_each(|(set, result)| result.iter().for_each(|result| watch.ended(set, result)));
+        let rest: Vec<usize> = (0..sets.len()).filter(|set| results[*set].is_none()).collect();
+        let samples: Vec<Samples<'_>> = rest.iter().map(|set| sets[*set].clone()).collect();
+        let fits = fit_each(
+            &samples,
             self.device,
             |set| self.work(set),
-            watch,
+            &Renumbered { watch, numbers: &rest },
             |evaluator, callback| self.fit_with(evaluator, callback),
-        )
+        );
+        rest.iter().zip(fits).for_each(|(set, fit)| results[*set] = Some(fit));
+        results.into_iter().flatten().collect()
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.
@@ -126,6 +143,150 @@ impl BayesianGaussianMixtureValidParams {
     /// About the multiply-adds of an iteration of all runs over these samples.
     pub fn work(&self, samples: &Samples<'_>) -> f64 {
         self.settings().work(samples)
+    }
+}
+
+/// Watches fits to some of many sets, of these numbers.
+struct Renumbered<'a> {
+    watch: &'a dyn Watch,
+    numbers: &'a [usize],
+}
+
+impl Watch for Renumbered<'_> {
+    fn ended(&self, set: usize, result: &Result<Fit>) {
+        self.watch.ended(self.numbers[set], result);
+    }
+
+    fn stop(&self) -> bool {
+        self.watch.stop()
+    }
+}
+
+/// A run of a fit by some parameters, to the set of this number.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'p> {
+    /// The parameters.
+    pub params: &'p GaussianMixtureValidParams,
+    /// The number of the set of samples.
+    pub set: usize,
+    /// The number of the run, which with the parameters' seed gives its start.
+    pub run: usize,
+}
+
+/// Makes those runs on a GPU that it makes whole, each by a block of threads, all in one launch:
+/// runs of small mixtures (K up to 32, D up to 16) from k-means, over few enough complete samples, in
+/// float64. `None` stands for the others. Which they are, and the bits of a run, depend on the run
+/// and the kind of GPU alone. `proceed` is asked from time to time whether to go on.
+///
+/// On [`Device::Auto`] a GPU is asked only if the CPU is expected to need more than half a second;
+/// on others than that and [`Device::Cuda`] there are no such runs.
+pub fn fit_on_gpu(
+    device: Device,
+    sets: &[Samples<'_>],
+    runs: &[Run<'_>],
+    proceed: &dyn Fn() -> bool,
+) -> Vec<Option<Fit>> {
+    let ordinal = match device {
+        Device::Cuda(ordinal) => Some(ordinal),
+        Device::Auto => {
+            let work: f64 = runs.iter().map(|run| run.params.work(&sets[run.set]) / run.params.n_init as f64).sum();
+            let seconds = ITERATIONS * work / (SPEED * current_num_threads() as f64);
+            if seconds > AUTO_SECONDS { gpus::usable().ok().and_then(|gpus| gpus.first().copied()) } else { None }
+        }
+        _ => None,
+    };
+    match ordinal {
+        Some(ordinal) => gpu::fit(ordinal, sets, runs, proceed),
+        None => vec![None; runs.len()],
+    }
+}
+
+/// About the iterations of a fit, and the multiply-adds that a core makes in a second.
+const ITERATIONS: f64 = 40.0;
+const SPEED: f64 = 2e9;
+/// A GPU is asked for what would take the CPU longer: about what its driver needs to start.
+const AUTO_SECONDS: f64 = 0.5;
+
+#[cfg(not(feature = "cuda"))]
+mod gpu {
+    use super::*;
+
+    pub fn fit(_: usize, _: &[Samples<'_>], runs: &[Run<'_>], _: &dyn Fn() -> bool) -> Vec<Option<Fit>> {
+        vec![None; runs.len()]
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod gpu {
+    use super::*;
+    use crate::backends::cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
+    use crate::fit::init::{LLOYD_TOL, SUBSET_LLOYD};
+    use crate::fit::params::InitParams;
+    use crate::statistics::{Freeze, Statistics};
+    use rand::RngExt;
+
+    /// The course of the runs, if a GPU can make them whole.
+    fn course(params: &GaussianMixtureValidParams, d: usize) -> Option<Course> {
+        let lloyd = match params.init_params {
+            InitParams::KMeans => SUBSET_LLOYD.1,
+            InitParams::KMeansPlusPlus => 0,
+            InitParams::Random | InitParams::RandomFromData => return None,
+        };
+        let given = params.weights_init.is_some() || params.means_init.is_some() || params.precisions_init.is_some();
+        let plain = !given && params.start.is_none() && params.freeze == Freeze::default();
+        plain.then_some(Course {
+            covariance_type: params.covariance_type,
+            d,
+            tol: params.tol,
+            reg_covar: params.reg_covar,
+            max_iter: params.max_iter,
+            lloyd,
+            lloyd_tol: LLOYD_TOL,
+        })
+    }
+
+    /// The fit with the last M-step; `None` where the parameters are not safely those of a mixture.
+    fn with_last_step(fitted: Fitted, run: &Run<'_>) -> Option<Fit> {
+        let Fitted { sums, lower_bounds, converged } = fitted;
+        let statistics = Statistics::from_centred_sums(sums).ok()?;
+        let mixture = statistics.to_mixture(run.params.reg_covar).ok()?;
+        Some(Fit { lower_bounds, converged, run: run.run, ..Fit::new(mixture) })
+    }
+
+    pub fn fit(ordinal: usize, sets: &[Samples<'_>], runs: &[Run<'_>], proceed: &dyn Fn() -> bool) -> Vec<Option<Fit>> {
+        // Runs with the same course are launched together.
+        let mut courses: Vec<(Course, Vec<usize>)> = Vec::new();
+        for (number, run) in runs.iter().enumerate() {
+            let samples = &sets[run.set];
+            let Some(course) = course(run.params, samples.n_features()) else { continue };
+            if takes(samples, run.params.n_components, &course) {
+                match courses.iter_mut().find(|(other, _)| *other == course) {
+                    Some((_, numbers)) => numbers.push(number),
+                    None => courses.push((course, vec![number])),
+                }
+            }
+        }
+        let mut fits = vec![None; runs.len()];
+        for (course, numbers) in courses {
+            let tasks: Vec<Task> = numbers
+                .par_iter()
+                .map(|number| {
+                    let Run { params, set, run } = runs[*number];
+                    let mut rng = params.random_numbers(run);
+                    let uniforms = (0..n_uniforms(params.n_components)).map(|_| rng.random()).collect();
+                    Task { set, k: params.n_components, uniforms }
+                })
+                .collect();
+            // Where the GPU fails, the runs are made one by one, which will say why.
+            let Ok(fitted) = fit_tasks(ordinal, &course, sets, &tasks, proceed) else { continue };
+            let made: Vec<(usize, Option<Fit>)> = numbers
+                .into_par_iter()
+                .zip(fitted)
+                .map(|(number, fitted)| (number, fitted.and_then(|fitted| with_last_step(fitted, &runs[number]))))
+                .collect();
+            made.into_iter().for_each(|(number, fit)| fits[number] = fit);
+        }
+        fits
     }
 }
 

@@ -8,6 +8,7 @@ mod gpu_harness;
 
 mod arrays;
 mod evaluator;
+mod fit_many;
 mod metropolis;
 mod missing;
 mod missing_patterns;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         suite("shapes", shapes::tests()),
         timed("shapes", shapes::TIMED),
         suite("arrays", arrays::tests()),
+        suite("fit_many", fit_many::tests()),
         suite("metropolis", metropolis::tests()),
         suite("missing", missing::tests()),
         suite("missing_patterns", missing_patterns::tests()),

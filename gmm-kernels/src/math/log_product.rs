@@ -3,6 +3,7 @@
 //! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the
 //! likelihoods are multiplied, their exponents split off into an integer (exact), and each warp
 //! takes one logarithm at the end.
+use super::float64;
 use crate::simt::*;
 
 /// Σ log₂ of what was added = `far` + `exponent` + log₂ `mantissa`.
@@ -83,6 +84,51 @@ impl LogProduct {
 }
 
 impl Default for LogProduct {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// As [`LogProduct`], of likelihoods in float64.
+#[derive(Clone, Copy)]
+pub struct LogProduct64 {
+    powers: f64,
+    exponent: i64,
+    /// In [1, 2).
+    mantissa: f64,
+}
+
+impl LogProduct64 {
+    /// The empty sum.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { powers: 0.0, exponent: 0, mantissa: 1.0 }
+    }
+
+    /// Adds `power` + log₂ v, for v from 2⁻¹⁰⁰ to 2¹⁰⁰.
+    #[inline(always)]
+    pub fn multiply(&mut self, power: f64, v: f64) {
+        const FRACTION: u64 = (1 << 52) - 1;
+        let bits = (self.mantissa * v).to_bits();
+        self.powers += power;
+        self.exponent += (bits >> 52) as i64 - 1023;
+        self.mantissa = f64::from_bits(bits & FRACTION | 1f64.to_bits());
+    }
+
+    /// Adds a logarithm to base 2.
+    #[inline(always)]
+    pub fn add(&mut self, log2: f64) {
+        self.powers += log2;
+    }
+
+    /// The sum.
+    #[inline(always)]
+    pub fn sum(&self) -> f64 {
+        self.powers + (self.exponent as f64 + float64::log2(self.mantissa))
+    }
+}
+
+impl Default for LogProduct64 {
     fn default() -> Self {
         Self::new()
     }

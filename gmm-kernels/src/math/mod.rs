@@ -8,7 +8,7 @@ mod weights;
 
 pub use float::Float;
 pub use lanes::{ROWS_OF_TILE, butterfly, join_over, sum_over};
-pub use log_product::{LogProduct, warp_sum};
+pub use log_product::{LogProduct, LogProduct64, warp_sum};
 pub use log_sum_exp::LogSumExp;
 pub use weights::{REACH, ROOT_HALF_LOG2_E, weight_and_seed};
 

@@ -37,6 +37,8 @@ fn registers(name: &str) -> Vec<Option<u32>> {
         vec![Some(120)]
     } else if starts(&["batch_mma", "batch_wgmma"]) {
         vec![Some(if ends(&["_s1", "_s2"]) { 120 } else { 160 })]
+    } else if starts(&["fit_"]) {
+        vec![if starts(&["fit_full_d16"]) { None } else { Some(128) }]
     } else if starts(&["fused_mma_observed"]) {
         vec![Some(if ends(&["_k08"]) { 168 } else { 255 })]
     } else if starts(&["fused_mma"]) {

@@ -13,6 +13,7 @@
 //! out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
 mod estep;
+mod fit;
 mod general;
 mod likelihood;
 mod metropolis;

@@ -10,6 +10,7 @@
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
 //! | `missing/` | samples with missing values | `gmm_kernels::patterns` |
+//! | `fit.rs` | whole fits of small mixtures, many in one launch | `gmm_kernels::fit` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //! | `missing/` | samples with missing values | those of `likelihood`, `estep` and `general` named `observed` |
 //!
@@ -22,6 +23,7 @@ mod emulator;
 mod engine;
 mod estep;
 mod evaluator;
+pub(crate) mod fit;
 mod float32;
 mod float64;
 mod general;

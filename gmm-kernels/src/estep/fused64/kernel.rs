@@ -1,33 +1,8 @@
 //! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that
 //! the arrays are registers.
 use super::*;
-use crate::math::{Float, float64, smaller, warp_sum};
+use crate::math::{Float, LogProduct64, float64, smaller, warp_sum};
 use crate::simt::*;
-
-/// A sum of log₂-likelihoods, stored as a product, so that one logarithm serves for many samples.
-struct LogProduct {
-    powers: f64,
-    exponent: i64,
-    /// In [1, 2).
-    mantissa: f64,
-}
-
-impl LogProduct {
-    /// Adds `power` + log₂ v, for v from 2⁻¹⁰⁰ to 2¹⁰⁰.
-    #[inline(always)]
-    fn multiply(&mut self, power: f64, v: f64) {
-        const FRACTION: u64 = (1 << 52) - 1;
-        let bits = (self.mantissa * v).to_bits();
-        self.powers += power;
-        self.exponent += (bits >> 52) as i64 - 1023;
-        self.mantissa = f64::from_bits(bits & FRACTION | 1f64.to_bits());
-    }
-
-    #[inline(always)]
-    fn sum(&self) -> f64 {
-        self.powers + (self.exponent as f64 + float64::log2(self.mantissa))
-    }
-}
 
 /// A warp's samples on their way through its two stages in shared memory.
 struct Stages<'a, const FEATURES: usize> {
@@ -207,7 +182,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     barrier!();
     // SAFETY: the parameters have these sizes.
     let mut component = unsafe { LaneComponent::<FEATURES>::load(args.parameters, shifts, c, LANES) };
-    let mut product = LogProduct { powers: 0.0, exponent: 0, mantissa: 1.0 };
+    let mut product = LogProduct64::new();
     let mut stage = 0;
     // The bound is the same for all lanes of a warp, so that all of them take part in the
     // exchanges.
@@ -262,7 +237,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                     } else {
                         0.0
                     };
-                    product.powers += weight * (top + float64::log2(sum));
+                    product.add(weight * (top + float64::log2(sum)));
                     r[p] *= weight;
                 }
             });

@@ -85,6 +85,62 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
         Ok(running)
     }
 
+    /// As [`upload`](Self::upload), of parts of these lengths that follow each other on the device.
+    /// `write` writes the numbers of a part, of which a buffer must have room for all; what it returns
+    /// is given back for each part.
+    pub fn upload_parts<'s, R: Send>(
+        &'s self,
+        stream: &'s Stream,
+        to: &'s DeviceSlice<T>,
+        lengths: &[usize],
+        write: impl Fn(usize, &mut [T]) -> R + Sync,
+    ) -> Result<(Running<'s, ()>, Vec<R>)> {
+        let all: usize = lengths.iter().sum();
+        let most = lengths.iter().copied().max().unwrap_or(0);
+        if all > to.len() || most > self.len {
+            return Err(mismatch("parts for the device", vec![to.len(), self.len], vec![all, most]));
+        }
+        let buffer = || Buffer::new(self.len).ok().map(RefCell::new);
+        let buffers = self.buffers.get_or_init(|| Some([buffer()?, buffer()?]));
+        let running = stream.unfinished();
+        let mut results = Vec::with_capacity(lengths.len());
+        let (mut start, mut turn) = (0, 0);
+        while results.len() < lengths.len() {
+            let first = results.len();
+            let mut len = 0;
+            let fits = lengths[first..].iter().take_while(|length| {
+                len += **length;
+                len <= self.len
+            });
+            let count = fits.count();
+            let lengths = &lengths[first..first + count];
+            let len: usize = lengths.iter().sum();
+            let mut write_all = |numbers: &mut [T]| {
+                let parts = parts(numbers, lengths).into_par_iter().enumerate();
+                results.par_extend(parts.map(|(i, part)| write(first + i, part)));
+            };
+            let mut place = to.index(start..start + len);
+            match buffers {
+                Some(buffers) => {
+                    let buffer = &mut *buffers[turn % 2].borrow_mut();
+                    buffer.wait()?;
+                    let host = &mut buffer.host[..len];
+                    write_all(host);
+                    // SAFETY: as in `upload`.
+                    unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
+                    buffer.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
+                }
+                None => {
+                    let mut numbers = vec![T::default(); len];
+                    write_all(&mut numbers);
+                    stream.write(&place, &numbers)?;
+                }
+            }
+            (start, turn) = (start + len, turn + 1);
+        }
+        Ok((running, results))
+    }
+
     /// Copies numbers from the device behind the work in the stream, and waits for them.
     pub fn download(&self, stream: &Stream, from: &DeviceSlice<T>, to: &mut [T]) -> Result<()> {
         let Some(buffers) = self.buffers(to.len()) else { return stream.read(from, to) };
@@ -118,6 +174,17 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
 /// The places of the first `len` numbers of a slice, `at_once` of them in each but the last.
 fn places<T: DeviceCopy>(slice: &DeviceSlice<T>, len: usize, at_once: usize) -> impl Iterator<Item = DeviceSlice<T>> {
     (0..len).step_by(at_once).map(move |first| slice.index(first..len.min(first + at_once)))
+}
+
+/// The parts of some numbers that have these lengths.
+fn parts<'n, T>(mut numbers: &'n mut [T], lengths: &[usize]) -> Vec<&'n mut [T]> {
+    let mut parts = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        let (part, rest) = numbers.split_at_mut(*length);
+        parts.push(part);
+        numbers = rest;
+    }
+    parts
 }
 
 /// Copies with all threads.

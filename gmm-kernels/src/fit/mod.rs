@@ -1,0 +1,277 @@
+//! `fit_full_dDD`, `fit_diag_dDD`: whole fits of small mixtures in float64, each by a block, from
+//! k-means++ to convergence in one launch, for D up to 16.
+//!
+//! A block has one fit: samples, weights and K of its own. It seeds centres by greedy k-means++
+//! (Arthur and Vassilvitskii 2007) with uniform numbers that the host has drawn, improves them by
+//! Lloyd's iterations, and goes on with EM until the mean log-likelihood changes by less than `tol`.
+//! In a pass over the samples, which come through shared memory a tile (a sample of each thread) at
+//! a time, a thread first has a sample, whose responsibilities it leaves in shared memory; then it
+//! has some of the sums, to which it adds all samples of the tile. All differences are from the
+//! present means, so that nothing cancels. The M-step is a warp's for each component, a lane for
+//! each row of its matrix.
+//!
+//! The host takes the last M-step: it gets the sums of the last E-step and the means that they are
+//! around. A fit that meets what the host treats with care (a component that loses its samples, a
+//! covariance that is not safely positive definite, sums that cancel) is given up, for the host to do.
+//!
+//! Nothing of a fit depends on other fits of the launch.
+//!
+//! * Launch: one-dimensional grid, a block for each fit; block of whole warps, at most
+//!   [`MAX_THREADS`]; shared memory [`Layout::bytes`] for the largest K.
+//! * Necessary work for each sample and iteration, in float64 operations: K·(D² / 2 + 1.5·D + 16) for
+//!   densities and K·(D² / 2 + 2·D + 1) for sums under full covariances; K·(5·D + 20) under diagonal
+//!   ones. 1,000 fits of 500 samples, D = 5, K = 3, full, 40 iterations: 4·10⁹ operations, 0.24 ms at
+//!   16.7·10¹² a second.
+use crate::simt::WARP;
+
+/// Most features that an instance takes.
+pub const MAX_FEATURES: usize = 16;
+/// Most threads of a block: the registers of a multiprocessor for 128 of each thread.
+pub const MAX_THREADS: u32 = 512;
+/// Features from which on `fit_full` needs more registers, which are there for half as many threads.
+pub const MANY_FEATURES: usize = 13;
+/// Most components of a fit.
+pub const MAX_COMPONENTS: usize = 32;
+
+/// The features of the instance for D.
+pub const fn features(d: usize) -> usize {
+    match d {
+        0..=2 => d,
+        3..=4 => 4,
+        _ => d.next_multiple_of(4),
+    }
+}
+
+/// Draws of each centre but the first, of which the best is taken.
+pub fn trials(k: usize) -> usize {
+    match k {
+        0..=2 => 2,
+        3..=7 => 3,
+        8..=20 => 4,
+        _ => MAX_TRIALS,
+    }
+}
+
+/// The most of them: 2 + ⌊ln K⌋ for [`MAX_COMPONENTS`].
+pub const MAX_TRIALS: usize = 5;
+
+/// Uniform numbers of a fit.
+pub fn uniforms(k: usize) -> usize {
+    1 + (k - 1) * trials(k)
+}
+
+/// What a block reads of its fit.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Fit {
+    /// Where its samples (D, stride) begin: column j of sample i at `x + j * stride + i`.
+    pub x: u64,
+    /// Elements from one column to the next, at least N.
+    pub stride: u64,
+    /// N, at least K.
+    pub n: u64,
+    /// K, at most [`MAX_COMPONENTS`].
+    pub k: u64,
+    /// Where the weights (N,) of its samples begin, if there are weights.
+    pub weights: u64,
+    /// The sum of the weights (N without weights), from 10⁻²⁵ to 10²⁵.
+    pub total_weight: f64,
+    /// Lloyd's iterations end when the centres move by less than this, squared and summed.
+    pub lloyd_tol: f64,
+    /// Where its [`uniforms`] begin.
+    pub uniforms: u64,
+    /// Where its scratch (N,) begins.
+    pub nearest: u64,
+    /// Where its [`results`] begin.
+    pub results: u64,
+}
+
+/// Words of a [`Fit`].
+pub const FIT_WORDS: usize = size_of::<Fit>() / size_of::<u64>();
+
+/// The places of a [`Fit`]'s words.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod word {
+    use super::Fit;
+    use core::mem::offset_of;
+
+    pub const X: usize = offset_of!(Fit, x) / 8;
+    pub const STRIDE: usize = offset_of!(Fit, stride) / 8;
+    pub const N: usize = offset_of!(Fit, n) / 8;
+    pub const K: usize = offset_of!(Fit, k) / 8;
+    pub const WEIGHTS: usize = offset_of!(Fit, weights) / 8;
+    pub const TOTAL_WEIGHT: usize = offset_of!(Fit, total_weight) / 8;
+    pub const LLOYD_TOL: usize = offset_of!(Fit, lloyd_tol) / 8;
+    pub const UNIFORMS: usize = offset_of!(Fit, uniforms) / 8;
+    pub const NEAREST: usize = offset_of!(Fit, nearest) / 8;
+    pub const RESULTS: usize = offset_of!(Fit, results) / 8;
+}
+
+impl Fit {
+    /// The fit as the kernels read it.
+    pub fn words(self) -> [u64; FIT_WORDS] {
+        let Self { x, stride, n, k, weights, total_weight, lloyd_tol, uniforms, nearest, results } = self;
+        [x, stride, n, k, weights, total_weight.to_bits(), lloyd_tol.to_bits(), uniforms, nearest, results]
+    }
+}
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FitArgs {
+    /// The fits (gridDim.x,).
+    pub fits: *const Fit,
+    /// The samples of all fits, around the origin: standard deviations, where `reg_covar` is added to
+    /// their squares, are from 10⁻²⁵ to 10²⁵.
+    pub x: *const f64,
+    /// The weights of all samples; or null: every weight is one.
+    pub sample_weights: *const f64,
+    /// Uniform numbers in [0, 1).
+    pub uniforms: *const f64,
+    /// Scratch of all fits: the squared distance of a sample to its nearest centre.
+    pub nearest: *mut f64,
+    /// The [`results`] of all fits.
+    pub results: *mut f64,
+    /// Σᵢ (weight·)log₂ Σₖ 2^qₖ at the start of each iteration (`max_iter`, gridDim.x).
+    pub totals: *mut f64,
+    /// D, at most the instance's.
+    pub d: u32,
+    /// Whether all components share what describes their covariance: `fit_full` computes one matrix
+    /// of all, `fit_diag` one number for all features of a component.
+    pub pooled: bool,
+    /// A fit has converged when an iteration changes the mean log-likelihood by less than this.
+    pub tol: f64,
+    /// Added to every variance.
+    pub reg_covar: f64,
+    /// Most iterations, at least 1.
+    pub max_iter: u32,
+    /// Most of Lloyd's iterations.
+    pub lloyd: u32,
+}
+
+/// How a fit has ended, as the first of its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The host has to do it.
+    GivenUp = 0,
+    /// By `tol`.
+    Converged = 1,
+    /// By `max_iter`.
+    MaxIter = 2,
+}
+
+/// Sums of a component: Σ r, Σ r·(x − μ) (D,), and Σ r·(x − μ)(x − μ)ᵀ as a triangle, row by row,
+/// or its diagonal (D,).
+pub const fn sums(full: bool, d: usize) -> usize {
+    1 + d + if full { d * (d + 1) / 2 } else { d }
+}
+
+/// Numbers of a fit's results: its [`End`], its iterations, and for each component the mean μ (D,)
+/// of the last E-step and the [`sums`] around it.
+pub const fn results(full: bool, k: usize, d: usize) -> usize {
+    2 + k * (d + sums(full, d))
+}
+
+/// Sums that a thread adds up together in `fit_full`: neighbours of a row.
+pub(crate) const CHUNK: usize = 4;
+
+/// The place of row `i` of a triangle whose rows are filled up to even lengths.
+pub(crate) const fn row_start(i: usize) -> usize {
+    let half = i / 2;
+    if i.is_multiple_of(2) { 2 * half * (half + 1) } else { 2 * (half + 1) * (half + 1) }
+}
+
+/// The layout of a block's shared memory, whose parts begin at these numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// Means (K, [`Self::mean_stride`]).
+    pub means: usize,
+    /// Factors (K, [`Self::factor_stride`]): triangles in rows of even lengths, or diagonals.
+    pub factors: usize,
+    /// log₂ of weight and determinant (K,), and of the determinants alone (K,).
+    pub seeds: usize,
+    /// What the warps exchange.
+    pub exchange: usize,
+    /// Sums (parts of the samples, K, [`Self::items`], [`Self::of_item`]): there are as many parts
+    /// as give each thread an item, or one.
+    pub sums: usize,
+    /// A tile of samples (threads, [`Self::sample_stride`]).
+    pub samples: usize,
+    /// Responsibilities of a tile (threads, [`Self::share_stride`]).
+    pub shares: usize,
+    /// All of it.
+    pub numbers: usize,
+    /// See `means`.
+    pub mean_stride: usize,
+    /// See `factors`.
+    pub factor_stride: usize,
+    /// See `samples`.
+    pub sample_stride: usize,
+    /// See `shares`.
+    pub share_stride: usize,
+    /// What threads add up for a component, an item each: a chunk of a row, or a feature.
+    pub items: usize,
+    /// Sums of an item.
+    pub of_item: usize,
+}
+
+impl Layout {
+    /// For an instance of so many features, D, K, and threads of a block.
+    #[inline(always)]
+    pub const fn new(full: bool, features: usize, d: usize, k: usize, threads: usize) -> Self {
+        let mean_stride = features.next_multiple_of(2);
+        let factor_stride = if full { row_start(features) } else { mean_stride };
+        // Behind the features of a sample stands a one, by which sums of its own are counts and
+        // first moments. Strides that lead threads with neighbouring samples to different banks.
+        let sample_stride = if full { features / CHUNK * CHUNK + CHUNK + 2 } else { (features + 1) | 1 };
+        let share_stride = k | 1;
+        let items = if full { row_items(d) + d / CHUNK + 1 } else { d + 1 };
+        let of_item = if full { CHUNK } else { 2 };
+        let means = 0;
+        let factors = means + k * mean_stride;
+        let seeds = factors + k * factor_stride;
+        let exchange = (seeds + 2 * k).next_multiple_of(2);
+        let sums = exchange + EXCHANGE;
+        let samples = sums + if k * items > threads { k * items } else { threads } * of_item;
+        let shares = samples + threads * sample_stride;
+        let numbers = shares + threads * share_stride;
+        Self {
+            means,
+            factors,
+            seeds,
+            exchange,
+            sums,
+            samples,
+            shares,
+            numbers,
+            mean_stride,
+            factor_stride,
+            sample_stride,
+            share_stride,
+            items,
+            of_item,
+        }
+    }
+
+    /// Dynamic shared memory of a launch.
+    pub const fn bytes(&self) -> usize {
+        self.numbers * size_of::<f64>()
+    }
+}
+
+/// Items of the rows before row `i`: a row has one for each chunk up to its diagonal.
+pub(crate) const fn row_items(i: usize) -> usize {
+    let group = i / CHUNK;
+    2 * group * (group + 1) + (i - CHUNK * group) * (group + 1)
+}
+
+/// Warps of the largest block.
+pub(crate) const WARPS: usize = (MAX_THREADS / WARP) as usize;
+/// Numbers that the warps exchange: sums of the threads' numbers for each warp, and for each warp
+/// and trial; the candidates; whether the M-step failed, for each component.
+pub(crate) const EXCHANGE: usize = WARPS + MAX_TRIALS * WARPS + MAX_TRIALS + 1 + MAX_COMPONENTS;
+
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

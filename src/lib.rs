@@ -101,9 +101,9 @@ pub mod fit {
     #[doc(inline)]
     pub use gmm_host::{
         BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-        GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
-        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, merge_down, scikit_learn,
-        select,
+        GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
+        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_on_gpu, merge_down,
+        scikit_learn, select,
     };
 }
 

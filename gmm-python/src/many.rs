@@ -11,7 +11,7 @@ use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each};
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams};
+use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Run, fit_on_gpu};
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::statistics::Statistics;
 use ndarray::{Array1, Array2};
@@ -199,6 +199,14 @@ impl Params {
         }
     }
 
+    /// The parameters of a fit by EM with this seed.
+    fn seeded(&self, seed: u64) -> Option<GaussianMixtureValidParams> {
+        match self {
+            Self::Mixture(params, _) => (**params).clone().into_params().random_state(seed).check().ok(),
+            Self::Variational(_) => None,
+        }
+    }
+
     /// A run, which is given up where `stop` says so.
     fn fit(&self, start: Start, evaluator: &mut dyn Evaluator, stop: &AtomicBool) -> gaussmix::Result<OneFit> {
         let next = || match stop.load(Ordering::Relaxed) {
@@ -226,6 +234,24 @@ impl Params {
             }
         }
     }
+}
+
+/// The runs that a GPU makes whole, from starts of its own; `None` stands for the others. Each run is
+/// given by its set and its number there, and `of` gives what a set is fitted with.
+fn on_gpu<'p>(
+    device: Device,
+    sets: &[Samples<'_>],
+    of_run: &[(usize, usize)],
+    of: impl Fn(usize) -> (&'p Params, &'p Runs),
+    proceed: &dyn Fn() -> bool,
+) -> Vec<Option<gaussmix::Result<OneFit>>> {
+    let seeded = of_run.iter().map(|&(set, run)| of(set).0.seeded(of(set).1.seeds[run])).collect::<Vec<_>>();
+    let of_seeded = seeded.iter().zip(of_run);
+    let runs: Vec<Run<'_>> =
+        of_seeded.filter_map(|(params, (set, _))| Some(Run { params: params.as_ref()?, set: *set, run: 0 })).collect();
+    let mut made = fit_on_gpu(device, sets, &runs, proceed).into_iter();
+    let model = |fit: gaussmix::fit::Fit| Ok(fit.map(|mixture| Model::Mixture(Box::new(mixture))));
+    seeded.iter().map(|params| params.as_ref().and_then(|_| made.next()?).map(model)).collect()
 }
 
 /// Of the runs of a fit the best, the first of equals; the error of the first that failed.
@@ -285,16 +311,19 @@ pub fn fit_many(
     let (of_run, stop) = (&of_run, &stop);
     let work = move || {
         let sets = sets(x, weights, &ranges, missing)?;
-        let samples: Vec<Samples<'_>> = of_run.iter().map(|(set, _)| sets[*set].clone()).collect();
-        let work = |number: usize| of(of_run[number].0).0.work(&samples[number]);
-        let mut fits = evaluate_each(&samples, device, work, |number, open| {
-            let (set, run) = of_run[number];
+        let mut fits = on_gpu(device, &sets, of_run, of, &|| !stop.load(Ordering::Relaxed));
+        let rest: Vec<usize> = (0..fits.len()).filter(|number| fits[*number].is_none()).collect();
+        (rest.len()..fits.len()).for_each(|_| drop(ended.lock().map(|ended| ended.send(()))));
+        let samples: Vec<Samples<'_>> = rest.iter().map(|number| sets[of_run[*number].0].clone()).collect();
+        let work = |i: usize| of(of_run[rest[i]].0).0.work(&samples[i]);
+        let made = evaluate_each(&samples, device, work, |i, open| {
+            let (set, run) = of_run[rest[i]];
             let (params, runs) = of(set);
             let fit = || {
                 if stop.load(Ordering::Relaxed) {
                     return Err(Error::Stopped);
                 }
-                let start = runs.start(run, &samples[number], params.n_components(), params.covariance_type())?;
+                let start = runs.start(run, &samples[i], params.n_components(), params.covariance_type())?;
                 match params.fit(start, open()?.as_mut(), stop)? {
                     fit if fit.stopped => Err(Error::Stopped),
                     fit => Ok(fit),
@@ -304,8 +333,9 @@ pub fn fit_many(
             // Nobody waits any more where the other thread has failed.
             let _ = ended.lock().map(|ended| ended.send(()));
             fit
-        })
-        .into_iter();
+        });
+        rest.into_iter().zip(made).for_each(|(number, fit)| fits[number] = Some(fit));
+        let mut fits = fits.into_iter().flatten();
         // All runs of a set are taken, also where one of them has failed.
         let mut runs = |set: usize| fits.by_ref().take(of(set).1.uniforms.len()).collect::<Vec<_>>();
         let fits = (0..sets.len()).map(|set| best(runs(set))).collect();

@@ -12,7 +12,6 @@ use crate::data::samples::Samples;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
-use crate::gpus;
 use crate::load::{LoadOptions, load};
 use crate::model::mixture::Mixture;
 use crate::variational::mixture::VariationalMixture;
@@ -74,9 +73,8 @@ impl GaussianMixtureValidParams {
     /// Fits to each of many sets of samples by itself, small ones side by side. On the CPU each
     /// result is that of [`fit`](Self::fit) to the set alone, to the last bit. On a GPU small fits are
     /// made whole, all in one launch ([`fit_on_gpu`]): each result is that of this function with the
-    /// set alone. [`Auto`](crate::Device::Auto) takes the GPU for what would take the CPU longer than
-    /// half a second, and else gives the CPU's bits. [`Error::Stopped`] stands for the fits that
-    /// `watch` gave up.
+    /// set alone. [`Auto`](crate::Device::Auto) makes small fits on the CPU. [`Error::Stopped`] stands
+    /// for the fits that `watch` gave up.
     pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
         let runs: Vec<Run<'_>> =
             (0..sets.len()).flat_map(|set| (0..self.n_init).map(move |run| Run { params: self, set, run })).collect();
@@ -178,34 +176,19 @@ pub struct Run<'p> {
 /// float64. `None` stands for the others. Which they are, and the bits of a run, depend on the run
 /// and the kind of GPU alone. `proceed` is asked from time to time whether to go on.
 ///
-/// On [`Device::Auto`] a GPU is asked only if the CPU is expected to need more than half a second;
-/// on others than that and [`Device::Cuda`] there are no such runs.
+/// Only [`Device::Cuda`] makes such runs. [`Device::Auto`] makes small fits on the CPU, whose starts
+/// are others.
 pub fn fit_on_gpu(
     device: Device,
     sets: &[Samples<'_>],
     runs: &[Run<'_>],
     proceed: &dyn Fn() -> bool,
 ) -> Vec<Option<Fit>> {
-    let ordinal = match device {
-        Device::Cuda(ordinal) => Some(ordinal),
-        Device::Auto => {
-            let work: f64 = runs.iter().map(|run| run.params.work(&sets[run.set]) / run.params.n_init as f64).sum();
-            let seconds = ITERATIONS * work / (SPEED * current_num_threads() as f64);
-            if seconds > AUTO_SECONDS { gpus::usable().ok().and_then(|gpus| gpus.first().copied()) } else { None }
-        }
-        _ => None,
-    };
-    match ordinal {
-        Some(ordinal) => gpu::fit(ordinal, sets, runs, proceed),
-        None => vec![None; runs.len()],
+    match device {
+        Device::Cuda(ordinal) => gpu::fit(ordinal, sets, runs, proceed),
+        _ => vec![None; runs.len()],
     }
 }
-
-/// About the iterations of a fit, and the multiply-adds that a core makes in a second.
-const ITERATIONS: f64 = 40.0;
-const SPEED: f64 = 2e9;
-/// A GPU is asked for what would take the CPU longer: about what its driver needs to start.
-const AUTO_SECONDS: f64 = 0.5;
 
 #[cfg(not(feature = "cuda"))]
 mod gpu {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import threading
 import warnings
 from numbers import Integral
@@ -121,7 +122,9 @@ _NUMBERS_OF_A_CORE = 1 << 22
 
 
 def is_side_by_side(X: Any, estimator: Any) -> bool:
-    """Say whether runs from several starts, or several fits, are made side by side on the cores, unseen by callbacks.
+    """Say whether runs from several starts, or several fits, are made side by side, unseen by callbacks.
+
+    Those are runs on the cores, or by one launch on a GPU.
 
     ``X`` may be what a caller gave; what has no shape is small.
     """
@@ -134,7 +137,7 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
         and not estimator.warm_start
         # Without iterations it is the last start that counts.
         and estimator.max_iter > 0
-        and estimator.device in ("auto", "cpu")
+        and (estimator.device in ("auto", "cpu") or re.fullmatch(r"cuda(:\d+)?", estimator.device))
         and not on_gpu(X)
         and math.prod(getattr(X, "shape", ())) <= _NUMBERS_OF_A_CORE
     )

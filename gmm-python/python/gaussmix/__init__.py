@@ -4,16 +4,19 @@
 their place.
 `Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
 `fit_many` fits a mixture to each of many groups of samples.
+`GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` put mixtures to work.
 """
 
 import os
 
 from . import _core
 from ._bayes import BayesianMixture
+from ._classifier import GaussianMixtureClassifier
 from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
+from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._reports import Iteration
 from ._select import Candidate, Selection, plot, select
@@ -24,6 +27,8 @@ __all__ = [
     "BayesianMixture",
     "Candidate",
     "GaussianMixture",
+    "GaussianMixtureClassifier",
+    "GaussianMixtureOutlierDetector",
     "InnerProducts",
     "Iteration",
     "Likelihood",

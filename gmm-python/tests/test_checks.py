@@ -7,6 +7,7 @@ from gaussmix import (
     GaussianMixture,
     GaussianMixtureClassifier,
     GaussianMixtureOutlierDetector,
+    GaussianMixtureRegressor,
 )
 
 
@@ -21,6 +22,8 @@ from gaussmix import (
         GaussianMixtureOutlierDetector(contamination=0.2, covariance_type="diag", standardize=True),
         GaussianMixtureClassifier(),
         GaussianMixtureClassifier(missing=True, covariance_type="tied"),
+        GaussianMixtureRegressor(),
+        GaussianMixtureRegressor(missing=True, covariance_type="tied", standardize=True),
     ]
 )
 def test_estimator(estimator, check):

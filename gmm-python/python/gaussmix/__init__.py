@@ -4,7 +4,7 @@
 their place.
 `Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
 `fit_many` fits a mixture to each of many groups of samples.
-`GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` put mixtures to work.
+`GaussianMixtureRegressor`, `GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
 """
 
 import os
@@ -18,6 +18,7 @@ from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_produ
 from ._many import ManyMixtures, fit_many
 from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_sklearn, unpatch_sklearn
+from ._regressor import GaussianMixtureRegressor
 from ._reports import Iteration
 from ._select import Candidate, Selection, plot, select
 from ._variational import BayesianGaussianMixture
@@ -29,6 +30,7 @@ __all__ = [
     "GaussianMixture",
     "GaussianMixtureClassifier",
     "GaussianMixtureOutlierDetector",
+    "GaussianMixtureRegressor",
     "InnerProducts",
     "Iteration",
     "Likelihood",

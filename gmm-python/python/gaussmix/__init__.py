@@ -16,6 +16,7 @@ from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
+from ._onnx import to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._regressor import GaussianMixtureRegressor
@@ -45,6 +46,7 @@ __all__ = [
     "patch_sklearn",
     "plot",
     "select",
+    "to_onnx",
     "unpatch_sklearn",
 ]
 

@@ -32,6 +32,9 @@ class Conditional:
 
     #: The mixture of what is given; nothing where nothing is.
     marginal: _core.Mixture | None
+    #: The mean of what is given, and what x - centre, with a column of ones, is multiplied by to give the means of all components.
+    centre: NDArray[np.float64]
+    maps: NDArray[np.float64]
     #: Lower triangular, of each component or of all: factors of the covariances.
     factors: Floats
 
@@ -40,7 +43,7 @@ class Conditional:
         self._weights, means = mixture.weights, mixture.means
         x_means, y_means = means[:, given], means[:, wanted]
         # Products of x - centre lose no digits where the data is far from 0.
-        self._centre = self._weights @ x_means
+        self.centre = self._weights @ x_means
         slopes = np.zeros((len(means), len(wanted), len(given)))
         if kind in ("full", "tied"):
             both, n = np.concatenate([given, wanted]), len(given)
@@ -57,9 +60,8 @@ class Conditional:
             self.factors = np.sqrt(variances)[:, :, np.newaxis] * np.eye(len(wanted))
             of_x = covariances[:, given] if kind == "diag" else covariances
         self.marginal = _core.Mixture(self._weights, x_means, of_x, kind) if len(given) else None
-        shifts = y_means - (slopes @ (x_means - self._centre)[:, :, np.newaxis])[:, :, 0]
-        # The means of all components are one product of x - centre, with a column of ones, and this.
-        self._maps = np.vstack([slopes.reshape(shifts.size, len(given)).T, shifts.reshape(1, -1)])
+        shifts = y_means - (slopes @ (x_means - self.centre)[:, :, np.newaxis])[:, :, 0]
+        self.maps = np.vstack([slopes.reshape(shifts.size, len(given)).T, shifts.reshape(1, -1)])
 
     def covariances(self) -> Floats:
         """Give the covariance of each component, (n_components, n_wanted, n_wanted)."""
@@ -68,15 +70,14 @@ class Conditional:
 
     def means(self, x: Floats) -> NDArray[np.float64]:
         """Give the mean of each component for each row of what is given, (n_samples, n_components, n_wanted)."""
-        maps = self._maps
-        means = np.empty((len(x), maps.shape[1]))
+        means = np.empty((len(x), self.maps.shape[1]))
         # So few rows at a time that a product is made without waiting for threads.
-        step = max(_ROWS, _ALONE // maps.size)
-        block = np.ones((step, len(maps)))
+        step = max(_ROWS, _ALONE // self.maps.size)
+        block = np.ones((min(step, len(x)), len(self.maps)))
         for first in range(0, len(x), step):
             rows = x[first : first + step]
-            np.subtract(rows, self._centre, out=block[: len(rows), :-1])
-            np.matmul(block[: len(rows)], maps, out=means[first : first + step])
+            np.subtract(rows, self.centre, out=block[: len(rows), :-1])
+            np.matmul(block[: len(rows)], self.maps, out=means[first : first + step])
         return means.reshape(len(x), len(self._weights), -1)
 
     def responsibilities(self, x: Floats, device: str, threads: int | None) -> NDArray[np.float64]:

@@ -209,12 +209,12 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
             # The variance is the mean of the components' variances and the variance of their means.
             covariances, deviations = conditional.covariances(), means - mean[:, np.newaxis]
             if return_std:
-                variances = shares @ np.diagonal(covariances, axis1=1, axis2=2)
-                spread[rows] = np.sqrt(variances + np.einsum("nk,nkt->nt", shares, deviations**2))
+                squares = np.square(deviations, out=deviations)
+                squares += np.diagonal(covariances, axis1=1, axis2=2)
+                spread[rows] = np.sqrt(np.einsum("nk,nkt->nt", shares, squares))
             else:
-                within = (shares @ covariances.reshape(len(covariances), -1)).reshape(-1, t, t)
                 weighted = deviations * shares[:, :, np.newaxis]
-                spread[rows] = within + weighted.swapaxes(1, 2) @ deviations
+                spread[rows] = np.einsum("nk,ktu->ntu", shares, covariances) + weighted.swapaxes(1, 2) @ deviations
         if spread is None:
             return self._shaped(y_mean)
         return self._shaped(y_mean), self._shaped(spread) if return_std else spread

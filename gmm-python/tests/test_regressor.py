@@ -217,6 +217,33 @@ def test_the_start_of_features_and_targets_is_used():
     assert warm.fit(x, y).n_iter_ <= 2
 
 
+def test_what_is_not_finite_is_refused_wherever_it_is(monkeypatch):
+    from gaussmix import _regressor
+
+    x, y = curve(100)
+    plain, missing = GaussianMixtureRegressor(2).fit(x, y), GaussianMixtureRegressor(2, missing=True).fit(x, y)
+    # In the last of several blocks.
+    monkeypatch.setattr(_regressor, "_AT_ONCE", 100)
+    x[93, 1] = np.inf
+    for regressor in (plain, missing):
+        for call in (regressor.predict, regressor.sample_y, lambda x: regressor.log_prob(x, y)):  # noqa: B023
+            with pytest.raises(ValueError, match="Input X contains infinity"):
+                call(x)
+    x[93, 1] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        plain.predict(x)
+    assert np.isfinite(missing.predict(x)).all()
+
+
+def test_a_mixture_that_is_changed_counts():
+    x, y = curve(100)
+    regressor = GaussianMixtureRegressor(2, random_state=0).fit(x, y)
+    before = regressor.predict(x)
+    regressor.mixture_.means_ = regressor.mixture_.means_ + np.eye(5)[4]
+    # The second target is higher by one.
+    np.testing.assert_allclose(regressor.predict(x), before + [0, 1], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

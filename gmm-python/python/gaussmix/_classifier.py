@@ -223,7 +223,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def _joint(self, X: Any) -> Floats:
         """Give the logarithm of the prior times the density, for each class."""
         x = self._checked(X, reset=False)
-        data = self._load(x)
+        data = self._load(x, X)
         scores = np.stack([data.scores(gm._mixture()) for gm in self.mixtures_], axis=1)
         with np.errstate(divide="ignore"):
             scores += np.log(self.priors_)

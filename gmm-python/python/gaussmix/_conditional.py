@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,8 +82,8 @@ class Conditional:
             np.matmul(block[: len(rows)], self.maps, out=means[first : first + step])
         return means.reshape(len(x), len(self._weights), -1)
 
-    def responsibilities(self, x: Floats, device: str, threads: int | None) -> NDArray[np.float64]:
+    def responsibilities(self, x: Floats, load: Callable[[Floats], _core.Data]) -> NDArray[np.float64]:
         """Give the weight of each component for each row of what is given, (n_samples, n_components)."""
         if self.marginal is None:
             return np.broadcast_to(self._weights, (len(x), len(self._weights)))
-        return _core.Data(x, device=device, threads=threads).responsibilities(self.marginal)
+        return load(x).responsibilities(self.marginal)

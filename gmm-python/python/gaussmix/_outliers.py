@@ -134,11 +134,11 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         if self.threshold == "mixture" or self.contamination == "auto":
             self.offset_ = _threshold(self._scores_of_draws(share), None, share)
         else:
-            self.offset_ = _threshold(self._scores(x), weights, share)
+            self.offset_ = _threshold(self._scores(x, X), weights, share)
         return self
 
-    def _scores(self, x: Floats | _core.GpuArray) -> Floats:
-        scores = self._load(x).scores(self.mixture_._mixture())
+    def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:
+        scores = self._load(x, X).scores(self.mixture_._mixture())
         with np.errstate(over="ignore"):
             return scores.astype(self.mixture_._value_type(x.dtype), copy=False)
 
@@ -150,7 +150,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         parts = []
         for first in range(0, n, step):
             draws, _ = mixture.sample(min(step, n - first), int(random_state.randint(0, 2**31 - 1)))
-            parts.append(self._load(draws).scores(mixture))
+            parts.append(self._load(draws, draws).scores(mixture))
         return np.concatenate(parts)
 
     def score_samples(self, X: ArrayLike) -> Floats:
@@ -166,7 +166,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         log_prob : ndarray of shape (n_samples,)
             The logarithms of the density.
         """
-        return beside(self._scores(self._checked(X, reset=False)), X)
+        return beside(self._scores(self._checked(X, reset=False), X), X)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Give the log density of each sample above the threshold.
@@ -198,7 +198,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
             -1 for outliers, 1 for the others.
         """
         x = self._checked(X, reset=False)
-        return beside(np.where(self._scores(x) < self.offset_, -1, 1).astype(np.int64, copy=False), X)
+        return beside(np.where(self._scores(x, X) < self.offset_, -1, 1).astype(np.int64, copy=False), X)
 
 
 def _threshold(scores: Floats, weights: NDArray[np.float64] | None, share: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads
+from ._arrays import Floats, checked_weights, n_threads, validated
 from ._conditional import Conditional
 from ._documentation import with_documentation_of, with_parameters_of
 from ._estimator import GaussianMixture
@@ -91,6 +91,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
     #: Whether the targets were an array of one dimension.
     _one_dimension: bool
     missing: bool
+    #: What has been made of the mixture: the distribution of the targets given all features.
+    _made: tuple[_core.Mixture, Conditional] | None = None
 
     @with_parameters_of(GaussianMixture, _WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
@@ -126,6 +128,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
         self.mixture_ = self._to_be_fitted().fit(both, sample_weight=checked_weights(sample_weight, x.shape[0]))
         self.n_iter_, self.n_targets_ = self.mixture_.n_iter_, both.shape[1] - x.shape[1]
+        self._given_all(self.mixture_._mixture())
         return self
 
     def _targets(self, y: Any, x: Floats) -> Floats:
@@ -143,32 +146,60 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         check_consistent_length(x, targets)
         return targets
 
+    def _loader(self, X: Any) -> Callable[[Floats], _core.Data]:
+        """Give what brings a part of the caller's samples to the device."""
+        threads = n_threads(self.n_jobs)
+
+        def load(part: Floats) -> _core.Data:
+            try:
+                return _core.Data(part, device=self.device, threads=threads, missing=self.missing)
+            except _core.NonFiniteError:
+                # Its rows are those of the part; scikit-learn's message has none.
+                try:
+                    validated(self, X, reset=False, check_finite=True)
+                except ValueError as error:
+                    raise error from None
+                raise
+
+        return load
+
+    def _given_all(self, mixture: _core.Mixture) -> Conditional:
+        """Give the distribution of the targets given all features, which is kept."""
+        if self._made is None or self._made[0] is not mixture:
+            self._made = mixture, self._given(mixture, np.ones(self.n_features_in_, dtype=bool))
+        return self._made[1]
+
+    def _given(self, mixture: _core.Mixture, observed: NDArray[np.bool_]) -> Conditional:
+        d = self.n_features_in_
+        return Conditional(mixture, np.flatnonzero(observed), np.arange(d, d + self.n_targets_))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        # It is made anew.
+        state.pop("_made", None)
+        return state
+
     def _parts(self, x: Floats, numbers: int) -> Iterator[tuple[Any, Conditional, Floats]]:
         """Give rows, the targets' distribution given the features that they have, and those features.
 
         Of each row there are so many numbers to be computed.
         """
         mixture, d = self.mixture_._mixture(), self.n_features_in_
-        wanted, made = np.arange(d, d + self.n_targets_), {}
-
-        def given(observed: NDArray[np.bool_]) -> Conditional:
-            name = observed.tobytes()
-            if name not in made:
-                made[name] = Conditional(mixture, np.flatnonzero(observed), wanted)
-            return made[name]
-
+        made: dict[bytes, Conditional] = {}
         k, t = len(mixture.weights), self.n_targets_
         step = max(1, _AT_ONCE // (d + k * (t + 1) + numbers))
         for first in range(0, len(x), step):
             block = x[first : first + step]
             absent = np.isnan(block) if self.missing else None
             if absent is None or not absent.any():
-                yield slice(first, first + step), given(np.ones(d, dtype=bool)), block
+                yield slice(first, first + step), self._given_all(mixture), block
                 continue
             patterns, of_rows = np.unique(absent, axis=0, return_inverse=True)
             for number, pattern in enumerate(patterns):
-                rows = np.flatnonzero(of_rows == number)
-                yield first + rows, given(~pattern), block[rows][:, ~pattern]
+                rows, name = np.flatnonzero(of_rows == number), pattern.tobytes()
+                if name not in made:
+                    made[name] = self._given(mixture, ~pattern)
+                yield first + rows, made[name], block[rows][:, ~pattern]
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
@@ -196,12 +227,12 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         if return_std and return_cov:
             raise ValueError("At most one of return_std or return_cov can be requested.")
         x: Floats = on_host(self._checked(X, reset=False))
-        n, t, threads = len(x), self.n_targets_, n_threads(self.n_jobs)
+        n, t, load = len(x), self.n_targets_, self._loader(X)
         dtype = self.mixture_._value_type(x.dtype)
         y_mean = np.empty((n, t), dtype)
         spread = np.empty((n, t) if return_std else (n, t, t), dtype) if return_std or return_cov else None
         for rows, conditional, given in self._parts(x, t**2 if return_cov else 0):
-            shares, means = conditional.responsibilities(given, self.device, threads), conditional.means(given)
+            shares, means = conditional.responsibilities(given, load), conditional.means(given)
             mean = np.einsum("nk,nkt->nt", shares, means)
             y_mean[rows] = mean
             if spread is None:
@@ -243,12 +274,12 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
             The draws.
         """
         x: Floats = on_host(self._checked(X, reset=False))
-        rng, t, threads = check_random_state(random_state), self.n_targets_, n_threads(self.n_jobs)
+        rng, t, load = check_random_state(random_state), self.n_targets_, self._loader(X)
         k = len(self.mixture_.weights_)
         _core.check_memory("the draws", (len(x), t, int(n_samples)), 8, "draw fewer at a time")
         y = np.empty((len(x), t, n_samples), self.mixture_._value_type(x.dtype))
         for rows, conditional, given in self._parts(x, n_samples * (k + t**2 + 3 * t)):
-            shares, means = conditional.responsibilities(given, self.device, threads), conditional.means(given)
+            shares, means = conditional.responsibilities(given, load), conditional.means(given)
             uniforms = rng.random_sample((len(given), n_samples, 1))
             components = (uniforms > np.cumsum(shares, axis=1)[:, np.newaxis, :-1]).sum(axis=2)
             normals = rng.standard_normal((len(given), n_samples, t, 1))
@@ -277,13 +308,13 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         d, t = self.n_features_in_, self.n_targets_
         if targets.shape[1] != t:
             raise ValueError(f"y has {targets.shape[1]} targets, but {type(self).__name__} was fitted to {t}")
-        mixture = self.mixture_._mixture()
-        marginal = Conditional(mixture, np.arange(d), np.arange(d, d + t)).marginal
+        mixture, load = self.mixture_._mixture(), self._loader(X)
+        marginal = self._given_all(mixture).marginal
         assert marginal is not None  # There is at least one feature.
         log_prob = np.empty(len(x))
         step = max(1, _AT_ONCE // (d + t))
         for first in range(0, len(x), step):
             rows = slice(first, first + step)
             both = np.column_stack([x[rows], targets[rows]]).astype(np.float64, copy=False)
-            log_prob[rows] = self._load(both).scores(mixture) - self._load(both[:, :d]).scores(marginal)
+            log_prob[rows] = load(both).scores(mixture) - load(both[:, :d]).scores(marginal)
         return log_prob

@@ -136,13 +136,16 @@ def test_the_density_integrates_to_one():
     assert abs(np.trapezoid(density, grid) - 1) < 1e-10
 
 
-def test_blocks_of_rows_make_no_difference(monkeypatch):
+@pytest.mark.parametrize("many", [1, 10**9])
+def test_blocks_of_rows_make_no_difference(monkeypatch, many):
     from gaussmix import _conditional, _regressor
 
     x, y = curve(1000)
     regressor = GaussianMixtureRegressor(3, random_state=0).fit(x, y)
     whole = (*regressor.predict(x, return_std=True), regressor.predict(x, return_cov=True)[1], regressor.log_prob(x, y))
     monkeypatch.setattr(_regressor, "_AT_ONCE", 1000)
+    # In two threads, or in one.
+    monkeypatch.setattr(_regressor, "_MANY", many)
     monkeypatch.setattr(_conditional, "_ALONE", 1)
     monkeypatch.setattr(_conditional, "_ROWS", 7)
     parts = (*regressor.predict(x, return_std=True), regressor.predict(x, return_cov=True)[1], regressor.log_prob(x, y))
@@ -217,13 +220,15 @@ def test_the_start_of_features_and_targets_is_used():
     assert warm.fit(x, y).n_iter_ <= 2
 
 
-def test_what_is_not_finite_is_refused_wherever_it_is(monkeypatch):
+@pytest.mark.parametrize("many", [1, 10**9])
+def test_what_is_not_finite_is_refused_wherever_it_is(monkeypatch, many):
     from gaussmix import _regressor
 
     x, y = curve(100)
     plain, missing = GaussianMixtureRegressor(2).fit(x, y), GaussianMixtureRegressor(2, missing=True).fit(x, y)
     # In the last of several blocks.
     monkeypatch.setattr(_regressor, "_AT_ONCE", 100)
+    monkeypatch.setattr(_regressor, "_MANY", many)
     x[93, 1] = np.inf
     for regressor in (plain, missing):
         for call in (regressor.predict, regressor.sample_y, lambda x: regressor.log_prob(x, y)):  # noqa: B023

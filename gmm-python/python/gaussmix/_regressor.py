@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 _WITHOUT = ("decay",)
 #: The numbers of the rows that are computed with at a time.
 _AT_ONCE = 1 << 21
+#: So many rows are worth a second thread.
+_MANY = 20_000
+#: Rows, the targets' distribution given the features that they have, and those features.
+_Part = tuple[Any, Conditional, Floats]
 
 
 @with_documentation_of(GaussianMixture)
@@ -179,7 +185,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         state.pop("_made", None)
         return state
 
-    def _parts(self, x: Floats, numbers: int) -> Iterator[tuple[Any, Conditional, Floats]]:
+    def _parts(self, x: Floats, numbers: int) -> Iterator[_Part]:
         """Give rows, the targets' distribution given the features that they have, and those features.
 
         Of each row there are so many numbers to be computed.
@@ -231,12 +237,14 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         dtype = self.mixture_._value_type(x.dtype)
         y_mean = np.empty((n, t), dtype)
         spread = np.empty((n, t) if return_std else (n, t, t), dtype) if return_std or return_cov else None
-        for rows, conditional, given in self._parts(x, t**2 if return_cov else 0):
+
+        def work(part: _Part) -> None:
+            rows, conditional, given = part
             shares, means = conditional.responsibilities(given, load), conditional.means(given)
             mean = np.einsum("nk,nkt->nt", shares, means)
             y_mean[rows] = mean
             if spread is None:
-                continue
+                return
             # The variance is the mean of the components' variances and the variance of their means.
             covariances, deviations = conditional.covariances(), means - mean[:, np.newaxis]
             if return_std:
@@ -246,6 +254,13 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
             else:
                 weighted = deviations * shares[:, :, np.newaxis]
                 spread[rows] = np.einsum("nk,ktu->ntu", shares, covariances) + weighted.swapaxes(1, 2) @ deviations
+
+        parts = self._parts(x, t**2 if return_cov else 0)
+        if n < _MANY or n_threads(self.n_jobs) == 1:
+            for part in parts:
+                work(part)
+        else:
+            _in_two_threads(work, parts)
         if spread is None:
             return self._shaped(y_mean)
         return self._shaped(y_mean), self._shaped(spread) if return_std else spread
@@ -318,3 +333,28 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
             both = np.column_stack([x[rows], targets[rows]]).astype(np.float64, copy=False)
             log_prob[rows] = load(both).scores(mixture) - load(both[:, :d]).scores(marginal)
         return log_prob
+
+
+def _in_two_threads(work: Callable[[_Part], None], parts: Iterator[_Part]) -> None:
+    """Do the work of each part: what NumPy does of one, while the engine does its own of another."""
+    lock, ended = Lock(), Event()
+
+    def take() -> None:
+        while True:
+            with lock:
+                part = None if ended.is_set() else next(parts, None)
+            if part is None:
+                return
+            try:
+                work(part)
+            except BaseException:
+                ended.set()
+                raise
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            for future in [pool.submit(take), pool.submit(take)]:
+                future.result()
+        finally:
+            # After Ctrl-C too, which reaches this thread.
+            ended.set()

@@ -1,5 +1,5 @@
-"""Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md and
-docs/many.md.
+"""Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md,
+docs/many.md and docs/estimators.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -10,7 +10,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from gaussmix import BayesianGaussianMixture, GaussianMixture, fit_many, plot, select
+from gaussmix import (
+    BayesianGaussianMixture,
+    GaussianMixture,
+    GaussianMixtureClassifier,
+    GaussianMixtureOutlierDetector,
+    GaussianMixtureRegressor,
+    fit_many,
+    plot,
+    select,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
@@ -30,8 +39,10 @@ def main(folder=ROOT / "docs"):
     figure.savefig(folder / "python-select.svg", metadata={"Date": None})
     concentrations(iris).savefig(folder / "concentration.svg", metadata={"Date": None})
     velocities().savefig(folder / "many.svg", metadata={"Date": None})
+    three_tasks().savefig(folder / "estimators.svg", metadata={"Date": None})
     plt.close("all")
-    return [folder / name for name in ("python-fit.svg", "python-select.svg", "concentration.svg", "many.svg")]
+    names = ("python-fit.svg", "python-select.svg", "concentration.svg", "many.svg", "estimators.svg")
+    return [folder / name for name in names]
 
 
 def concentrations(iris):
@@ -86,6 +97,56 @@ def velocities(side=100, stars=200):
         shown = ax.imshow(values.reshape(side, side), origin="lower", **limits)
         figure.colorbar(shown, ax=ax, label=None if weights else "km/s")
         ax.set(title=title, xticks=[], yticks=[])
+    return figure
+
+
+def three_tasks():
+    """Draw a regression with two branches, the regions of two classes, and outliers."""
+    rng = np.random.default_rng(0)
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+
+    # x as a function of y is one curve, but y as a function of x is not.
+    y = rng.uniform(0, 1, 250)
+    x = y + 0.3 * np.sin(2 * np.pi * y) + rng.normal(0, 0.04, 250)
+    regressor = GaussianMixtureRegressor(6, random_state=0).fit(x[:, np.newaxis], y)
+    at, heights = np.linspace(-0.1, 1.1, 120), np.linspace(-0.2, 1.2, 140)
+    grid = np.stack(np.meshgrid(at, heights), axis=-1).reshape(-1, 2)
+    density = np.exp(regressor.log_prob(grid[:, :1], grid[:, 1])).reshape(140, 120)
+    left.imshow(density, origin="lower", extent=(-0.1, 1.1, -0.2, 1.2), aspect="auto", cmap="Blues", vmax=8, interpolation="none")
+    mean, deviation = regressor.predict(at[:, np.newaxis], return_std=True)
+    for line, style in ((mean, "-"), (mean - deviation, "--"), (mean + deviation, "--")):
+        left.plot(at, line, f"C1{style}")
+    left.plot(x, y, "k.", markersize=2)
+    left.set(title="regression", xlabel="feature", ylabel="target")
+
+    # A class around another, and one of two parts.
+    angle = rng.uniform(0, 2 * np.pi, 120)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1) * rng.normal(3, 0.3, (120, 1))
+    parts = rng.normal(0, 0.45, (120, 2)) + np.where(rng.random((120, 1)) < 0.5, [-1.0, 0.5], [1.0, -0.5])
+    samples, labels = np.concatenate([ring, parts]), np.repeat([0, 1], 120)
+    classifier = GaussianMixtureClassifier([8, 2], random_state=0).fit(samples, labels)
+    axis = np.linspace(-4.5, 4.5, 80)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    proba = classifier.predict_proba(grid)[:, 1].reshape(80, 80)
+    middle.imshow(proba, origin="lower", extent=(-4.5, 4.5, -4.5, 4.5), cmap="RdBu", vmin=-1, vmax=2, interpolation="none")
+    middle.contour(axis, axis, proba, [0.5], colors="k", linewidths=1)
+    for label in (0, 1):
+        middle.plot(*samples[labels == label].T, f"{'^o'[label]}", color=("C3", "C0")[label], markersize=2.5)
+    middle.set(title="classification", xticks=[], yticks=[])
+
+    # Two clusters, and points that belong to neither.
+    clusters = rng.normal(size=(250, 2)) * [1.2, 0.4] @ [[1, 0.6], [-0.6, 1]] + np.where(rng.random((250, 1)) < 0.5, -2, 2)
+    samples = np.concatenate([clusters, rng.uniform(-6, 6, (12, 2))])
+    detector = GaussianMixtureOutlierDetector(2, contamination="auto", random_state=0).fit(samples)
+    axis = np.linspace(-6.5, 6.5, 80)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    decision = detector.decision_function(grid).reshape(80, 80)
+    right.contourf(axis, axis, decision, [0, np.inf], colors=["#dbe9f6"])
+    right.contour(axis, axis, decision, [0], colors="C0")
+    outliers = detector.predict(samples) == -1
+    right.plot(*samples[~outliers].T, "k.", markersize=2)
+    right.plot(*samples[outliers].T, "C3x", markersize=5)
+    right.set(title="outliers", xticks=[], yticks=[])
     return figure
 
 

@@ -2,7 +2,13 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gaussmix import BayesianGaussianMixture, GaussianMixture
+from gaussmix import (
+    BayesianGaussianMixture,
+    GaussianMixture,
+    GaussianMixtureClassifier,
+    GaussianMixtureOutlierDetector,
+    GaussianMixtureRegressor,
+)
 
 
 @parametrize_with_checks(
@@ -12,6 +18,12 @@ from gaussmix import BayesianGaussianMixture, GaussianMixture
         GaussianMixture(missing=True),
         BayesianGaussianMixture(),
         BayesianGaussianMixture(missing=True, weight_concentration_prior_type="dirichlet_distribution"),
+        GaussianMixtureOutlierDetector(),
+        GaussianMixtureOutlierDetector(contamination=0.2, covariance_type="diag", standardize=True),
+        GaussianMixtureClassifier(),
+        GaussianMixtureClassifier(missing=True, covariance_type="tied"),
+        GaussianMixtureRegressor(),
+        GaussianMixtureRegressor(missing=True, covariance_type="tied", standardize=True),
     ]
 )
 def test_estimator(estimator, check):

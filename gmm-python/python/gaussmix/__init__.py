@@ -4,17 +4,22 @@
 their place.
 `Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
 `fit_many` fits a mixture to each of many groups of samples.
+`GaussianMixtureRegressor`, `GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
 """
 
 import os
 
 from . import _core
 from ._bayes import BayesianMixture
+from ._classifier import GaussianMixtureClassifier
 from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
+from ._onnx import to_onnx
+from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_sklearn, unpatch_sklearn
+from ._regressor import GaussianMixtureRegressor
 from ._reports import Iteration
 from ._select import Candidate, Selection, plot, select
 from ._variational import BayesianGaussianMixture
@@ -24,6 +29,9 @@ __all__ = [
     "BayesianMixture",
     "Candidate",
     "GaussianMixture",
+    "GaussianMixtureClassifier",
+    "GaussianMixtureOutlierDetector",
+    "GaussianMixtureRegressor",
     "InnerProducts",
     "Iteration",
     "Likelihood",
@@ -38,6 +46,7 @@ __all__ = [
     "patch_sklearn",
     "plot",
     "select",
+    "to_onnx",
     "unpatch_sklearn",
 ]
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core, _parameters, _start
+from ._fisher import FisherVectors
 from ._fitted import FittedMixture, take_features
 from ._fitting import Fitting, ill_defined
 from ._prediction import Criteria
@@ -23,7 +24,7 @@ from ._units import Units
 _TOGETHER = 256
 
 
-class GaussianMixture(Fitting, Criteria, FittedMixture):
+class GaussianMixture(Fitting, Criteria, FisherVectors, FittedMixture):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and

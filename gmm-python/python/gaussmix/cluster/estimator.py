@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational
 from .._arrays import Floats
+from .._documentation import with_documentation_of, with_parameters_of
 from .._fitting import Fitting
 from .._samples import Samples
-from .documentation import with_documentation_of, with_parameters_of
 from .engine import Engine, InProcess
 from .plan import Plan, plan
 from .remote import ClusterEvaluations, Resident

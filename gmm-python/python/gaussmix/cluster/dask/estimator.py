@@ -12,9 +12,9 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
+from ..._documentation import with_documentation_of, with_parameters_of
 from ..._partitions import Partition
 from .. import estimator
-from ..documentation import with_documentation_of, with_parameters_of
 from ..engine import Engine
 from ..plan import Plan, check_columns, divided
 from .collections import by_rows, is_frame, plan_of, type_of

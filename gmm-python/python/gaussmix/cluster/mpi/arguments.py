@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
+from ..._documentation import description_of
 from ..._parameters import BAYESIAN_SHARED, CHOICES, SHARED
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
-from ..documentation import description_of
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
 #: The exit code for a wrong use.

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _core, _estimator, _partitions, _variational
+from ..._documentation import with_documentation_of, with_parameters_of
 from ..._samples import Evaluations, Samples
 from .. import estimator
-from ..documentation import with_documentation_of, with_parameters_of
 from ..engine import Engine
 from ..plan import Plan
 from ..remote import ClusterEvaluations

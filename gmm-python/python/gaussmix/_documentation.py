@@ -1,10 +1,10 @@
-"""Signatures and documentation of the estimators of a cluster, most of whose parameters are those of one process."""
+"""Signatures and documentation of estimators most of whose parameters are those of another."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 _Init = TypeVar("_Init", bound=Callable[..., None])
@@ -15,24 +15,25 @@ _HEADING = "Parameters\n----------\n"
 _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
-def with_parameters_of(local_estimator: type) -> Callable[[_Init], _Init]:
-    """Put the parameters of the local estimator in the place of ``**params`` in a signature."""
-    local = dict(inspect.signature(local_estimator.__init__).parameters)  # type: ignore[misc]
+def with_parameters_of(estimator: type, without: Collection[str] = ()) -> Callable[[_Init], _Init]:
+    """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature."""
+    theirs = inspect.signature(estimator.__init__).parameters  # type: ignore[misc]
+    shared = {name: parameter for name, parameter in theirs.items() if name not in without}
 
     def change(init: _Init) -> _Init:
         own = {
             name: parameter
             for name, parameter in inspect.signature(init).parameters.items()
-            if parameter.kind is not parameter.VAR_KEYWORD and name not in local
+            if parameter.kind is not parameter.VAR_KEYWORD and name not in shared
         }
-        init.__signature__ = inspect.Signature([*local.values(), *own.values()])  # type: ignore[attr-defined]
+        init.__signature__ = inspect.Signature([*shared.values(), *own.values()])  # type: ignore[attr-defined]
         return init
 
     return change
 
 
-def with_documentation_of(local_estimator: type) -> Callable[[_Class], _Class]:
-    """Put the entries of the local estimator's parameters in the place of that of ``**params``.
+def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
+    """Put the entries of an estimator's parameters, as far as the signature has them, in the place of that of ``**params``.
 
     A parameter that the class itself has an entry for keeps that.
     """
@@ -44,7 +45,8 @@ def with_documentation_of(local_estimator: type) -> Callable[[_Class], _Class]:
         own.pop("**params")
         head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
         after = rest.split("\n\n")[1:]
-        parameters = "\n".join({**_entries(local_estimator), **own}.values())
+        entries = {**_entries(estimator), **own}
+        parameters = "\n".join(entries[name] for name in inspect.signature(cls).parameters)
         cls.__doc__ = "\n\n".join([f"{head}{_HEADING}{parameters}", *after])
         return cls
 

@@ -1,0 +1,280 @@
+"""The estimator `GaussianMixtureClassifier`: a mixture for each class."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.multiclass import check_classification_targets
+
+from . import _core, _start
+from ._arrays import Floats, checked_weights, n_threads
+from ._documentation import with_documentation_of, with_parameters_of
+from ._estimator import GaussianMixture
+from ._fitted import take_features
+from ._gpu import on_host
+from ._of_mixtures import OfMixtures, constraints
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Parameters of `GaussianMixture` that the classifier does not have, because the mixtures of the classes would share them.
+_WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "decay", "callback")
+
+
+@with_documentation_of(GaussianMixture)
+class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
+    """Classification by a Gaussian mixture for each class.
+
+    The probability of a class is in proportion to its prior times the density of its mixture. The
+    mixtures are those that :class:`GaussianMixture` fits to the samples of each class alone; where
+    the start is by 'kmeans', all are fitted in one call of the engine, small ones side by side.
+    With one component for each class it is quadratic discriminant analysis.
+
+    Parameters
+    ----------
+    n_components : int, array-like of shape (n_classes,) or dict, default=1
+        The number of components of each mixture: one for all, or a number for each class in
+        ascending order, or by class.
+    priors : array-like of shape (n_classes,), default=None
+        The probabilities of the classes in ascending order; by default their shares of the samples,
+        by weight.
+    **params : dict
+        The parameters of :class:`GaussianMixture`, but for `weights_init`, `means_init`,
+        `precisions_init`, `warm_start`, `decay` and `callback`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes in ascending order.
+    priors_ : ndarray of shape (n_classes,)
+        Their probabilities.
+    mixtures_ : list of GaussianMixture
+        The mixture of each class.
+    n_iter_ : ndarray of shape (n_classes,)
+        The iterations of each fit.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where the data had names.
+
+    See Also
+    --------
+    sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : One Gaussian for each class.
+    fit_many : A mixture for each of many groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import GaussianMixtureClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 1)) + np.repeat([-6, 0, 0, 6], 100)[:, np.newaxis]
+    >>> y = np.repeat(["outside", "inside", "inside", "outside"], 100)
+    >>> classifier = GaussianMixtureClassifier({"inside": 1, "outside": 2}, random_state=0).fit(X, y)
+    >>> classifier.predict([[-6], [0], [6]]).tolist()
+    ['outside', 'inside', 'outside']
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **constraints(_WITHOUT),
+        "n_components": [Interval(Integral, 1, None, closed="left"), "array-like", dict],
+        "priors": ["array-like", None],
+    }
+    classes_: NDArray[Any]
+    priors_: NDArray[np.float64]
+    mixtures_: list[GaussianMixture]
+    n_iter_: NDArray[np.int64]
+
+    @with_parameters_of(GaussianMixture, _WITHOUT)
+    def __init__(
+        self,
+        n_components: int | ArrayLike | Mapping[Any, int] = 1,
+        *,
+        priors: ArrayLike | None = None,
+        **params: Any,
+    ) -> None:
+        super().__init__(n_components, **params)
+        self.priors = priors
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        y : array-like of shape (n_samples,)
+            The class of each sample.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample"
+            )
+        x: Floats = on_host(self._checked(X, reset=True))
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        check_consistent_length(x, y)
+        weights = checked_weights(sample_weight, x.shape[0])
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        priors = None if self.priors is None else self._given_priors()
+        mixtures = [self._unfitted(n_components=k) for k in self._numbers_of_components()]
+        # The samples of a class follow each other.
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes)).tolist()
+        ranges = list(zip([0, *ends[:-1]], ends, strict=True))
+        self._fit_each(mixtures, x[order], None if weights is None else weights[order], ranges)
+        for gm in mixtures:
+            take_features(gm, self)
+        counts = np.bincount(codes, weights)
+        self.priors_ = counts / counts.sum() if priors is None else priors
+        self.mixtures_, self.n_iter_ = mixtures, np.array([gm.n_iter_ for gm in mixtures])
+        going_on = [label for label, gm in zip(self.classes_.tolist(), mixtures, strict=True) if not gm.converged_]
+        if going_on and mixtures[0].max_iter > 0:
+            warnings.warn(
+                f"the mixture of class {going_on[0]!r}{' and of others' * (len(going_on) > 1)} did not converge. Try to "
+                "increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _given_priors(self) -> NDArray[np.float64]:
+        priors = np.asarray(self.priors, dtype=np.float64)
+        if priors.shape != self.classes_.shape:
+            raise ValueError(f"priors has the shape {priors.shape}; there are {len(self.classes_)} classes")
+        if not (priors >= 0).all() or abs(priors.sum() - 1) > 1e-6:
+            raise ValueError("priors must be probabilities, which sum to 1")
+        normalized: NDArray[np.float64] = priors / priors.sum()
+        return normalized
+
+    def _numbers_of_components(self) -> list[Any]:
+        """Give the number of components of each class."""
+        given, labels = self.n_components, self.classes_.tolist()
+        if isinstance(given, Integral):
+            return [given] * len(labels)
+        if isinstance(given, Mapping):
+            without = [label for label in labels if label not in given]
+            if without:
+                raise ValueError(f"n_components has no number for class {without[0]!r}")
+            return [given[label] for label in labels]
+        numbers = np.asarray(given).tolist()
+        if not isinstance(numbers, list) or len(numbers) != len(labels):
+            raise ValueError(
+                f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes"
+            )
+        return numbers
+
+    def _fit_each(
+        self,
+        mixtures: list[GaussianMixture],
+        x: Floats,
+        weights: NDArray[np.float64] | None,
+        ranges: list[tuple[int, int]],
+    ) -> None:
+        """Fit the mixtures to their ranges of the samples."""
+        first, fits = mixtures[0], None
+        for gm in mixtures:
+            gm._validate_params()
+        if first.init_params == "kmeans" and not first.standardize and not first.verbose and first.max_iter > 0:
+            for gm in mixtures:
+                _start.check_memory(gm, x.shape[1])
+            fits = _core.fit_many(
+                x,
+                ranges,
+                weights,
+                [gm._options((None, None, None)) for gm in mixtures],
+                [_start.runs(gm) for gm in mixtures],
+                first.device,
+                threads=n_threads(first.n_jobs),
+                missing=first.missing,
+            )
+            if fits.error is not None:
+                raise fits.error
+        for number, (label, gm, (begin, end)) in enumerate(zip(self.classes_.tolist(), mixtures, ranges, strict=True)):
+            try:
+                if fits is not None:
+                    gm._forget()
+                    gm._keep(fits[number], None, x.dtype)
+                    continue
+                with warnings.catch_warnings():
+                    # `fit` says for which classes it has not converged.
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    gm.fit(x[begin:end], sample_weight=None if weights is None else weights[begin:end])
+            except ValueError as error:
+                raise ValueError(f"there is no mixture of class {label!r}: {error}") from error
+
+    def _joint(self, X: Any) -> Floats:
+        """Give the logarithm of the prior times the density, for each class."""
+        x = self._checked(X, reset=False)
+        data = self._load(x, X)
+        scores = np.stack([data.scores(gm._mixture()) for gm in self.mixtures_], axis=1)
+        with np.errstate(divide="ignore"):
+            scores += np.log(self.priors_)
+        narrow = all(gm._value_type(x.dtype) == np.float32 for gm in self.mixtures_)
+        return scores.astype(np.float32) if narrow else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The classes.
+        """
+        joint = self._joint(X)
+        labels: NDArray[Any] = self.classes_[joint.argmax(axis=1)]
+        return labels
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Give the logarithm of the probability of each class for each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            The logarithms, in the order of `classes_`.
+        """
+        joint = self._joint(X)
+        log_proba: Floats = joint - logsumexp(joint, axis=1, keepdims=True)
+        return log_proba
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Give the probability of each class for each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            The probabilities, which sum to 1 for each sample, in the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))

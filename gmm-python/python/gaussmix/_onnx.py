@@ -1,0 +1,224 @@
+"""Fitted models as ONNX, which other languages and devices run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from sklearn.utils.validation import check_is_fitted
+
+from . import _core
+from ._classifier import GaussianMixtureClassifier
+from ._conditional import Conditional
+from ._estimator import GaussianMixture
+from ._outliers import GaussianMixtureOutlierDetector
+from ._regressor import GaussianMixtureRegressor
+from ._variational import BayesianGaussianMixture
+
+Model = (
+    GaussianMixture
+    | BayesianGaussianMixture
+    | GaussianMixtureClassifier
+    | GaussianMixtureOutlierDetector
+    | GaussianMixtureRegressor
+)
+
+#: Versions of the operators and of the format, which runtimes of the last years read.
+_OPSET, _FORMAT = 18, 9
+
+
+def to_onnx(model: Model, *, dtype: DTypeLike | None = None) -> Any:
+    """Write what a fitted model predicts as a graph of ONNX.
+
+    It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape
+    (n_samples, n_features), without missing values. It gives
+
+    - of a mixture ``label``, ``probabilities`` and ``score`` (the log density);
+    - of a classifier ``label`` and ``probabilities``;
+    - of an outlier detector ``label`` (1 or -1) and ``score``, the decision function;
+    - of a regressor ``mean`` and ``std``, of shape (n_samples, n_targets).
+
+    Parameters
+    ----------
+    model : GaussianMixture, BayesianGaussianMixture or an estimator of mixtures
+        The fitted model.
+    dtype : dtype, default=None
+        The type of ``X`` and of the numbers: float64, or float32 for runtimes that have no other,
+        which is less exact where features are nearly collinear. By default that of the fitted
+        attributes.
+
+    Returns
+    -------
+    graph : onnx.ModelProto
+        The graph; ``onnx.save(graph, "model.onnx")`` writes it.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"the model is a {type(model).__name__}; give a fitted mixture or estimator of this package")
+    check_is_fitted(model)
+    graph = _Graph(_type_of(model) if dtype is None else np.dtype(dtype))
+    if isinstance(model, GaussianMixtureClassifier):
+        _classifier(graph, model)
+    elif isinstance(model, GaussianMixtureOutlierDetector):
+        difference = graph.add("Sub", _log_total(graph, model.mixture_._mixture()), graph.number(model.offset_))
+        outlier = graph.add("Less", difference, graph.number(0.0))
+        labels = [graph.constant(np.array(label, dtype=np.int64)) for label in (-1, 1)]
+        graph.give("label", graph.add("Where", outlier, *labels), np.dtype(np.int64))
+        graph.give("score", difference)
+    elif isinstance(model, GaussianMixtureRegressor):
+        _regressor(graph, model)
+    else:
+        logs = _log_densities(graph, model._mixture())
+        graph.give("label", graph.add("ArgMax", logs, axis=1, keepdims=0), np.dtype(np.int64))
+        graph.give("probabilities", graph.add("Softmax", logs, axis=1))
+        graph.give("score", graph.add("Add", _log_sum(graph, logs), graph.number(model._log_factor())))
+    return graph.model(model)
+
+
+def _type_of(model: Any) -> np.dtype[Any]:
+    """Give the type of a model's attributes."""
+    if isinstance(model, GaussianMixtureClassifier):
+        return np.result_type(*(gm.means_.dtype for gm in model.mixtures_))
+    fitted: np.dtype[Any] = getattr(model, "mixture_", model).means_.dtype
+    return fitted
+
+
+class _Graph:
+    """Nodes and constants, as they are added; each has a number for its name."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        try:
+            import onnx
+        except ImportError as error:
+            raise ImportError("to_onnx needs the package onnx; install it with `pip install gaussmix[onnx]`") from error
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype is {dtype}; give float32 or float64")
+        self.onnx, self.dtype = onnx, dtype
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def constant(self, values: Any) -> str:
+        """Add a constant; numbers in float64 get the type of the graph."""
+        array = np.asarray(values)
+        if array.dtype == np.float64:
+            array = array.astype(self.dtype)
+        name = f"c{len(self._constants)}"
+        self._constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def number(self, value: float) -> str:
+        """Add a number."""
+        return self.constant(np.array(value, dtype=np.float64))
+
+    def whole(self, *values: int) -> str:
+        """Add whole numbers, such as axes and shapes."""
+        return self.constant(np.array(values, dtype=np.int64))
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node, and give the name of its result."""
+        name = f"n{len(self._nodes)}"
+        self._nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+    def give(self, name: str, result: str, dtype: np.dtype[Any] | None = None) -> None:
+        """Make a result an output."""
+        self._nodes.append(self.onnx.helper.make_node("Identity", [result], [name]))
+        kind = self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype if dtype is None else dtype)
+        # Only the number of samples is open; other dimensions follow from the nodes.
+        shape = {"label": ["n_samples"], "score": ["n_samples"]}.get(name, ["n_samples", None])
+        self._outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, shape))
+
+    def model(self, model: Model) -> Any:
+        """Put all together, and have it checked."""
+        helper = self.onnx.helper
+        kind = helper.np_dtype_to_tensor_dtype(self.dtype)
+        x = helper.make_tensor_value_info("X", kind, ["n_samples", model.n_features_in_])
+        graph = helper.make_graph(self._nodes, type(model).__name__, [x], self._outputs, self._constants)
+        made = helper.make_model(
+            graph,
+            producer_name="gaussmix",
+            producer_version=_core.__version__,
+            ir_version=_FORMAT,
+            opset_imports=[helper.make_opsetid("", _OPSET)],
+        )
+        self.onnx.checker.check_model(made, full_check=True)
+        return made
+
+
+def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.0) -> str:
+    """Add the logarithm of weight times density of each component, (n_samples, n_components)."""
+    weights, means, factors = mixture.weights, mixture.means, mixture.precisions_cholesky
+    k, d = means.shape
+    if mixture.covariance_type in ("full", "tied"):
+        factors = np.broadcast_to(factors, (k, d, d))
+        # (x - μ)·U for all components is one product of x - centre.
+        centre = weights @ means
+        product = graph.add(
+            "MatMul",
+            graph.add("Sub", "X", graph.constant(centre)),
+            graph.constant(factors.transpose(1, 0, 2).reshape(d, k * d)),
+        )
+        shifts = ((centre - means)[:, np.newaxis] @ factors).reshape(k * d)
+        terms = graph.add("Reshape", graph.add("Add", product, graph.constant(shifts)), graph.whole(0, k, d))
+        log_determinants = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+    else:
+        factors = np.broadcast_to(factors.reshape(k, -1), (k, d))
+        differences = graph.add("Sub", graph.add("Unsqueeze", "X", graph.whole(1)), graph.constant(means))
+        terms = graph.add("Mul", differences, graph.constant(factors))
+        log_determinants = np.log(factors).sum(axis=1)
+    squares = graph.add("ReduceSumSquare", terms, graph.whole(2), keepdims=0)
+    with np.errstate(divide="ignore"):
+        constants = log_weight + np.log(weights) + log_determinants - d / 2 * math.log(2 * math.pi)
+    return graph.add("Sub", graph.constant(constants), graph.add("Mul", squares, graph.number(0.5)))
+
+
+def _log_sum(graph: _Graph, logs: str, keepdims: int = 0) -> str:
+    return graph.add("ReduceLogSumExp", logs, graph.whole(1), keepdims=keepdims)
+
+
+def _log_total(graph: _Graph, mixture: _core.Mixture) -> str:
+    """Add the log density of the mixture."""
+    return _log_sum(graph, _log_densities(graph, mixture))
+
+
+def _classifier(graph: _Graph, model: GaussianMixtureClassifier) -> None:
+    labels: ArrayLike = model.classes_
+    classes = np.asarray(labels)
+    if classes.dtype.kind in "US" or classes.dtype == object:
+        classes, kind = np.array([str(label) for label in classes], dtype=object), np.dtype(object)
+    elif classes.dtype.kind in "iub":
+        classes, kind = classes.astype(np.int64), np.dtype(np.int64)
+    else:
+        raise TypeError(f"ONNX has no labels of the type {classes.dtype}; fit to whole numbers or text")
+    with np.errstate(divide="ignore"):
+        priors = np.log(model.priors_)
+    totals = [
+        _log_sum(graph, _log_densities(graph, gm._mixture(), float(prior)), keepdims=1)
+        for gm, prior in zip(model.mixtures_, priors, strict=True)
+    ]
+    joint = graph.add("Concat", *totals, axis=1)
+    number = graph.add("ArgMax", joint, axis=1, keepdims=0)
+    graph.give("label", graph.add("Gather", graph.constant(classes), number, axis=0), kind)
+    graph.give("probabilities", graph.add("Softmax", joint, axis=1))
+
+
+def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
+    d, t = model.n_features_in_, model.n_targets_
+    conditional = Conditional(model.mixture_._mixture(), np.arange(d), np.arange(d, d + t))
+    assert conditional.marginal is not None  # There is at least one feature.
+    k = len(conditional.marginal.weights)
+    shares = graph.add("Softmax", _log_densities(graph, conditional.marginal), axis=1)
+    # (n_samples, 1, n_components), to multiply (n_samples, n_components, n_targets) by.
+    shares = graph.add("Unsqueeze", shares, graph.whole(1))
+    centred = graph.add("Sub", "X", graph.constant(conditional.centre))
+    products = graph.add("MatMul", centred, graph.constant(conditional.maps[:-1]))
+    means = graph.add("Add", products, graph.constant(conditional.maps[-1]))
+    means = graph.add("Reshape", means, graph.whole(0, k, t))
+    mean = graph.add("MatMul", shares, means)
+    deviations = graph.add("Sub", means, mean)
+    variances = np.diagonal(conditional.covariances(), axis1=1, axis2=2).astype(np.float64)
+    squares = graph.add("Add", graph.add("Mul", deviations, deviations), graph.constant(variances))
+    graph.give("mean", graph.add("Squeeze", mean, graph.whole(1)))
+    graph.give("std", graph.add("Squeeze", graph.add("Sqrt", graph.add("MatMul", shares, squares)), graph.whole(1)))

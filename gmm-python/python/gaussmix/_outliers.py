@@ -1,0 +1,220 @@
+"""The estimator `GaussianMixtureOutlierDetector`: samples where a mixture has a small density."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import OutlierMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from . import _core
+from ._arrays import Floats, checked_weights
+from ._documentation import with_documentation_of, with_parameters_of
+from ._estimator import GaussianMixture
+from ._fitted import take_features
+from ._gpu import beside
+from ._of_mixtures import OfMixtures, constraints
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Parameters of `GaussianMixture` that the detector does not have. It has no `partial_fit`; and the density of a sample of which
+#: values are missing is that of fewer features, which compares with no threshold for complete samples.
+_WITHOUT = ("decay", "missing")
+#: The share that 'auto' stands for.
+_AUTO = 0.01
+#: So many samples are drawn to find a quantile of the mixture's own distribution, or more, such that so many lie below it, but
+#: not more than the last number.
+_DRAWS, _BELOW, _MOST_DRAWS = 100_000, 1000, 10_000_000
+#: The numbers of the samples that are drawn at a time.
+_AT_ONCE = 1 << 22
+
+
+@with_documentation_of(GaussianMixture)
+class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
+    """Outliers: samples where a Gaussian mixture has a small density.
+
+    A mixture is fitted to the samples, outliers among them, and a threshold is set for its log
+    density: by the samples, of which a given share is to lie below it, or by the mixture, of whose
+    own samples a given share would.
+
+    Parameters
+    ----------
+    contamination : 'auto' or float, default=0.1
+        The share of outliers, above 0 and at most 0.5. 'auto', where it is not known, is 0.01 with
+        ``threshold='mixture'``.
+    threshold : {'samples', 'mixture'}, default='samples'
+        What the share is of. 'samples': of those of the fit, by weight, where there are outliers
+        then, whatever the samples are. 'mixture': of samples that are drawn from the mixture, which
+        is how often a sample that follows it is called an outlier; among the samples of the fit
+        there may be more outliers, or none. The quantile is that of 100,000 draws, or of more for a
+        share below 0.01.
+    **params : dict
+        The parameters of :class:`GaussianMixture`, but for `decay` and `missing`.
+
+    Attributes
+    ----------
+    mixture_ : GaussianMixture
+        The mixture.
+    offset_ : float
+        The threshold: samples of a smaller log density are outliers.
+    n_iter_ : int
+        The iterations of the fit.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where the data had names.
+
+    See Also
+    --------
+    sklearn.ensemble.IsolationForest : Outliers by random trees.
+    sklearn.covariance.EllipticEnvelope : Outliers of one robust Gaussian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import GaussianMixtureOutlierDetector
+    >>> X = np.random.default_rng(0).normal(size=(500, 2)) + [[-5, 0], [5, 0]] * 250
+    >>> detector = GaussianMixtureOutlierDetector(2, contamination="auto", random_state=0).fit(X)
+    >>> detector.predict([[-5, 1], [0, 0], [5, 0]])
+    array([ 1, -1,  1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **constraints(_WITHOUT),
+        "contamination": [StrOptions({"auto"}), Interval(Real, 0.0, 0.5, closed="right")],
+        "threshold": [StrOptions({"samples", "mixture"})],
+    }
+    mixture_: GaussianMixture
+    offset_: float
+    n_iter_: int
+
+    @with_parameters_of(GaussianMixture, _WITHOUT)
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        contamination: str | float = 0.1,
+        threshold: str = "samples",
+        **params: Any,
+    ) -> None:
+        super().__init__(n_components, **params)
+        self.contamination = contamination
+        self.threshold = threshold
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture, and set the threshold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        self : object
+            The fitted detector.
+        """
+        x = self._checked(X, reset=True)
+        weights = checked_weights(sample_weight, x.shape[0])
+        self.mixture_ = self._to_be_fitted().fit(x, sample_weight=weights)
+        take_features(self.mixture_, self)
+        self.n_iter_ = self.mixture_.n_iter_
+        share = _AUTO if isinstance(self.contamination, str) else float(self.contamination)
+        if self.threshold == "mixture" or self.contamination == "auto":
+            self.offset_ = _threshold(self._scores_of_draws(share), None, share)
+        else:
+            self.offset_ = _threshold(self._scores(x, X), weights, share)
+        return self
+
+    def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:
+        scores = self._load(x, X).scores(self.mixture_._mixture())
+        with np.errstate(over="ignore"):
+            return scores.astype(self.mixture_._value_type(x.dtype), copy=False)
+
+    def _scores_of_draws(self, share: float) -> NDArray[np.float64]:
+        """Give the log densities of samples that are drawn from the mixture."""
+        mixture, random_state = self.mixture_._mixture(), check_random_state(self.random_state)
+        n = min(max(_DRAWS, math.ceil(_BELOW / share)), _MOST_DRAWS)
+        step = max(1, _AT_ONCE // self.n_features_in_)
+        parts = []
+        for first in range(0, n, step):
+            draws, _ = mixture.sample(min(step, n - first), int(random_state.randint(0, 2**31 - 1)))
+            parts.append(self._load(draws, draws).scores(mixture))
+        return np.concatenate(parts)
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Give the log density of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        log_prob : ndarray of shape (n_samples,)
+            The logarithms of the density.
+        """
+        return beside(self._scores(self._checked(X, reset=False), X), X)
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Give the log density of each sample above the threshold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        difference : ndarray of shape (n_samples,)
+            Numbers below 0 for outliers.
+        """
+        difference: Floats = self.score_samples(X) - self.offset_
+        return difference
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Say which samples are outliers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            -1 for outliers, 1 for the others.
+        """
+        x = self._checked(X, reset=False)
+        return beside(np.where(self._scores(x, X) < self.offset_, -1, 1).astype(np.int64, copy=False), X)
+
+
+def _threshold(scores: Floats, weights: NDArray[np.float64] | None, share: float) -> float:
+    """Give the threshold below which a share of the samples lies, and as little less as can be.
+
+    It lies half way between two samples, so that rounding puts none on the other side.
+    """
+    if weights is not None:
+        scores, weights = scores[weights > 0], weights[weights > 0]
+    order = np.argsort(scores)
+    below = np.cumsum(np.ones(len(order)) if weights is None else weights[order])
+    # A little more, because the product may be rounded down.
+    number = int(np.searchsorted(below, share * below[-1] * (1 + 1e-9), side="right"))
+    inlier = float(scores[order[number]])
+    # Equal samples are on the same side, also where rounding differs.
+    rounding = 64 * float(np.finfo(scores.dtype).eps) * max(1.0, abs(inlier))
+    outliers = scores[scores < inlier - rounding]
+    middle = (float(outliers.max()) + inlier) / 2 if len(outliers) else inlier - rounding
+    return middle if math.isfinite(middle) else inlier

@@ -1,0 +1,92 @@
+"""Models as ONNX, run by onnxruntime: labels are equal, and numbers to the rounding of their type."""
+
+import numpy as np
+import pytest
+
+from gaussmix import (
+    BayesianGaussianMixture,
+    GaussianMixture,
+    GaussianMixtureClassifier,
+    GaussianMixtureOutlierDetector,
+    GaussianMixtureRegressor,
+    to_onnx,
+)
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+KINDS = ["full", "tied", "diag", "spherical"]
+SPECIES = np.repeat(["setosa", "versicolor", "virginica"], 50)
+#: Of log densities up to 10³, in float64 and float32; probabilities and means are not as large.
+TOLERANCES = {np.float64: 1e-9, np.float32: 1e-3}
+
+
+def run(graph, x):
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    return dict(zip([output.name for output in session.get_outputs()], session.run(None, {"X": x}), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mixture", [GaussianMixture, BayesianGaussianMixture])
+def test_mixtures(iris, mixture, kind, global_dtype):
+    x = iris.astype(global_dtype)
+    gm = mixture(n_components=4, covariance_type=kind, random_state=0, max_iter=500).fit(x)
+    x = np.concatenate([x, x[::-1] + np.asarray(0.5, dtype=global_dtype)])
+    found, tolerance = run(to_onnx(gm), x), TOLERANCES[global_dtype]
+    assert found["score"].dtype == found["probabilities"].dtype == global_dtype
+    assert np.array_equal(found["label"], gm.predict(x))
+    np.testing.assert_allclose(found["score"], gm.score_samples(x), rtol=1e-5, atol=tolerance)
+    np.testing.assert_allclose(found["probabilities"], gm.predict_proba(x), atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mixture_of_float64_as_float32(iris, kind):
+    gm = GaussianMixture(3, covariance_type=kind, random_state=0).fit(iris)
+    found = run(to_onnx(gm, dtype=np.float32), iris.astype(np.float32))
+    assert found["score"].dtype == np.float32 and np.array_equal(found["label"], gm.predict(iris))
+    np.testing.assert_allclose(found["score"], gm.score_samples(iris), atol=1e-3)
+
+
+@pytest.mark.parametrize("classes", [SPECIES, np.repeat([7, -2, 5], 50), np.repeat([True, False], [50, 100])])
+def test_classifiers(iris, classes):
+    classifier = GaussianMixtureClassifier(2, covariance_type="diag", random_state=0, max_iter=500).fit(iris, classes)
+    found = run(to_onnx(classifier), iris)
+    assert found["label"].tolist() == classifier.predict(iris).tolist()
+    np.testing.assert_allclose(found["probabilities"], classifier.predict_proba(iris), atol=1e-9)
+
+
+def test_outlier_detectors(iris):
+    detector = GaussianMixtureOutlierDetector(3, random_state=0).fit(iris)
+    found = run(to_onnx(detector), iris)
+    assert np.array_equal(found["label"], detector.predict(iris)) and (found["label"] == -1).sum() == 15
+    np.testing.assert_allclose(found["score"], detector.decision_function(iris), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("targets", [1, 2])
+def test_regressors(iris, kind, targets):
+    x, y = iris[:, :2], iris[:, 2 : 2 + targets]
+    regressor = GaussianMixtureRegressor(3, covariance_type=kind, random_state=0).fit(x, y)
+    found, (mean, std) = run(to_onnx(regressor), x), regressor.predict(x, return_std=True)
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-9)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-9)
+
+
+def test_the_number_of_samples_is_open(iris):
+    graph = to_onnx(GaussianMixture(2, random_state=0).fit(iris))
+    assert graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value == 4
+    assert [len(run(graph, iris[:n])["label"]) for n in (1, 7)] == [1, 7]
+
+
+def test_what_cannot_be_is_refused(iris):
+    from sklearn.exceptions import NotFittedError
+    from sklearn.linear_model import LinearRegression
+
+    with pytest.raises(TypeError, match="the model is a LinearRegression"):
+        to_onnx(LinearRegression())
+    with pytest.raises(NotFittedError):
+        to_onnx(GaussianMixture(2))
+    with pytest.raises(ValueError, match="give float32 or float64"):
+        to_onnx(GaussianMixture(2).fit(iris), dtype=np.int32)
+    with pytest.raises(TypeError, match="no labels of the type float64"):
+        to_onnx(GaussianMixtureClassifier().fit(iris, np.repeat([0.0, 1.0], 75)))

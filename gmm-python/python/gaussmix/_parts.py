@@ -40,11 +40,11 @@ class Parts(FittedMixture):
         names = getattr(self, "feature_names_in_", None)
         n_features = self.means_.shape[1]
         if isinstance(feature, str):
-            found = [] if names is None else np.flatnonzero(np.asarray(names) == feature)
+            found = [] if names is None else [number for number, name in enumerate(names) if name == feature]
             if len(found) != 1:
                 known = "the mixture has no names of features" if names is None else f"they are {', '.join(map(str, names))}"
                 raise ValueError(f"there is no feature {feature!r}; {known}, and the numbers 0 to {n_features - 1}")
-            return int(found[0])
+            return found[0]
         try:
             number = operator.index(feature)
         except TypeError:
@@ -69,7 +69,7 @@ class Parts(FittedMixture):
         """
         check_is_fitted(self)
         one = isinstance(features, (str, SupportsIndex)) and not isinstance(features, np.ndarray)
-        chosen: Iterable[Any] = [features] if one else features  # type: ignore[assignment,list-item]
+        chosen: Iterable[Any] = [features] if one else features  # type: ignore[assignment]
         numbers = [self._feature(feature) for feature in chosen]
         return self._another(self._mixture().marginal(numbers), numbers)
 

@@ -111,6 +111,7 @@ pub mod fit {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/fit.md")]
+#[doc = include_str!("../docs/inside.md")]
 #[doc = include_str!("../docs/likelihood.md")]
 #[doc = include_str!("../docs/many.md")]
 #[doc = include_str!("../docs/rust.md")]

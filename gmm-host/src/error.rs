@@ -197,6 +197,20 @@ pub enum Error {
         /// N.
         n_samples: usize,
     },
+    /// A feature that the mixture does not have.
+    #[error("there is no feature {feature} (counted from 0); the mixture has {n_features}: 0 to {}", n_features.saturating_sub(1))]
+    NoSuchFeature {
+        /// The feature.
+        feature: usize,
+        /// D.
+        n_features: usize,
+    },
+    /// A feature that is named twice.
+    #[error("feature {feature} (counted from 0) is named twice; name it once")]
+    RepeatedFeature {
+        /// The feature.
+        feature: usize,
+    },
     /// Samples could not be read from their source, for example a file.
     #[error(transparent)]
     Load(Box<dyn std::error::Error + Send + Sync>),

@@ -4,12 +4,10 @@ use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use crate::evaluator::check_features;
 use crate::memory;
-use crate::model::covariances::Covariances;
 use crate::model::density::Density;
-use crate::model::linalg;
-use crate::model::marginal::{Completion, block};
+use crate::model::marginal::{Completion, spreads};
 use crate::model::mixture::Mixture;
-use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -131,7 +129,7 @@ impl Mixture {
             let mut density = Density::new(self);
             let mut completion = Completion::new(self);
             let missing: Vec<usize> = (0..d).filter(|j| observed.binary_search(j).is_err()).collect();
-            let spreads = if draws.is_some() && !missing.is_empty() { self.spreads(&missing)? } else { Vec::new() };
+            let spreads = if draws.is_some() && !missing.is_empty() { spreads(self, &missing)? } else { Vec::new() };
             for (&row, out) in rows.iter().zip(values.chunks_exact_mut(copies * d)) {
                 gather(samples, row, &all, &mut x);
                 if missing.is_empty() {
@@ -169,25 +167,6 @@ impl Mixture {
         }
         Ok(out)
     }
-
-    /// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the
-    /// covariance of the missing columns given the others. It is the inverse of that part of the
-    /// precision P = U·Uᵀ, so that nothing cancels.
-    fn spreads(&self, missing: &[usize]) -> Result<Vec<Array2<f64>>> {
-        let of_matrix = |u: ArrayView2<'_, f64>, component| {
-            let rows = block(u, missing, &(0..u.ncols()).collect::<Vec<_>>());
-            let spread = linalg::precision_cholesky(rows.dot(&rows.t()).view());
-            spread.map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
-        };
-        match self.factor() {
-            Some(Covariances::Full(u)) => u.outer_iter().enumerate().map(|(c, u)| of_matrix(u, Some(c))).collect(),
-            Some(Covariances::Tied(u)) => Ok(vec![of_matrix(u.view(), None)?]),
-            _ => {
-                let one = |c| missing.iter().map(|&j| self.variance(c, j).sqrt()).collect::<Array1<f64>>();
-                Ok((0..self.n_components()).map(|c| Array2::from_diag(&one(c))).collect())
-            }
-        }
-    }
 }
 
 /// A sample with missing values, and what the mixture says about it.
@@ -200,7 +179,7 @@ struct Sample<'s> {
     /// (K,).
     responsibilities: &'s [f64],
     completion: &'s Completion<'s>,
-    /// As [`Mixture::spreads`] gives them; empty where nothing is drawn.
+    /// As [`spreads`] gives them; empty where nothing is drawn.
     spreads: &'s [Array2<f64>],
 }
 

@@ -27,7 +27,7 @@
 //!
 //! ```text
 //! error, memory, compensated, simd, precision
-//! model: linalg, covariances, mixture, marginal, density, sampler
+//! model: linalg, covariances, mixture, marginal, density, conditional, sampler
 //! statistics, metropolis, sampling
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame

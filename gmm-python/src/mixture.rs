@@ -310,4 +310,14 @@ impl Mixture {
         let labels: Vec<i64> = labels.into_iter().map(|k| k as i64).collect();
         Ok((x.into_pyarray(py), labels.into_pyarray(py)))
     }
+
+    /// The mixture of some features alone.
+    fn marginal(&self, features: Vec<usize>) -> PyResult<Self> {
+        self.0.marginal(&features).map(Self::from).map_err(exception)
+    }
+
+    /// The mixture of the other features given the values of some.
+    fn condition(&self, given: Vec<(usize, f64)>) -> PyResult<Self> {
+        self.0.condition(&given).map(Self::from).map_err(exception)
+    }
 }

@@ -3,11 +3,13 @@
 mod bench;
 mod by_group;
 mod completions;
+mod condition;
 mod convert;
 mod devices;
 mod fit;
 mod impute;
 mod man;
+mod marginal;
 mod mcmc;
 mod predict;
 mod sample;
@@ -40,6 +42,8 @@ Examples:
   gmm predict model.json data.npy -o k.npy    the most probable component of each sample
   gmm impute model.json data.csv -o full.csv  fill in missing values
   gmm sample model.json -n 1000 -o new.npy    draw new samples from the model
+  gmm condition model.json x=1.8 -o c.json    the other features, given one
+  gmm marginal model.json x,y -o m.json       some features alone
   gmm convert model.json model.npz            the same model under scikit-learn's attribute names
   gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and other tools
   gmm bench likelihood --plot bench.svg       time of one evaluation for N = 100 ... 1,000,000
@@ -58,6 +62,8 @@ enum Command {
     Impute(impute::Impute),
     Sample(sample::Sample),
     Mcmc(mcmc::Mcmc),
+    Condition(condition::Condition),
+    Marginal(marginal::Marginal),
     Convert(convert::Convert),
     Bench(bench::Bench),
     Devices(devices::Devices),
@@ -78,6 +84,8 @@ impl Cli {
             Command::Impute(command) => command.run().map(success),
             Command::Sample(command) => command.run().map(success),
             Command::Mcmc(command) => command.run(),
+            Command::Condition(command) => command.run().map(success),
+            Command::Marginal(command) => command.run().map(success),
             Command::Convert(command) => command.run().map(success),
             Command::Bench(command) => command.run().map(success),
             Command::Devices(command) => command.run().map(success),

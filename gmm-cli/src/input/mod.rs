@@ -1,12 +1,14 @@
-//! The way of data from a file to a device, in one piece or in chunks.
+//! The way of data from a file to a device, in one piece or in chunks; and what options name.
 mod advice;
 mod dataset;
+mod features;
 mod files;
 mod groups;
 pub(crate) mod options;
 pub(crate) mod source;
 
 pub use dataset::Gaps;
+pub use features::{feature, given, names_of};
 pub use files::{note_columns, note_header_of_numbers, refuse_overlap};
 pub use groups::Groups;
 pub use options::{DataOptions, TableOptions, tuning_file};

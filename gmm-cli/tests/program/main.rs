@@ -11,6 +11,7 @@ mod groups;
 mod limits;
 mod mcmc;
 mod missing;
+mod parts;
 mod signals;
 mod tables;
 mod variational;

@@ -5,7 +5,8 @@
 //! as N(μ_o, Σ_oo), and x_m given x_o as N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and
 //! C = Σ_mm − B Σ_om (Little and Rubin, Statistical Analysis with Missing Data, chapter 11;
 //! Ghahramani and Jordan 1994 for mixtures).
-use crate::error::Result;
+use super::linalg;
+use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
@@ -38,26 +39,8 @@ impl Marginal {
     /// part of a nearly singular covariance singular.
     pub fn new(mixture: &Mixture, observed: &[usize]) -> Result<Self> {
         let missing: Vec<usize> = (0..mixture.n_features()).filter(|j| observed.binary_search(j).is_err()).collect();
-        if missing.is_empty() {
-            return Ok(Self { observed: observed.to_vec(), missing, mixture: mixture.clone() });
-        }
-        let (k, d) = (mixture.n_components(), observed.len());
-        let covariances = match mixture.covariances() {
-            Covariances::Full(v) => {
-                Covariances::Full(Array3::from_shape_fn((k, d, d), |(c, i, j)| v[[c, observed[i], observed[j]]]))
-            }
-            Covariances::Tied(v) => Covariances::Tied(block(v.view(), observed, observed)),
-            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(1), observed)),
-            Covariances::Spherical(v) => Covariances::Spherical(v.clone()),
-        };
-        let (factor, failures) = covariances.factorise();
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
-        let means = mixture.means().select(Axis(1), observed);
-        let parts = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
-        let mixture = parts.with_weights_of(mixture);
-        Ok(Self { observed: observed.to_vec(), missing, mixture })
+        let part = if missing.is_empty() { mixture.clone() } else { restrict(mixture, observed)? };
+        Ok(Self { observed: observed.to_vec(), missing, mixture: part })
     }
 
     /// How the missing features of each component of `mixture`, from which this was made, depend on
@@ -90,6 +73,49 @@ impl Regression {
     pub fn add(&self, delta: ArrayView1<'_, f64>, mut out: ArrayViewMut1<'_, f64>) {
         if let Some(slope) = &self.slope {
             out += &slope.dot(&delta);
+        }
+    }
+}
+
+/// The mixture of some of the features, at least one, in the order given. Errors as
+/// [`Marginal::new`].
+pub(crate) fn restrict(mixture: &Mixture, features: &[usize]) -> Result<Mixture> {
+    let (k, d) = (mixture.n_components(), features.len());
+    let covariances = match mixture.covariances() {
+        Covariances::Full(v) => {
+            Covariances::Full(Array3::from_shape_fn((k, d, d), |(c, i, j)| v[[c, features[i], features[j]]]))
+        }
+        Covariances::Tied(v) => Covariances::Tied(block(v.view(), features, features)),
+        Covariances::Diag(v) => Covariances::Diag(v.select(Axis(1), features)),
+        Covariances::Spherical(v) => Covariances::Spherical(v.clone()),
+    };
+    let (factor, failures) = covariances.factorise();
+    if let Some(failure) = failures.into_iter().next() {
+        return Err(failure);
+    }
+    let means = mixture.means().select(Axis(1), features);
+    let parts = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
+    Ok(parts.with_weights_of(mixture))
+}
+
+/// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the
+/// covariance of the missing columns given the others. It is the inverse of that part of the
+/// precision P = U·Uᵀ, so that nothing cancels.
+///
+/// # Errors
+/// [`Error::NotPositiveDefinite`].
+pub(crate) fn spreads(mixture: &Mixture, missing: &[usize]) -> Result<Vec<Array2<f64>>> {
+    let of_matrix = |u: ArrayView2<'_, f64>, component| {
+        let rows = block(u, missing, &(0..u.ncols()).collect::<Vec<_>>());
+        let spread = linalg::precision_cholesky(rows.dot(&rows.t()).view());
+        spread.map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
+    };
+    match mixture.factor() {
+        Some(Covariances::Full(u)) => u.outer_iter().enumerate().map(|(c, u)| of_matrix(u, Some(c))).collect(),
+        Some(Covariances::Tied(u)) => Ok(vec![of_matrix(u.view(), None)?]),
+        _ => {
+            let one = |c| missing.iter().map(|&j| mixture.variance(c, j).sqrt()).collect::<Array1<f64>>();
+            Ok((0..mixture.n_components()).map(|c| Array2::from_diag(&one(c))).collect())
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Mixtures: their parameters, checked once; densities; drawing samples.
+pub(crate) mod conditional;
 pub(crate) mod covariances;
 pub(crate) mod density;
 pub(crate) mod linalg;

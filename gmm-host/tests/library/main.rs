@@ -6,6 +6,7 @@
 mod common;
 
 mod arrays;
+mod conditional;
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 mod driver_symbols;
 mod estep;

@@ -1,0 +1,56 @@
+//! The features of a model, as options name them.
+use anyhow::{Context, bail};
+
+/// The feature that is meant by a name of the model, or by a number counted from 0. A name counts
+/// before a number.
+pub fn feature(names: Option<&[String]>, n_features: usize, text: &str) -> anyhow::Result<usize> {
+    if let Some(feature) = names.and_then(|names| names.iter().position(|name| name == text)) {
+        return Ok(feature);
+    }
+    match text.parse() {
+        Ok(number) if number < n_features => Ok(number),
+        _ => {
+            let numbers = format!("0 to {}", n_features - 1);
+            let known = names.map_or_else(|| numbers.clone(), |names| format!("{}, or {numbers}", names.join(", ")));
+            bail!("the model has no feature `{text}`; its features are {known}")
+        }
+    }
+}
+
+/// NAME=VALUE; the value stands behind the last `=`.
+pub fn given(text: &str) -> anyhow::Result<(&str, f64)> {
+    let (name, value) =
+        text.rsplit_once('=').with_context(|| format!("`{text}` must be FEATURE=VALUE, such as height=1.8"))?;
+    let value = value.trim().parse().with_context(|| format!("`{text}`: `{value}` is not a number"))?;
+    Ok((name, value))
+}
+
+/// The names of some of the features.
+pub fn names_of(names: Option<&[String]>, features: impl IntoIterator<Item = usize>) -> Option<Vec<String>> {
+    names.map(|names| features.into_iter().map(|feature| names[feature].clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_has_a_name_and_a_number() {
+        let names = ["b".to_string(), "a=b".to_string(), "0".to_string()];
+        let find = |text| feature(Some(&names), 3, text).map_err(|e| e.to_string());
+        assert_eq!([find("b"), find("a=b"), find("1"), find("0")], [Ok(0), Ok(1), Ok(1), Ok(2)]);
+        assert_eq!(find("c").unwrap_err(), "the model has no feature `c`; its features are b, a=b, 0, or 0 to 2");
+        assert_eq!(feature(None, 2, "1").unwrap(), 1);
+        assert_eq!(
+            feature(None, 2, "2").unwrap_err().to_string(),
+            "the model has no feature `2`; its features are 0 to 1"
+        );
+    }
+
+    #[test]
+    fn a_value_stands_behind_the_last_sign() {
+        assert_eq!(given("a=b=-1e3").unwrap(), ("a=b", -1000.0));
+        assert!(given("height").unwrap_err().to_string().contains("FEATURE=VALUE"));
+        assert!(given("height=tall").unwrap_err().to_string().contains("`tall` is not a number"));
+    }
+}

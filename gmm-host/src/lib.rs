@@ -114,7 +114,7 @@ pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
     GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Selection, Standardizable,
-    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, merge_down,
+    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, grow, merge_down,
     select,
 };
 #[cfg(feature = "cuda")]

@@ -35,8 +35,8 @@
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, select,
-//!     merge, stepwise
+//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, grow,
+//!     select, merge, stepwise
 //! predict, impute, linfa
 //! ```
 //!

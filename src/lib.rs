@@ -102,8 +102,8 @@ pub mod fit {
     pub use gmm_host::{
         BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
         GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
-        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_on_gpu, merge_down,
-        scikit_learn, select,
+        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_on_gpu, grow,
+        merge_down, scikit_learn, select,
     };
 }
 

@@ -35,8 +35,8 @@
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, select,
-//!     merge, stepwise
+//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, grow,
+//!     select, merge, stepwise
 //! predict, impute, linfa
 //! ```
 //!
@@ -114,7 +114,7 @@ pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
     GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
-    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, fit_on_gpu,
+    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, fit_on_gpu, grow,
     merge_down, select,
 };
 #[cfg(feature = "cuda")]

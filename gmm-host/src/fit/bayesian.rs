@@ -87,6 +87,7 @@ settings! {
     reg_covar: f64,
     max_iter: usize,
     n_init: usize,
+    halving: bool,
     init_params: InitParams,
     random_state: u64,
     device: Device,
@@ -355,6 +356,7 @@ impl BayesianGaussianMixtureValidParams {
                 check(statistics.means().shape(), statistics.covariance_type())
             }
             Some(BayesianStart::At(start)) => {
+                self.settings.check_resumed(Some(start))?;
                 start.mixtures().try_for_each(|mixture| check(mixture.means().shape(), mixture.covariance_type()))
             }
         }

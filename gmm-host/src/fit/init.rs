@@ -38,7 +38,7 @@ pub(super) const SUBSET_LLOYD: (usize, usize) = (30, 100);
 const FREE_WORK: usize = 1 << 22;
 /// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half
 /// of this number are random ones, and a quarter are drawn by their distance.
-const SUBSET: usize = 4096;
+pub(super) const SUBSET: usize = 4096;
 /// The most centres by the distances to which samples are drawn: rare samples are far from any of
 /// these too.
 const FIRST_CENTRES: usize = 64;
@@ -379,8 +379,8 @@ pub(super) fn with_centres<T>(
 }
 
 /// Random samples that have weight.
-struct Subset {
-    rows: Rows,
+pub(super) struct Subset {
+    pub rows: Rows,
     /// Their rows among all samples, ascending.
     indices: Vec<usize>,
     /// The share of all samples that was looked at: the probability of each to be among them.
@@ -392,7 +392,7 @@ struct Subset {
 ///
 /// # Errors
 /// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
-fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Subset> {
+pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Subset> {
     let n = evaluator.n_samples();
     loop {
         let mut indices = index::sample(rng, n, size).into_vec();

@@ -1,6 +1,7 @@
 //! Fitting by expectation-maximisation, or by variational inference, over any backend.
 mod bayesian;
 mod em;
+mod grow;
 mod init;
 mod iterate;
 mod kmeans;
@@ -18,6 +19,6 @@ pub use many::{Run, Watch, evaluate_each, fit_on_gpu};
 pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};
-pub use select::{Candidate, Criterion, Selection, select};
+pub use select::{Candidate, Criterion, Selection, grow, select};
 pub use standard::{Standardizable, Standardization, StandardizationBuilder};
 pub use stepwise::{StepwiseEm, StochasticVariational};

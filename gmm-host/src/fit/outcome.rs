@@ -74,7 +74,8 @@ pub struct Iteration<'a, M = Mixture> {
     pub change: f64,
     /// The run so far, with the new parameters.
     pub fit: &'a Fit<M>,
-    /// The best of the runs before it.
+    /// The best of the runs before it; with [`halving`](super::GaussianMixtureParams::halving), of the
+    /// other runs so far.
     pub best: Option<&'a Fit<M>>,
 }
 

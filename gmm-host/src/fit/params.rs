@@ -91,6 +91,7 @@ pub struct GaussianMixtureValidParams {
     pub(super) reg_covar: f64,
     pub(super) max_iter: usize,
     pub(super) n_init: usize,
+    pub(super) halving: bool,
     pub(super) init_params: InitParams,
     pub(super) weights_init: Option<Array1<f64>>,
     pub(super) means_init: Option<Array2<f64>>,
@@ -131,6 +132,7 @@ impl Default for GaussianMixtureValidParams {
             reg_covar: 1e-6,
             max_iter: 100,
             n_init: 1,
+            halving: false,
             init_params: InitParams::KMeans,
             weights_init: None,
             means_init: None,
@@ -190,6 +192,24 @@ impl GaussianMixtureParams {
     #[must_use]
     pub fn n_init(mut self, n_init: usize) -> Self {
         self.0.n_init = n_init;
+        self
+    }
+
+    /// Whether the runs of `n_init` are thinned out by successive halving; default false.
+    ///
+    /// All runs make 5 iterations, and the half with the lower bounds is dropped; those that are
+    /// left go on to 10, 20, 40, … iterations, with the same choice each time, until one is left, or
+    /// all have ended. Each run has the bits that it has otherwise. One that begins slowly can be
+    /// dropped although it would have been the best, so that the bound can be less than that of all
+    /// runs to their end, never more.
+    ///
+    /// A callback sees the runs in turns, a round of iterations each: the number of an iteration
+    /// goes on where the run was left, and [`Iteration::best`](super::Iteration::best) is the best
+    /// of the other runs that have begun and are not dropped. That is not enough to
+    /// [`resume`](Self::resume) such a fit, which is refused.
+    #[must_use]
+    pub fn halving(mut self, halving: bool) -> Self {
+        self.0.halving = halving;
         self
     }
 
@@ -314,9 +334,22 @@ impl GaussianMixtureValidParams {
         Ok(())
     }
 
+    /// Refuses to go on in the middle of several runs that are thinned out.
+    pub(super) fn check_resumed<M>(&self, start: Option<&Start<M>>) -> Result<()> {
+        if self.halving && matches!(start, Some(Start::Resume(_))) {
+            return Err(Error::BadParameter {
+                name: "halving",
+                value: "true, beside a fit to be resumed".into(),
+                remedy: "the runs that were dropped are not known any more; resume without halving, or fit anew",
+            });
+        }
+        Ok(())
+    }
+
     /// A given start against K, the covariance type and the other initial parameters.
     fn check_start(&self) -> Result<()> {
         let k = self.n_components;
+        self.check_resumed(self.start.as_ref())?;
         for start in self.start.iter().flat_map(Start::mixtures) {
             if self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some() {
                 return Err(Error::BadParameter {

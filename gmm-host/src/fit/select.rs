@@ -1,9 +1,12 @@
 //! Choosing the number of components and the covariance type.
+use super::grow::grown;
 use super::outcome::{Callback, Fit};
-use super::params::GaussianMixtureParams;
+use super::params::{GaussianMixtureParams, GaussianMixtureValidParams};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use crate::statistics::Freeze;
 
 /// A criterion for choosing among models; the model with the least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -128,13 +131,68 @@ pub fn select(
     callback: Callback<'_>,
 ) -> Result<Selection> {
     // Everything is checked before the first fit begins.
+    let models = models(params, n_components, covariance_types)?;
+    try_all(evaluator, models, criterion, callback, false)
+}
+
+/// As [`select`], with one more run for each K but the first of a covariance type: it starts at the
+/// fit of the K before, of which components are split in two. So no bound is less than that of
+/// [`select`] with the same starts.
+///
+/// For each component to be added, every component is split along its first two axes; of these
+/// mixtures the likeliest is taken after a few iterations over a few thousand samples. K are tried in
+/// ascending order. `callback` sees the additional run as a fit of its own.
+///
+/// # Errors
+/// As [`select`]; [`Error::BadParameter`] with frozen parameters.
+pub fn grow(
+    evaluator: &mut dyn Evaluator,
+    params: &GaussianMixtureParams,
+    n_components: &[usize],
+    covariance_types: &[CovarianceType],
+    criterion: Criterion,
+    callback: Callback<'_>,
+) -> Result<Selection> {
+    if params.0.freeze != Freeze::default() {
+        return Err(Error::BadParameter {
+            name: "freeze",
+            value: "given beside growing".into(),
+            remedy: "a component that is split changes all parameters; fit each number of components from its own start",
+        });
+    }
+    let mut n_components = n_components.to_vec();
+    n_components.sort_unstable();
+    n_components.dedup();
+    let models = models(params, &n_components, covariance_types)?;
+    try_all(evaluator, models, criterion, callback, true)
+}
+
+/// The models to try, all of them checked.
+fn models(
+    params: &GaussianMixtureParams,
+    n_components: &[usize],
+    covariance_types: &[CovarianceType],
+) -> Result<Vec<GaussianMixtureValidParams>> {
     let mut models = Vec::new();
     for &t in covariance_types {
         for &k in n_components {
             models.push(params.clone().n_components(k).covariance_type(t).check()?);
         }
     }
+    Ok(models)
+}
+
+/// Fits the models in turn; if they are `growing`, also from the fit before of the same covariance
+/// type.
+fn try_all(
+    evaluator: &mut dyn Evaluator,
+    models: Vec<GaussianMixtureValidParams>,
+    criterion: Criterion,
+    callback: Callback<'_>,
+    growing: bool,
+) -> Result<Selection> {
     let mut search = Search::new(criterion);
+    let mut before: Option<Mixture> = None;
     // What is known of the number of samples that count.
     let mut too_few: Option<(usize, Error)> = None;
     for model in models {
@@ -147,6 +205,11 @@ pub fn select(
             }
             fit => fit?,
         };
+        let fit = match before.take().filter(|before| before.covariance_type() == model.covariance_type()) {
+            Some(before) if !fit.stopped => grown(&model, before, fit, evaluator, callback)?,
+            _ => fit,
+        };
+        before = growing.then(|| fit.mixture.clone());
         if search.add(evaluator, fit)? {
             break;
         }

@@ -1,9 +1,9 @@
 //! Fits: their rules, their starts, and how they end.
 use crate::common::*;
 use gmm_host::{
-    ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description, Error, Evaluator, Fit, Freeze,
-    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, Sampling, ShardedEvaluator,
-    Statistics, StepwiseEm, merge_down, select,
+    BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description,
+    Error, Evaluator, Fit, Freeze, GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows,
+    Samples, Sampling, ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
 use std::ops::ControlFlow;
@@ -752,4 +752,158 @@ fn given_responsibilities_make_statistics() {
         Statistics::from_responsibilities(x.view(), short, CovarianceType::Diag),
         Err(Error::ShapeMismatch { .. })
     ));
+}
+
+/// The runs that successive halving leaves, and how many iterations each makes, from the bounds of
+/// all runs to their end.
+fn halved(bounds: &[Vec<f64>]) -> (usize, Vec<usize>) {
+    let mut left: Vec<usize> = (0..bounds.len()).collect();
+    let mut done = vec![0; bounds.len()];
+    for round in 0.. {
+        let until = if left.len() == 1 { usize::MAX } else { 5 << round };
+        left.iter().for_each(|&run| done[run] = bounds[run].len().min(until));
+        if left.iter().all(|&run| done[run] == bounds[run].len()) {
+            break;
+        }
+        left.sort_by(|a, b| bounds[*b][done[*b] - 1].total_cmp(&bounds[*a][done[*a] - 1]));
+        left.truncate(left.len().div_ceil(2));
+        left.sort_unstable();
+    }
+    let best = left.into_iter().rev().max_by(|a, b| bounds[*a].last().unwrap().total_cmp(bounds[*b].last().unwrap()));
+    (best.unwrap(), done)
+}
+
+#[test]
+fn halving_drops_the_runs_that_are_behind() {
+    let x = blobs(7, 400, 3);
+    let mut dropped = 0;
+    for (k, n_init) in [(4, 9), (6, 10), (5, 1)] {
+        let p = params(k, CovarianceType::Full).n_init(n_init).init_params(InitParams::RandomFromData);
+        let p = p.tol(1e-5).max_iter(60);
+        let mut whole: Vec<Vec<f64>> = vec![Vec::new(); n_init];
+        let mut mixtures: Vec<Option<Mixture>> = vec![None; n_init];
+        let mut e = reference(x.view());
+        let all = p.clone().check().unwrap().fit_with(&mut e, &mut |i| {
+            whole[i.run].push(i.lower_bound);
+            mixtures[i.run] = Some(i.fit.mixture.clone());
+            ControlFlow::Continue(())
+        });
+        let (best, iterations) = halved(&whole);
+        let mut seen: Vec<Vec<f64>> = vec![Vec::new(); n_init];
+        let halving = p.clone().halving(true).check().unwrap();
+        let fit = halving.fit_with(&mut e, &mut |i| {
+            seen[i.run].push(i.lower_bound);
+            assert_eq!(i.iteration, seen[i.run].len());
+            // The others have begun, or there are none.
+            let others = seen.iter().enumerate().filter(|(run, bounds)| *run != i.run && !bounds.is_empty());
+            assert!(others.count() > 0 || i.best.is_none());
+            ControlFlow::Continue(())
+        });
+        let (all, fit) = (all.unwrap(), fit.unwrap());
+        assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), iterations);
+        // Each run has the bits that it has without halving, and so has the best.
+        seen.iter().zip(&whole).for_each(|(seen, whole)| assert_eq!(seen[..], whole[..seen.len()]));
+        assert_eq!((fit.run, &fit.lower_bounds), (best, &whole[best]));
+        assert_eq!(Some(&fit.mixture), mixtures[best].as_ref());
+        assert!(fit.lower_bound() <= all.lower_bound());
+        dropped += iterations.iter().zip(&whole).filter(|(n, whole)| **n < whole.len()).count();
+        // On any number of threads.
+        let on = |n: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+            pool.install(|| halving.fit(&x).unwrap())
+        };
+        let (one, three) = (on(1), on(3));
+        assert_eq!((one.run, &one.mixture, &one.lower_bounds), (three.run, &three.mixture, &three.lower_bounds));
+        // The first iteration of the second run ends it with the best so far, which is the first run.
+        let stopped = halving.fit_with(&mut e, &mut |i| match i.run {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        });
+        let stopped = stopped.unwrap();
+        assert_eq!((stopped.stopped, stopped.run), (n_init > 1, 0));
+        // What a callback has seen does not suffice to go on.
+        let resumed = p.clone().halving(true).resume(fit, None).check();
+        assert!(matches!(resumed, Err(Error::BadParameter { name: "halving", .. })));
+    }
+    assert!(dropped > 8, "{dropped}");
+}
+
+#[test]
+fn halving_drops_runs_of_variational_inference() {
+    let x = blobs(3, 300, 2);
+    let p = BayesianGaussianMixtureParams::new(6).n_init(8).init_params(InitParams::Random).max_iter(40);
+    let mut whole: Vec<Vec<f64>> = vec![Vec::new(); 8];
+    let mut e = reference(x.view());
+    p.clone()
+        .check()
+        .unwrap()
+        .fit_with(&mut e, &mut |i| {
+            whole[i.run].push(i.lower_bound);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let (best, iterations) = halved(&whole);
+    let mut n = 0;
+    let fit = p.clone().halving(true).check().unwrap().fit_with(&mut e, &mut |_| {
+        n += 1;
+        ControlFlow::Continue(())
+    });
+    let fit = fit.unwrap();
+    assert_eq!((fit.run, &fit.lower_bounds, n), (best, &whole[best], iterations.iter().sum::<usize>()));
+    assert!(n < whole.iter().map(Vec::len).sum());
+    let resumed = p.halving(true).resume(fit, None).check();
+    assert!(matches!(resumed, Err(Error::BadParameter { name: "halving", .. })));
+}
+
+#[test]
+fn growing_is_never_worse_than_starts_alone() {
+    let go: &mut dyn FnMut(&gmm_host::Iteration<'_>) -> ControlFlow<()> = &mut |_| ControlFlow::Continue(());
+    let x = blobs(5, 400, 3);
+    let mut better = 0;
+    for t in CovarianceType::ALL {
+        // From 3 to 6 three components are added.
+        let ks = [6, 1, 2, 3, 7, 8];
+        let p = GaussianMixtureParams::default().init_params(InitParams::RandomFromData).tol(1e-6).max_iter(2000);
+        let mut e = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+        let mut ascending = ks.to_vec();
+        ascending.sort_unstable();
+        let alone = select(&mut e, &p, &ascending, &[t], Criterion::Bic, go).unwrap();
+        let grown = grow(&mut e, &p, &ks, &[t], Criterion::Bic, go).unwrap();
+        assert_eq!(grown.table.iter().map(|row| row.n_components).collect::<Vec<_>>(), ascending);
+        assert_eq!(grown.table[0], alone.table[0]);
+        for (grown, alone) in grown.table.iter().zip(&alone.table) {
+            // The bound is that before the last step, which makes a difference of at most `tol`.
+            let tol = 1e-6 * x.nrows() as f64;
+            assert!(grown.log_likelihood >= alone.log_likelihood - tol, "{t}: {grown:?}, {alone:?}");
+            better += usize::from(grown.log_likelihood > alone.log_likelihood + 1e-3 * x.nrows() as f64);
+        }
+        let on = |n: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+            let mut e = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+            let go = &mut |_: &gmm_host::Iteration<'_>| ControlFlow::Continue(());
+            pool.install(|| grow(&mut e, &p, &ks, &[t], Criterion::Bic, go).unwrap())
+        };
+        let (one, three) = (on(1), on(3));
+        assert_eq!((&one.table, &one.fit.mixture), (&three.table, &three.fit.mixture));
+    }
+    assert!(better >= 4, "{better}");
+    // Equal samples cannot be told apart by splits, missing values are as in any fit, and one feature
+    // has one axis.
+    for (x, missing) in [(Array2::zeros((20, 2)), false), (blobs(2, 60, 1), false), (blobs(2, 60, 2), true)] {
+        let mut x = x;
+        if missing {
+            x.column_mut(0).iter_mut().step_by(7).for_each(|v| *v = f64::NAN);
+        }
+        let samples = Samples::with_missing(x.view()).unwrap();
+        let p = GaussianMixtureParams::default();
+        for t in CovarianceType::ALL {
+            let mut e = CpuEvaluator::new(samples.clone()).unwrap();
+            let grown = grow(&mut e, &p, &[1, 2, 3], &[t], Criterion::Bic, go).unwrap();
+            assert!(grown.table.iter().all(|row| row.log_likelihood.is_finite()), "{t}");
+        }
+    }
+    let mut e = reference(x.view());
+    let frozen = GaussianMixtureParams::default().freeze(Freeze { weights: true, ..Freeze::default() });
+    let refused = grow(&mut e, &frozen, &[1, 2], &[CovarianceType::Full], Criterion::Bic, go);
+    assert!(matches!(refused, Err(Error::BadParameter { name: "freeze", .. })));
 }

@@ -82,7 +82,7 @@ pub struct Fit {
     output: Option<PathBuf>,
     /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
     /// go on from it; data and options must be the same then, except for --max-iter and --tol
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", conflicts_with = "halving")]
     checkpoint: Option<PathBuf>,
     /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
     /// Samples with missing values are open circles, at the means of what is missing; components

@@ -34,6 +34,7 @@ Examples:
   gmm select data.csv -k 1:10 --covariance-type full,tied,diag --n-init 5 -o best.json
   gmm select data.npy -k 2,4,8,16 --criterion aic --json
   gmm select data.npy -k 1:64 --merge --covariance-type diag
+  gmm select data.npy -k 1:20 --grow --n-init 10 --halving
   gmm select data.csv -k 20 --covariance-type full,tied,diag --variational -o best.json
   gmm select iris.csv -k 1:8 --drop species")]
 pub struct Select {
@@ -50,6 +51,12 @@ pub struct Select {
     /// anew
     #[arg(long, conflicts_with = "variational")]
     merge: bool,
+    /// For each number of components but the first, one more run: from the fit before, of which the
+    /// components are split that it helps most
+    ///
+    /// It often finds a better mixture than many starts do.
+    #[arg(long, conflicts_with_all = ["variational", "merge"])]
+    grow: bool,
     /// Where to write the best model: .json, or .npz with scikit-learn's attributes
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
@@ -184,7 +191,8 @@ impl Select {
         let k = self.numbers();
         let params = self.training.params();
         if !self.merge {
-            return gaussmix::fit::select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
+            let select = if self.grow { gaussmix::fit::grow } else { gaussmix::fit::select };
+            return select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
         }
         // `k` has at least one element: the option is required, and no range is empty.
         let (first, last) = (k[0], k[k.len() - 1]);

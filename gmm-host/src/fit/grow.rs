@@ -1,0 +1,181 @@
+//! A fit that starts at one of fewer components, some of which are split in two.
+use super::init::{SUBSET, subset};
+use super::outcome::{Callback, Fit};
+use super::params::GaussianMixtureValidParams;
+use crate::backends::cpu::CpuEvaluator;
+use crate::data::samples::{Rows, Samples};
+use crate::error::Result;
+use crate::evaluator::Evaluator;
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use std::ops::ControlFlow;
+
+/// The distance of the two halves from their mean, in standard deviations. Together they have the
+/// covariance of the component that was split.
+const APART: f64 = 0.8;
+/// The axes along which a component is split.
+const AXES: usize = 2;
+/// The iterations by which the mixtures with another component split are compared.
+const TRIAL: usize = 5;
+/// The multiplications by which an axis is sought. It need not be exact.
+const POWERS: usize = 30;
+
+/// The better of `fit` and of a fit from `before`, the mixture of fewer components.
+pub(super) fn grown(
+    model: &GaussianMixtureValidParams,
+    before: Mixture,
+    mut fit: Fit,
+    evaluator: &mut dyn Evaluator,
+    callback: Callback<'_>,
+) -> Result<Fit> {
+    let Some(start) = start(model, before, evaluator)? else { return Ok(fit) };
+    let params = model.clone().into_params().start(start);
+    let grown = params.check()?.fit_with(evaluator, callback)?;
+    if grown.lower_bound() > fit.lower_bound() {
+        // Its run is one more than those of the other starts.
+        return Ok(Fit { run: model.n_init, ..grown });
+    }
+    fit.stopped |= grown.stopped;
+    Ok(fit)
+}
+
+/// The likeliest mixture of K components by splits of those of `before`; none where no split is
+/// possible.
+fn start(
+    model: &GaussianMixtureValidParams,
+    before: Mixture,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Option<Mixture>> {
+    let k = model.n_components;
+    // The random numbers after those of all runs.
+    let rng = &mut model.random_numbers(model.n_init);
+    let size = SUBSET.max(k.saturating_mul(4)).min(evaluator.n_samples());
+    let Rows { x, weights } = subset(evaluator, k, size, rng)?.rows;
+    let samples = Samples::with_missing(x.view())?.with_weights(weights.view())?;
+    let mut mixture = before;
+    while mixture.n_components() < k {
+        let d = mixture.n_features();
+        let splits: Vec<(usize, usize)> =
+            (0..mixture.n_components()).flat_map(|c| (0..AXES.min(d)).map(move |axis| (c, axis))).collect();
+        let tried: Vec<Option<Fit>> = splits
+            .into_par_iter()
+            .map(|(c, axis)| {
+                let split = split(&mixture, c, axis)?;
+                let params = model.clone().into_params().n_components(split.n_components()).start(split);
+                let trial = params.max_iter(TRIAL).tol(0.0).check()?;
+                let mut few = CpuEvaluator::of_this_thread(samples.clone());
+                trial.fit_with(&mut few, &mut |_| ControlFlow::Continue(()))
+            })
+            // A split that makes no mixture is not taken.
+            .map(Result::ok)
+            .collect();
+        let mut best: Option<Fit> = None;
+        for fit in tried.into_iter().flatten() {
+            if best.as_ref().is_none_or(|best| fit.lower_bound() > best.lower_bound()) {
+                best = Some(fit);
+            }
+        }
+        let Some(best) = best else { return Ok(None) };
+        mixture = best.mixture;
+    }
+    Ok(Some(mixture))
+}
+
+/// The mixture with component `c` split in two along an axis of its covariance (0 is the longest).
+/// The halves have half of its weight each; the second one is the last component.
+fn split(mixture: &Mixture, c: usize, axis: usize) -> Result<Mixture> {
+    let d = mixture.n_features();
+    let weight = mixture.weights()[c];
+    // The old components, and the one that is split once more.
+    let rows: Vec<usize> = (0..mixture.n_components()).chain([c]).collect();
+    let last = mixture.n_components();
+    let along_feature = |spread: ArrayView1<'_, f64>, variance: &dyn Fn(usize) -> f64| {
+        let feature = descending(spread)[axis];
+        let mut offset = Array1::zeros(d);
+        offset[feature] = APART * variance(feature).sqrt();
+        offset
+    };
+    let (offset, covariances) = match mixture.covariances() {
+        Covariances::Full(v) => {
+            let offset = along_axis(v.index_axis(Axis(0), c), axis);
+            let mut half = v.index_axis(Axis(0), c).to_owned();
+            subtract_outer(&mut half, &offset, 1.0);
+            let mut all = v.select(Axis(0), &rows);
+            all.index_axis_mut(Axis(0), c).assign(&half);
+            all.index_axis_mut(Axis(0), last).assign(&half);
+            (offset, Covariances::Full(all))
+        }
+        Covariances::Tied(v) => {
+            let offset = along_axis(v.view(), axis);
+            let mut common = v.clone();
+            subtract_outer(&mut common, &offset, weight);
+            (offset, Covariances::Tied(common))
+        }
+        Covariances::Diag(v) => {
+            let offset = along_feature(v.row(c), &|feature| v[[c, feature]]);
+            let half = &v.row(c) - &(&offset * &offset);
+            let mut all = v.select(Axis(0), &rows);
+            all.row_mut(c).assign(&half);
+            all.row_mut(last).assign(&half);
+            (offset, Covariances::Diag(all))
+        }
+        Covariances::Spherical(v) => {
+            // All directions are as long; the means of the components say which features vary.
+            let offset = along_feature(mixture.means().var_axis(Axis(0), 0.0).view(), &|_| v[c]);
+            let mut all = v.select(Axis(0), &rows);
+            let half = v[c] * (1.0 - APART * APART / d as f64);
+            (all[c], all[last]) = (half, half);
+            (offset, Covariances::Spherical(all))
+        }
+    };
+    let mut weights = mixture.weights().select(Axis(0), &rows);
+    let mut means = mixture.means().select(Axis(0), &rows);
+    (weights[c], weights[last]) = (0.5 * weight, 0.5 * weight);
+    means.row_mut(c).scaled_add(1.0, &offset);
+    means.row_mut(last).scaled_add(-1.0, &offset);
+    Mixture::new(weights, means, covariances)
+}
+
+/// The numbers of the features, those that vary most first.
+fn descending(variances: ArrayView1<'_, f64>) -> Vec<usize> {
+    let mut features: Vec<usize> = (0..variances.len()).collect();
+    features.sort_by(|a, b| variances[*b].total_cmp(&variances[*a]));
+    features
+}
+
+/// A vector along an axis of the covariance, APART standard deviations long. The covariance less its
+/// outer product is positive definite, however exact the axis is.
+fn along_axis(covariance: ArrayView2<'_, f64>, axis: usize) -> Array1<f64> {
+    let d = covariance.nrows();
+    let mut found: Vec<Array1<f64>> = Vec::new();
+    let features = descending(covariance.diag());
+    for feature in &features[..=axis] {
+        let mut v = Array1::zeros(d);
+        v[*feature] = 1.0;
+        for _ in 0..POWERS {
+            let mut next = covariance.dot(&v);
+            for u in &found {
+                let along = u.dot(&next);
+                next.scaled_add(-along, u);
+            }
+            let length = next.dot(&next).sqrt();
+            if !length.is_normal() {
+                break;
+            }
+            v = next / length;
+        }
+        found.push(v);
+    }
+    let v = &found[axis];
+    let along = covariance.dot(v);
+    let variance = v.dot(&along);
+    along * (APART / variance.sqrt())
+}
+
+fn subtract_outer(matrix: &mut Array2<f64>, v: &Array1<f64>, factor: f64) {
+    for ((i, j), value) in matrix.indexed_iter_mut() {
+        *value -= factor * v[i] * v[j];
+    }
+}

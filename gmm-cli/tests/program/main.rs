@@ -13,6 +13,7 @@ mod mcmc;
 mod missing;
 mod parts;
 mod signals;
+mod starts;
 mod tables;
 mod variational;
 mod workflow;

@@ -1,0 +1,46 @@
+//! `--halving` and `--grow`: which starts a fit has.
+use crate::common::*;
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn halving_keeps_a_run_to_its_end() {
+    let folder = folder();
+    let iris = data("iris.csv");
+    let iris = iris.to_str().unwrap();
+    let base = [iris, "-k", "3", "--n-init", "8", "--seed", "1"];
+    let fit = |more: &[&str]| fit(folder.path(), &[&base[..], more].concat());
+    let all = fit(&["-o", "all.json"]);
+    let halved = fit(&["--halving", "-o", "halved.json", "--threads", "1"]);
+    // It is one of the runs, whose best is that of all.
+    assert_eq!(halved["converged"], true, "{halved}");
+    assert!(number(&halved, "lower_bound") <= number(&all, "lower_bound"), "{halved} {all}");
+    // The same bits on any number of threads.
+    fit(&["--halving", "-o", "again.json", "--threads", "2"]);
+    let model = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(model("halved.json"), model("again.json"));
+    let mut refused = gmm(&folder);
+    refused.arg("fit").args(base).args(["-o", "m.json", "--halving", "--checkpoint", "c.json"]);
+    let refused = refused.assert().code(2);
+    let text = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    assert!(text.contains("--halving") && text.contains("--checkpoint"), "{text}");
+}
+
+#[test]
+fn growing_finds_no_worse_models() {
+    let folder = folder();
+    let iris = data("iris.csv");
+    let select = |more: &[&str]| -> Vec<f64> {
+        let args = ["select", iris.to_str().unwrap(), "-k", "1:6", "--json"];
+        let run = gmm(&folder).args(args).args(more).assert().success();
+        let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        report["candidates"].as_array().unwrap().iter().map(|row| row["value"].as_f64().unwrap()).collect()
+    };
+    let (plain, grown) = (select(&[]), select(&["--grow"]));
+    assert_eq!((plain.len(), grown.len()), (6, 6));
+    // The ordinary start stays beside the one that is grown.
+    for (plain, grown) in plain.iter().zip(&grown) {
+        assert!(*grown <= plain + 1e-9 * plain.abs(), "{grown} {plain}");
+    }
+    assert!(plain.iter().zip(&grown).any(|(plain, grown)| *grown < plain - 1.0), "{plain:?} {grown:?}");
+}

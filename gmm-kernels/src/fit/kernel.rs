@@ -468,8 +468,9 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         // SAFETY: the caller guarantees it; lanes write rows of their own, or columns.
         unsafe {
             let count = if FULL && pooled { self.total_weight() } else { self.count(c) };
-            let mut failed = !(count > LEAST_COUNT);
-            let share = float64::reciprocal(if failed { 1.0 } else { count });
+            let has_samples = count > LEAST_COUNT;
+            let mut failed = !has_samples;
+            let share = float64::reciprocal(if has_samples { count } else { 1.0 });
             let determinant;
             if FULL {
                 // The covariance.
@@ -608,7 +609,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
     let (n, k, d) = (block.n(), block.k as usize, args.d as usize);
     let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
     let (warp, lane, warps) = (thread / WARP as usize, thread_idx() % WARP, threads / WARP as usize);
-    // SAFETY, of all that follows: samples are below N, and the layout has a place for each number.
+    // SAFETY: in all that follows samples are below N, and the layout has a place for each number.
     // What threads write in shared memory others read behind a barrier, and write behind another.
     unsafe {
         counted!(for v in (thread..block.layout().seeds).step_by(threads) {

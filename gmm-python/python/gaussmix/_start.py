@@ -137,7 +137,7 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
         and not estimator.warm_start
         # Without iterations it is the last start that counts.
         and estimator.max_iter > 0
-        and (estimator.device in ("auto", "cpu") or re.fullmatch(r"cuda(:\d+)?", estimator.device))
+        and (estimator.device in ("auto", "cpu") or re.fullmatch(r"cuda(:\d+)?", estimator.device) is not None)
         and not on_gpu(X)
         and math.prod(getattr(X, "shape", ())) <= _NUMBERS_OF_A_CORE
     )

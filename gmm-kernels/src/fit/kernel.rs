@@ -355,8 +355,8 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                 while item >= row_items(CHUNK * (group + 1)) {
                     group += 1;
                 }
-                let rest = item - row_items(CHUNK * group);
-                let (i, j) = (CHUNK * group + rest / (group + 1), CHUNK * (rest % (group + 1)));
+                let (row, chunk) = divide((item - row_items(CHUNK * group)) as u32, group as u32 + 1);
+                let (i, j) = (CHUNK * group + row as usize, CHUNK * chunk as usize);
                 let mean = self.mean_or_zero(c, i);
                 let (mut means, mut sums) = ([0.0; CHUNK], [0.0; CHUNK]);
                 counted!(for v in 0..CHUNK {
@@ -715,11 +715,18 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
             block.first_item = if FULL && pass == Pass::Lloyd { row_items(d) as u32 } else { 0 };
             block.n_items = block.layout().items as u32 - block.first_item;
             let items = k * block.n_items as usize;
-            let parts = if items < threads { threads / items } else { 1 };
+            let parts = if items < threads { divide(threads as u32, items as u32).0 as usize } else { 1 };
             let of_item = block.layout().of_item;
             counted!(for v in (thread..parts * items * of_item).step_by(threads) {
                 block.sums().set(v, 0.0);
             });
+            // The part of a tile's samples, the component and the item of a slot.
+            let place = |slot: usize| {
+                let (part, rest) = divide(slot as u32, items as u32);
+                let (c, item) = divide(rest, block.n_items);
+                (part as usize, c as usize, item as usize)
+            };
+            let own = place(thread);
             let mut product = LogProduct64::new();
             let mut first = 0;
             while first < n {
@@ -736,12 +743,15 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                     }
                 }
                 barrier!();
-                counted!(for slot in (thread..parts * items).step_by(threads) {
-                    let (part, rest) = (slot / items, slot % items);
-                    let (c, item) = (rest / block.n_items as usize, rest % block.n_items as usize);
+                let (mut slot, (mut part, mut c, mut item)) = (thread, own);
+                while slot < parts * items {
                     let to = block.sums().offset(slot * of_item);
                     block.add(c, block.first_item as usize + item, to, (part, parts, rows));
-                });
+                    slot += threads;
+                    if slot < parts * items {
+                        (part, c, item) = place(slot);
+                    }
+                }
                 barrier!();
                 first += threads;
             }
@@ -788,7 +798,8 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                 }
                 let mut moved = 0.0;
                 counted!(for v in (thread..k * d).step_by(threads) {
-                    let (c, j) = (v / d, v % d);
+                    let (c, j) = divide(v as u32, d as u32);
+                    let (c, j) = (c as usize, j as usize);
                     let count = block.count(c);
                     if count > LEAST_COUNT {
                         let by = block.first_moment(c, j) * float64::reciprocal(count);
@@ -833,6 +844,12 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
         }
         block.finish(end.unwrap_or(End::GivenUp), iterations);
     }
+}
+
+/// Quotient and remainder, of numbers of 32 bits: those of 64 take the device many times as long.
+#[inline(always)]
+fn divide(a: u32, b: u32) -> (u32, u32) {
+    (a / b, a % b)
 }
 
 /// The squared distance of a sample to a centre.

@@ -625,7 +625,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
         });
         let (mut used, mut distinct, mut c) = (0, true, 0);
         while c < k && distinct {
-            let draws = if c == 0 { 1 } else { trials(k) };
+            let draws = if opaque(c as u32) == 0 { 1 } else { trials(k) };
             // Running sums over the threads.
             let mut running = own;
             let mut by = 1;
@@ -645,6 +645,8 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                 total += block.of_warps().get(w);
             });
             let (from, to) = (if lane > 0 { base + before } else { base }, base + running);
+            // Hidden from the compiler where it is asked for, which would make two ways of it, with barriers
+            // of their own.
             distinct = total > 0.0;
             counted!(for trial in 0..opaque(draws as u32) as usize {
                 let u = f64::load(args.uniforms.wrapping_add(block.word(word::UNIFORMS) as usize + used + trial));
@@ -653,7 +655,8 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                 if from <= target && target < to {
                     let (mut at, mut sum, mut chosen) = (thread, from, thread);
                     while at < n && sum <= target {
-                        let share = block.weight(at) * if c == 0 { 1.0 } else { load(block.nearest(at)) };
+                        let share =
+                            block.weight(at) * if opaque(c as u32) == 0 { 1.0 } else { load(block.nearest(at)) };
                         sum += share;
                         chosen = if share > 0.0 { at } else { chosen };
                         at += threads;
@@ -662,7 +665,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                 }
             });
             barrier!();
-            if distinct {
+            if opaque(distinct as u32) != 0 {
                 counted!(for trial in 0..opaque(draws as u32) as usize {
                     let centre = block.sample(block.candidates().get(trial) as usize);
                     let mut sum = 0.0;
@@ -677,7 +680,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                 });
             }
             barrier!();
-            if distinct {
+            if opaque(distinct as u32) != 0 {
                 let (mut least, mut best) = (f64::MAX, 0);
                 counted!(for trial in 0..opaque(draws as u32) as usize {
                     let mut sum = 0.0;
@@ -709,7 +712,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
         // 2. Lloyd's iterations, the first mixture, EM.
         let mut pass = if args.lloyd > 0 { Pass::Lloyd } else { Pass::Assign };
         let (mut rounds, mut iterations, mut last) = (0, 0, f64::MIN);
-        let mut end = if distinct { None } else { Some(End::GivenUp) };
+        let mut end = if opaque(distinct as u32) != 0 { None } else { Some(End::GivenUp) };
         while end.is_none() {
             // Lloyd's iterations need counts and first moments alone.
             block.first_item = if FULL && pass == Pass::Lloyd { row_items(d) as u32 } else { 0 };

@@ -87,6 +87,7 @@ pub mod evaluator {
     pub use gmm_host::{
         ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, Load, MetropolisPrior, MetropolisSteps,
         MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling, ShardedEvaluator, evaluate_each,
+        evaluate_rest,
     };
 }
 

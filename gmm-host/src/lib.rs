@@ -114,8 +114,8 @@ pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
     GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
-    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, fit_on_gpu, grow,
-    merge_down, select,
+    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, evaluate_rest,
+    fit_on_gpu, grow, merge_down, select,
 };
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;

@@ -10,7 +10,7 @@ use crate::variational::VariationalMixture;
 use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
-use gaussmix::evaluator::{Evaluator, evaluate_each};
+use gaussmix::evaluator::{Evaluator, evaluate_each, evaluate_rest};
 use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Run, fit_on_gpu};
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::statistics::Statistics;
@@ -245,6 +245,9 @@ fn on_gpu<'p>(
     of: impl Fn(usize) -> (&'p Params, &'p Runs),
     proceed: &dyn Fn() -> bool,
 ) -> Vec<Option<gaussmix::Result<OneFit>>> {
+    if !matches!(device, Device::Cuda(_)) {
+        return of_run.iter().map(|_| None).collect();
+    }
     let seeded = of_run.iter().map(|&(set, run)| of(set).0.seeded(of(set).1.seeds[run])).collect::<Vec<_>>();
     let of_seeded = seeded.iter().zip(of_run);
     let runs: Vec<Run<'_>> =
@@ -311,31 +314,30 @@ pub fn fit_many(
     let (of_run, stop) = (&of_run, &stop);
     let work = move || {
         let sets = sets(x, weights, &ranges, missing)?;
-        let mut fits = on_gpu(device, &sets, of_run, of, &|| !stop.load(Ordering::Relaxed));
-        let rest: Vec<usize> = (0..fits.len()).filter(|number| fits[*number].is_none()).collect();
-        (rest.len()..fits.len()).for_each(|_| drop(ended.lock().map(|ended| ended.send(()))));
-        let samples: Vec<Samples<'_>> = rest.iter().map(|number| sets[of_run[*number].0].clone()).collect();
-        let work = |i: usize| of(of_run[rest[i]].0).0.work(&samples[i]);
-        let made = evaluate_each(&samples, device, work, |i, open| {
-            let (set, run) = of_run[rest[i]];
+        let made = on_gpu(device, &sets, of_run, of, &|| !stop.load(Ordering::Relaxed));
+        // Nobody waits any more where the other thread has failed.
+        let count = || drop(ended.lock().map(|ended| ended.send(())));
+        made.iter().flatten().for_each(|_| count());
+        let samples: Vec<Samples<'_>> = of_run.iter().map(|(set, _)| sets[*set].clone()).collect();
+        let work = |number: usize| of(of_run[number].0).0.work(&samples[number]);
+        let mut fits = evaluate_rest(&samples, device, made, work, |number, open| {
+            let (set, run) = of_run[number];
             let (params, runs) = of(set);
             let fit = || {
                 if stop.load(Ordering::Relaxed) {
                     return Err(Error::Stopped);
                 }
-                let start = runs.start(run, &samples[i], params.n_components(), params.covariance_type())?;
+                let start = runs.start(run, &samples[number], params.n_components(), params.covariance_type())?;
                 match params.fit(start, open()?.as_mut(), stop)? {
                     fit if fit.stopped => Err(Error::Stopped),
                     fit => Ok(fit),
                 }
             };
             let fit = fit();
-            // Nobody waits any more where the other thread has failed.
-            let _ = ended.lock().map(|ended| ended.send(()));
+            count();
             fit
-        });
-        rest.into_iter().zip(made).for_each(|(number, fit)| fits[number] = Some(fit));
-        let mut fits = fits.into_iter().flatten();
+        })
+        .into_iter();
         // All runs of a set are taken, also where one of them has failed.
         let mut runs = |set: usize| fits.by_ref().take(of(set).1.uniforms.len()).collect::<Vec<_>>();
         let fits = (0..sets.len()).map(|set| best(runs(set))).collect();

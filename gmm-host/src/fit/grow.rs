@@ -1,6 +1,6 @@
 //! A fit that starts at one of fewer components, some of which are split in two.
 use super::init::{SUBSET, subset};
-use super::outcome::{Callback, Fit};
+use super::outcome::{Callback, Fit, best_of};
 use super::params::GaussianMixtureValidParams;
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::{Rows, Samples};
@@ -71,13 +71,7 @@ fn start(
             // A split that makes no mixture is not taken.
             .map(Result::ok)
             .collect();
-        let mut best: Option<Fit> = None;
-        for fit in tried.into_iter().flatten() {
-            if best.as_ref().is_none_or(|best| fit.lower_bound() > best.lower_bound()) {
-                best = Some(fit);
-            }
-        }
-        let Some(best) = best else { return Ok(None) };
+        let Some(best) = best_of(tried.into_iter().flatten()) else { return Ok(None) };
         mixture = best.mixture;
     }
     Ok(Some(mixture))

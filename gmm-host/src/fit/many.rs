@@ -5,7 +5,7 @@
 //! the work has all threads. Which of the two it is makes no difference to its bits, because an
 //! evaluation gives the same ones on any number of threads.
 use super::bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
-use super::outcome::{Callback, Fit, Iteration};
+use super::outcome::{Callback, Fit, Iteration, best_of};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams};
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::Samples;
@@ -79,24 +79,19 @@ impl GaussianMixtureValidParams {
         let runs: Vec<Run<'_>> =
             (0..sets.len()).flat_map(|set| (0..self.n_init).map(move |run| Run { params: self, set, run })).collect();
         let mut of_gpu = fit_on_gpu(self.device, sets, &runs, &|| !watch.stop()).into_iter();
-        // The best run of a set, of equals the first, if all have been made.
-        let mut best = || {
-            let runs: Option<Vec<Fit>> = of_gpu.by_ref().take(self.n_init).collect::<Vec<_>>().into_iter().collect();
-            runs?.into_iter().reduce(|best, run| if run.lower_bound() > best.lower_bound() { run } else { best })
-        };
-        let mut results: Vec<Option<Result<Fit>>> = sets.iter().map(|_| best().map(Ok)).collect();
-        results.iter().enumerate().for_each(|(set, result)| result.iter().for_each(|result| watch.ended(set, result)));
-        let rest: Vec<usize> = (0..sets.len()).filter(|set| results[*set].is_none()).collect();
-        let samples: Vec<Samples<'_>> = rest.iter().map(|set| sets[*set].clone()).collect();
-        let fits = fit_each(
-            &samples,
+        // The best run of a set, if all have been made.
+        let mut made =
+            || best_of(of_gpu.by_ref().take(self.n_init).collect::<Vec<_>>().into_iter().collect::<Option<Vec<_>>>()?);
+        let made: Vec<_> = sets.iter().map(|_| made().map(Ok)).collect();
+        made.iter().enumerate().for_each(|(set, fit)| fit.iter().for_each(|fit| watch.ended(set, fit)));
+        fit_each(
+            sets,
             self.device,
+            made,
             |set| self.work(set),
-            &Renumbered { watch, numbers: &rest },
+            watch,
             |evaluator, callback| self.fit_with(evaluator, callback),
-        );
-        rest.iter().zip(fits).for_each(|(set, fit)| results[*set] = Some(fit));
-        results.into_iter().flatten().collect()
+        )
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.
@@ -132,6 +127,7 @@ impl BayesianGaussianMixtureValidParams {
         fit_each(
             sets,
             self.settings().device,
+            Vec::new(),
             |set| self.work(set),
             watch,
             |evaluator, callback| self.fit_with(evaluator, callback),
@@ -141,22 +137,6 @@ impl BayesianGaussianMixtureValidParams {
     /// About the multiply-adds of an iteration of all runs over these samples.
     pub fn work(&self, samples: &Samples<'_>) -> f64 {
         self.settings().work(samples)
-    }
-}
-
-/// Watches fits to some of many sets, of these numbers.
-struct Renumbered<'a> {
-    watch: &'a dyn Watch,
-    numbers: &'a [usize],
-}
-
-impl Watch for Renumbered<'_> {
-    fn ended(&self, set: usize, result: &Result<Fit>) {
-        self.watch.ended(self.numbers[set], result);
-    }
-
-    fn stop(&self) -> bool {
-        self.watch.stop()
     }
 }
 
@@ -273,9 +253,11 @@ mod gpu {
     }
 }
 
+/// Fits to the sets for which no fit is `made` yet.
 fn fit_each<'s, M: Send>(
     sets: &[Samples<'s>],
     device: Device,
+    made: Vec<Option<Result<Fit<M>>>>,
     work: impl Fn(&Samples<'s>) -> f64,
     watch: &dyn Watch<M>,
     fit: impl Fn(&mut dyn Evaluator, Callback<'_, M>) -> Result<Fit<M>> + Sync,
@@ -284,9 +266,10 @@ fn fit_each<'s, M: Send>(
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
-    evaluate_each(
+    evaluate_rest(
         sets,
         device,
+        made,
         |set| work(&sets[set]),
         |set, open| {
             if watch.stop() {
@@ -312,11 +295,29 @@ pub fn evaluate_each<'s, T: Send>(
     work: impl Fn(usize) -> f64,
     evaluate: impl Fn(usize, &dyn Fn() -> Result<Box<dyn Evaluator + 's>>) -> T + Sync,
 ) -> Vec<T> {
-    let work: Vec<f64> = (0..sets.len()).map(work).collect();
-    let numbers = |set: usize| sets[set].n_samples() * sets[set].n_features();
+    evaluate_rest(sets, device, Vec::new(), work, evaluate)
+}
+
+/// As [`evaluate_each`], where some of the results are `made` already: those of the first sets, with
+/// `None` for what is still to be evaluated.
+pub fn evaluate_rest<'s, T: Send>(
+    sets: &[Samples<'s>],
+    device: Device,
+    mut made: Vec<Option<T>>,
+    work: impl Fn(usize) -> f64,
+    evaluate: impl Fn(usize, &dyn Fn() -> Result<Box<dyn Evaluator + 's>>) -> T + Sync,
+) -> Vec<T> {
+    made.resize_with(sets.len(), || None);
+    let rest: Vec<usize> = (0..sets.len()).filter(|set| made[*set].is_none()).collect();
+    let work: Vec<f64> = rest.iter().map(|set| work(*set)).collect();
+    let numbers = |i: usize| sets[rest[i]].n_samples() * sets[rest[i]].n_features();
     let (mut small, large) = divide(&work, numbers, device, current_num_threads());
-    let on_device = |set: usize| (set, evaluate(set, &|| load(device, sets[set].clone(), &LoadOptions::default())));
-    let on_this_thread = |set: usize| {
+    let on_device = |i: usize| {
+        let set = rest[i];
+        (set, evaluate(set, &|| load(device, sets[set].clone(), &LoadOptions::default())))
+    };
+    let on_this_thread = |i: usize| {
+        let set = rest[i];
         let open = || Ok(Box::new(CpuEvaluator::of_this_thread(sets[set].clone())) as Box<dyn Evaluator + 's>);
         (set, evaluate(set, &open))
     };
@@ -324,8 +325,8 @@ pub fn evaluate_each<'s, T: Send>(
     // The longest first, so that no thread has one left when the others have ended.
     small.sort_by(|a, b| work[*b].total_cmp(&work[*a]));
     results.par_extend(small.into_par_iter().with_max_len(1).map(on_this_thread));
-    results.sort_by_key(|(set, _)| *set);
-    results.into_iter().map(|(_, result)| result).collect()
+    results.into_iter().for_each(|(set, result)| made[set] = Some(result));
+    made.into_iter().flatten().collect()
 }
 
 /// The numbers of the sets that are evaluated side by side, each on one thread, and of those that

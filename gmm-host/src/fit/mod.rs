@@ -15,7 +15,7 @@ mod standard;
 mod stepwise;
 
 pub use bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
-pub use many::{Run, Watch, evaluate_each, fit_on_gpu};
+pub use many::{Run, Watch, evaluate_each, evaluate_rest, fit_on_gpu};
 pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};

@@ -52,6 +52,11 @@ impl<M> Fit<M> {
     }
 }
 
+/// The fit with the greatest lower bound, of equals the first.
+pub(super) fn best_of<M>(fits: impl IntoIterator<Item = Fit<M>>) -> Option<Fit<M>> {
+    fits.into_iter().reduce(|best, fit| if fit.lower_bound() > best.lower_bound() { fit } else { best })
+}
+
 impl Fit<VariationalMixture> {
     /// The lower bound of the log-evidence of all samples, with what
     /// [`lower_bound`](Self::lower_bound) leaves out; −∞ without iterations.

@@ -192,7 +192,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         first, fits = mixtures[0], None
         for gm in mixtures:
             gm._validate_params()
-        if first.init_params == "kmeans" and not first.standardize and not first.verbose and first.max_iter > 0:
+        if not first.standardize and _start.is_side_by_side(x, first):
             for gm in mixtures:
                 _start.check_memory(gm, x.shape[1])
             fits = _core.fit_many(

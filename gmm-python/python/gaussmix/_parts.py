@@ -99,5 +99,6 @@ class Parts(FittedMixture):
         """
         check_is_fitted(self)
         values = [(self._feature(feature), float(value)) for feature, value in given.items()]
-        rest = [number for number in range(self.means_.shape[1]) if number not in dict(values)]
+        known = {number for number, _ in values}
+        rest = [number for number in range(self.means_.shape[1]) if number not in known]
         return self._another(self._mixture().condition(values), rest)

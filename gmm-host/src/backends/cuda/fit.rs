@@ -13,11 +13,12 @@ use crate::model::covariances::{CovarianceType, Covariances};
 use crate::statistics::CentredSums;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
+pub use gmm_kernels::fit::uniforms as n_uniforms;
 use gmm_kernels::fit::{
     End, FIT_WORDS, Fit, FitArgs, Layout, MANY_FEATURES, MAX_COMPONENTS, MAX_FEATURES, MAX_THREADS, features, results,
-    sums, uniforms,
+    sums,
 };
-use ndarray::{Array1, Array2, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::f64::consts::{LN_2, PI};
@@ -64,8 +65,9 @@ impl Course {
         self.covariance_type.has_matrices() && self.d > 1
     }
 
-    fn many_features(&self) -> bool {
-        self.full() && self.d >= MANY_FEATURES
+    /// The most threads of a block, and the most registers of a thread where they are limited.
+    fn most_threads(&self) -> (u32, Option<u32>) {
+        if self.full() && self.d >= MANY_FEATURES { (MAX_THREADS / 2, None) } else { (MAX_THREADS, Some(REGISTERS)) }
     }
 
     fn pooled(&self) -> bool {
@@ -73,7 +75,7 @@ impl Course {
     }
 }
 
-/// A fit: the number of its samples among all, K, and [`uniforms`] for its seeds.
+/// A fit: the number of its samples among all, K, and [`n_uniforms`] for its seeds.
 #[derive(Debug)]
 pub struct Task {
     pub set: usize,
@@ -88,11 +90,6 @@ pub struct Fitted {
     pub sums: CentredSums,
     pub lower_bounds: Vec<f64>,
     pub converged: bool,
-}
-
-/// Uniform numbers that a fit of K components needs.
-pub fn n_uniforms(k: usize) -> usize {
-    uniforms(k)
 }
 
 /// Whether a block may have this fit. That depends on the fit alone, so that a fit has the same bits
@@ -131,14 +128,18 @@ struct Columns {
 impl Columns {
     /// `to` (D, N): where the samples are copied to.
     fn new(samples: &Samples<'_>, to: &mut [f64]) -> Self {
-        let weights = samples.weights().map(|weights| weights.to_vec());
         match samples.view() {
-            View::F32(x) => Self::of(x, to, weights.as_deref(), f64::from),
-            View::F64(x) => Self::of(x, to, weights.as_deref(), |v| v),
+            View::F32(x) => Self::of(x, to, samples.weights(), f64::from),
+            View::F64(x) => Self::of(x, to, samples.weights(), |v| v),
         }
     }
 
-    fn of<T: Copy>(x: ArrayView2<'_, T>, to: &mut [f64], weights: Option<&[f64]>, wide: impl Fn(T) -> f64) -> Self {
+    fn of<T: Copy>(
+        x: ArrayView2<'_, T>,
+        to: &mut [f64],
+        weights: Option<ArrayView1<'_, f64>>,
+        wide: impl Fn(T) -> f64,
+    ) -> Self {
         let (n, d) = x.dim();
         let total: f64 = weights.map_or(n as f64, |weights| weights.iter().sum());
         let mean_of = |values: &[f64], f: fn(f64) -> f64| -> f64 {
@@ -166,8 +167,7 @@ impl Columns {
 /// Threads of a block, of which there are fewer where the shared memory has no room; `None` where
 /// there is none for the fewest.
 fn threads(course: &Course, n: usize, k: usize, most_shared: usize) -> Option<u32> {
-    let most = MAX_THREADS >> LARGE.iter().filter(|least| n < **least).count();
-    let most = if course.many_features() { most.min(MAX_THREADS / 2) } else { most };
+    let most = (MAX_THREADS >> LARGE.iter().filter(|least| n < **least).count()).min(course.most_threads().0);
     let fits = |threads: &u32| layout(course, k, *threads).bytes() <= most_shared;
     std::iter::successors(Some(most), |threads| Some(threads / 2)).take_while(|threads| *threads >= 128).find(fits)
 }
@@ -191,7 +191,7 @@ pub fn fit(
 ) -> Result<Vec<Option<Fitted>>> {
     let gpu = Gpu::open(ordinal)?;
     gpu.enter()?;
-    let kernel = gpu.kernel(&entries::fit(course.full(), course.d), (!course.many_features()).then_some(REGISTERS))?;
+    let kernel = gpu.kernel(&entries::fit(course.full(), course.d), course.most_threads().1)?;
     let numbers = || tasks.iter().map(|task| sets[task.set].n_samples() * course.d);
     let (largest, all) = (numbers().max().unwrap_or(1), numbers().sum::<usize>());
     let (stream, staging) = (Stream::new()?, Staging::new((all / 8).clamp(largest, MOST_NUMBERS.max(largest))));
@@ -437,7 +437,7 @@ launch!(Fits<'_>, FitArgs, "fit", |launch, grid, what| {
         fits.iter().map(|fit| end(fit, fit.n as usize, fit.k as usize)).max().unwrap_or(0)
     };
     let shared = end(&|_, _, k| layout(course, k, grid.threads).bytes());
-    let most_threads = if course.many_features() { MAX_THREADS / 2 } else { MAX_THREADS };
+    let (most_threads, _) = course.most_threads();
     require(what, grid.blocks == (fits.len() as u32, 1) && grid.threads <= most_threads && course.max_iter >= 1)?;
     require(what, (1..=MAX_FEATURES).contains(&d) && fits.iter().all(|fit| fit.stride >= fit.n && fit.n >= fit.k))?;
     require(what, fits.iter().all(|fit| (1..=MAX_COMPONENTS as u64).contains(&fit.k)))?;

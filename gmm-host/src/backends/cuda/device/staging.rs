@@ -42,6 +42,20 @@ impl<T: DeviceCopy + Default> Buffer<T> {
         Ok(Self { host: locked(len)?, copied })
     }
 
+    /// Has `write` write as many numbers to the buffer as the place has, and starts to copy them there.
+    ///
+    /// # Safety
+    /// The buffer is freed only after the work in the stream has been waited for.
+    unsafe fn send(&mut self, stream: &Stream, mut place: DeviceSlice<T>, write: impl FnOnce(&mut [T])) -> Result<()> {
+        self.wait()?;
+        let host = &mut self.host[..place.len()];
+        write(host);
+        // SAFETY: both are equally long. The buffer is written to again only after the event that
+        // follows, and the caller sees to its life.
+        unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
+        self.copied.record(stream.inner()).map_err(failed("cuEventRecord"))
+    }
+
     /// Waits until the device has copied it.
     fn wait(&self) -> Result<()> {
         self.copied.synchronize().map_err(failed("cuEventSynchronize"))
@@ -59,6 +73,11 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
         if len * size_of::<T>() < LEAST_BYTES {
             return None;
         }
+        self.pair()
+    }
+
+    /// The buffers, if the system gives page-locked memory for them.
+    fn pair(&self) -> Option<&[RefCell<Buffer<T>>; 2]> {
         let buffer = || Buffer::new(self.len).ok().map(RefCell::new);
         self.buffers.get_or_init(|| Some([buffer()?, buffer()?])).as_ref()
     }
@@ -71,16 +90,9 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
             return Err(mismatch("numbers for the device", vec![to.len()], vec![from.len()]));
         }
         let running = stream.unfinished();
-        for (i, (numbers, mut place)) in from.chunks(self.len).zip(places(to, from.len(), self.len)).enumerate() {
-            let buffer = &mut *buffers[i % 2].borrow_mut();
-            buffer.wait()?;
-            let host = &mut buffer.host[..numbers.len()];
-            copy(numbers, host);
-            // SAFETY: both are equally long. The buffer is written to again only after the event
-            // that follows, and freed only after `running` has been waited for, which borrows
-            // `self`.
-            unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
-            buffer.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
+        for (i, (numbers, place)) in from.chunks(self.len).zip(places(to, from.len(), self.len)).enumerate() {
+            // SAFETY: `running` waits for the work, and borrows `self`.
+            unsafe { buffers[i % 2].borrow_mut().send(stream, place, |host| copy(numbers, host))? };
         }
         Ok(running)
     }
@@ -100,8 +112,7 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
         if all > to.len() || most > self.len {
             return Err(mismatch("parts for the device", vec![to.len(), self.len], vec![all, most]));
         }
-        let buffer = || Buffer::new(self.len).ok().map(RefCell::new);
-        let buffers = self.buffers.get_or_init(|| Some([buffer()?, buffer()?]));
+        let buffers = self.pair();
         let running = stream.unfinished();
         let mut results = Vec::with_capacity(lengths.len());
         let (mut start, mut turn) = (0, 0);
@@ -119,17 +130,10 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
                 let parts = parts(numbers, lengths).into_par_iter().enumerate();
                 results.par_extend(parts.map(|(i, part)| write(first + i, part)));
             };
-            let mut place = to.index(start..start + len);
+            let place = to.index(start..start + len);
             match buffers {
-                Some(buffers) => {
-                    let buffer = &mut *buffers[turn % 2].borrow_mut();
-                    buffer.wait()?;
-                    let host = &mut buffer.host[..len];
-                    write_all(host);
-                    // SAFETY: as in `upload`.
-                    unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
-                    buffer.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
-                }
+                // SAFETY: as in `upload`.
+                Some(buffers) => unsafe { buffers[turn % 2].borrow_mut().send(stream, place, write_all)? },
                 None => {
                     let mut numbers = vec![T::default(); len];
                     write_all(&mut numbers);

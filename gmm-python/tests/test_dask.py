@@ -26,6 +26,8 @@ X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(siz
 W = rng.uniform(size=5003)
 PARAMS = {"n_components": 3, "random_state": 0, "tol": 1e-5}
 SAVED = ("weights_", "means_", "covariances_", "precisions_cholesky_")
+# How long a killed worker may take to start again.
+RESTART_SECONDS = 300
 
 
 def assert_same_bits(a, b):
@@ -41,7 +43,10 @@ def assert_close(a, b):
 
 @pytest.fixture(scope="module")
 def client():
+    # By default Dask gives up a killed worker that has not started again after 15 s, which a busy
+    # machine does not keep.
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": f"{RESTART_SECONDS}s"}),
         distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
         distributed.Client(workers) as client,
     ):
@@ -224,7 +229,7 @@ def test_small_partitions(client):
 
 def kill_one(client, after):
     """A callback that kills a worker after some iterations."""
-    client.wait_for_workers(2, timeout=30)
+    client.wait_for_workers(2, timeout=RESTART_SECONDS)
     pids = list(client.run(os.getpid).values())
     killed = []
 
@@ -286,7 +291,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_memory_is_freed(client):
-    client.wait_for_workers(2, timeout=30)
+    client.wait_for_workers(2, timeout=RESTART_SECONDS)
 
     # A function inside of another one goes to the workers by value, wherever the tests lie.
     def count():

@@ -80,6 +80,11 @@ impl Training {
         self.data.table.inputs().chain([self.sample_weight.as_ref()])
     }
 
+    /// Adds the options that say when a fit ends.
+    pub fn identify_end(&self, identity: Identity) -> Identity {
+        identity.with("tol", self.tol).with("max-iter", self.max_iter)
+    }
+
     /// Adds the options that change the course of a fit. `--tol` and `--max-iter` only say when it
     /// ends, so that a fit may go on with other values of them.
     pub fn identify(&self, identity: Identity) -> Identity {

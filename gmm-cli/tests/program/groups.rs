@@ -97,6 +97,44 @@ fn each_model_is_that_of_the_rows_of_its_group_alone() {
     }
 }
 
+/// A call that goes on from a checkpoint ends with the files of one that was not interrupted.
+#[test]
+fn fits_go_on_from_a_checkpoint() {
+    let folder = folder();
+    let folder = folder.path();
+    write(folder);
+    for options in [&[][..], &["--variational", "--max-iter", "500"]] {
+        fit(folder, &[&FIT[..], &["whole/"], options].concat());
+        let args = [&FIT[..], &["models/", "--checkpoint", "c.jsonl"], options].concat();
+        fit(folder, &args);
+        // As if the program had been killed while it wrote the second fit.
+        let log = fs::read_to_string(folder.join("c.jsonl")).unwrap();
+        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+        assert_eq!(lines.len(), 4, "{log}");
+        fs::write(folder.join("c.jsonl"), [lines[0], lines[1], &lines[2][..100]].concat()).unwrap();
+        fs::remove_dir_all(folder.join("models")).unwrap();
+        let run = gmm(folder).arg("fit").args(&args).assert().success();
+        let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+        assert!(stderr.contains("note: going on from c.jsonl: 1 of 4 fits"), "{stderr}");
+        for file in FILES.iter().chain(&["groups.csv"]) {
+            let read = |folder_of: &str| fs::read_to_string(folder.join(folder_of).join(file)).unwrap();
+            assert_eq!(read("models"), read("whole"), "{file}");
+        }
+        // The fits that were made are not made again.
+        let again = fs::read_to_string(folder.join("c.jsonl")).unwrap();
+        assert!(again.starts_with(&[lines[0], lines[1]].concat()) && again.lines().count() == 4, "{again}");
+        let rest = [&["--checkpoint", "c.jsonl"], options, &["--tol", "0.1"]].concat();
+        let other = [&["fit", "x.csv", "-k", "2", "--by", "who"], &rest[..]].concat();
+        refused(folder, &other, &["c.jsonl: belongs to other fits: tol was 0.001 and is 0.1 now"]);
+        for used in ["whole", "models"] {
+            fs::remove_dir_all(folder.join(used)).unwrap();
+        }
+        fs::remove_file(folder.join("c.jsonl")).unwrap();
+    }
+    let other = ["fit", "x.csv", "-k", "2", "--by", "who", "--checkpoint", "c.json"];
+    refused(folder, &other, &["c.json: ", ".jsonl"]);
+}
+
 #[test]
 fn the_report_says_what_failed_and_the_exit_code_whether_all_did() {
     let folder = folder();
@@ -244,7 +282,7 @@ fn bad_groups_are_errors() {
     // All of the data has to fit into memory; a text is read at once.
     error(&["x.csv", "--by", "who", "--memory", "6000"], &["x.csv: --by needs all of the data in memory"]);
     error(&["x.csv", "--by", "who", "--variational", "-o", "m.parquet"], &["m.parquet: ", "name a folder"]);
-    for option in ["--init=m.json", "--freeze=means", "--checkpoint=c.json", "--plot=p.svg", "--standardize"] {
+    for option in ["--init=m.json", "--freeze=means", "--plot=p.svg", "--standardize"] {
         let args = ["fit", "x.csv", "-k", "2", "--by", "who", option];
         let run = gmm(folder).args(args).assert().code(2).stdout("");
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();

@@ -26,6 +26,13 @@ pub trait Watch<M = Mixture>: Sync {
         let _ = (set, result);
     }
 
+    /// The fit to the set of this number, where it is known already, for example from a checkpoint
+    /// ([`ended`](Self::ended) is not called for it).
+    fn known(&self, set: usize) -> Option<Fit<M>> {
+        let _ = set;
+        None
+    }
+
     /// Whether the fits that have not ended are to be given up. Asked after each iteration and
     /// before each fit.
     fn stop(&self) -> bool {
@@ -76,14 +83,17 @@ impl GaussianMixtureValidParams {
     /// set alone. [`Auto`](crate::Device::Auto) makes small fits on the CPU. [`Error::Stopped`] stands
     /// for the fits that `watch` gave up.
     pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
+        let mut made = known(sets, watch);
+        let unknown: Vec<usize> = (0..sets.len()).filter(|set| made[*set].is_none()).collect();
         let runs: Vec<Run<'_>> =
-            (0..sets.len()).flat_map(|set| (0..self.n_init).map(move |run| Run { params: self, set, run })).collect();
+            unknown.iter().flat_map(|&set| (0..self.n_init).map(move |run| Run { params: self, set, run })).collect();
         let mut of_gpu = fit_on_gpu(self.device, sets, &runs, &|| !watch.stop()).into_iter();
-        // The best run of a set, if all have been made.
-        let mut made =
-            || best_of(of_gpu.by_ref().take(self.n_init).collect::<Vec<_>>().into_iter().collect::<Option<Vec<_>>>()?);
-        let made: Vec<_> = sets.iter().map(|_| made().map(Ok)).collect();
-        made.iter().enumerate().for_each(|(set, fit)| fit.iter().for_each(|fit| watch.ended(set, fit)));
+        for set in unknown {
+            let runs: Vec<Option<Fit>> = of_gpu.by_ref().take(self.n_init).collect();
+            // The best run, if all have been made.
+            made[set] = runs.into_iter().collect::<Option<Vec<_>>>().and_then(best_of).map(Ok);
+            made[set].iter().for_each(|fit| watch.ended(set, fit));
+        }
         fit_each(
             sets,
             self.device,
@@ -127,7 +137,7 @@ impl BayesianGaussianMixtureValidParams {
         fit_each(
             sets,
             self.settings().device,
-            Vec::new(),
+            known(sets, watch),
             |set| self.work(set),
             watch,
             |evaluator, callback| self.fit_with(evaluator, callback),
@@ -251,6 +261,11 @@ mod gpu {
         }
         fits
     }
+}
+
+/// The fits that are known already.
+fn known<M>(sets: &[Samples<'_>], watch: &dyn Watch<M>) -> Vec<Option<Result<Fit<M>>>> {
+    (0..sets.len()).map(|set| watch.known(set).map(Ok)).collect()
 }
 
 /// Fits to the sets for which no fit is `made` yet.

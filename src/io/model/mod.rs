@@ -1,6 +1,7 @@
 //! Models in files: JSON or `.npz`, and checkpoints of a fit.
 mod checkpoint;
 mod contents;
+mod fit_log;
 mod groups;
 mod json;
 mod json_array;
@@ -9,6 +10,7 @@ mod variational;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variational_checkpoint};
 pub use contents::{FitSummary, Model};
+pub use fit_log::FitLog;
 pub use groups::{GroupFit, GroupModels, GroupOutput};
 pub use json::{model_to_json, parse_model, read_text};
 pub use npz::check_npz;

@@ -1,33 +1,54 @@
 //! `gmm fit --by`: a mixture for each group of rows.
-use super::Fit;
 use super::report::data;
+use super::{Fit, fingerprint};
 use crate::exit_code::SUCCESS;
 use crate::input::{Groups, Input, Source, refuse_overlap};
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::bail;
 use gaussmix::fit::{Fit as Fitted, Watch};
-use gaussmix::io::{FitSummary, GroupFit, GroupModels, GroupOutput, Ids, Model, Selection};
+use gaussmix::io::{FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Identity, Ids, Model, Selection};
+use gaussmix::model::CovarianceType;
 use gaussmix::{Error, Result};
 use serde::Serialize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Most failures that the report names.
 const MAX_FAILURES: usize = 5;
 
-/// Shows how many fits have ended, and stops the others after a signal.
-struct Progress<'a> {
+/// Shows how many fits have ended, writes these to the checkpoint, and stops the others after a
+/// signal.
+struct Progress<'a, M> {
     interrupt: Interrupt,
     line: Mutex<ProgressLine>,
     ended: AtomicUsize,
     names: &'a Ids,
+    checkpoint: Option<FitLog>,
+    /// Whether a fit could not be written to the checkpoint.
+    any_failed: AtomicBool,
+    /// The fits that the checkpoint had, by the names of their groups.
+    known: HashMap<String, Fitted<M>>,
 }
 
-impl<M> Watch<M> for Progress<'_> {
+impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
+    fn known(&self, set: usize) -> Option<Fitted<M>> {
+        self.known.get(&self.names.text(set)).cloned()
+    }
+
     fn ended(&self, set: usize, result: &Result<Fitted<M>>) {
         let ended = 1 + self.ended.fetch_add(1, Ordering::Relaxed);
+        let written = match (&self.checkpoint, result) {
+            (Some(checkpoint), Ok(fit)) => checkpoint.add(&self.names.text(set), fit),
+            _ => Ok(()),
+        };
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Err(problem), false) = (written, self.any_failed.load(Ordering::Relaxed)) {
+            self.any_failed.store(true, Ordering::Relaxed);
+            line.hide_while(|| text::note(format_args!("{problem}; the fits go on")));
+        }
         let tell = || {
             let outcome = match result {
                 Ok(fit) => format!("{} iterations", fit.n_iter()),
@@ -98,28 +119,29 @@ impl Fit {
         let (k, covariance_type) = self.shape(None)?;
         let selection = Selection { by: Some(by.into()), ..self.training.data.table.selection(None, None) };
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
+        let data = self.checkpoint.as_ref().map(|_| input.identity()).transpose()?;
         let source = Source::new(&mut input, false)?;
         output.as_ref().map_or(Ok(()), |output| output.check_names(by, source.names()))?;
         let groups = Groups::new(&source, by)?;
         let device = self.training.data.device;
 
+        let made_with = match data {
+            Some(data) => self.groups_identity(data, k, covariance_type, &groups)?,
+            None => Identity::default(),
+        };
+
         let begin = Instant::now();
-        let line = Mutex::new(ProgressLine::start("fitting"));
-        let progress =
-            Progress { interrupt: Interrupt::install(), line, ended: AtomicUsize::new(0), names: &groups.names };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.unwrap_or(0)).build()?;
         let results = if self.variational.variational {
             let params =
                 self.variational.params(&self.training, covariance_type)?.n_components(k).device(device).check()?;
-            let fits = pool.install(|| params.fit_many(&groups.sets, &progress));
+            let fits = self.fit_groups(&groups, &made_with, |watch| params.fit_many(&groups.sets, watch))?;
             models(fits, source.names(), Model::of_posterior)
         } else {
             let params =
                 self.training.params().n_components(k).covariance_type(covariance_type).device(device).check()?;
-            let fits = pool.install(|| params.fit_many(&groups.sets, &progress));
+            let fits = self.fit_groups(&groups, &made_with, |watch| params.fit_many(&groups.sets, watch))?;
             models(fits, source.names(), |mixture, summary| Ok(Model::new(mixture, summary)))
         };
-        drop(progress);
         let seconds = begin.elapsed().as_secs_f64();
 
         let stopped = results.iter().filter(|result| matches!(result, Err(Error::Stopped))).count();
@@ -136,10 +158,14 @@ impl Fit {
             output.write(&models)?;
         }
         if stopped > 0 {
-            let written = match &output {
+            let mut written = match &output {
                 Some(output) if fitted > 0 => format!("; the models so far are in {}", output.path().display()),
-                _ => "; nothing was written".into(),
+                _ if self.checkpoint.is_none() => "; nothing was written".into(),
+                _ => String::new(),
             };
+            if let Some(path) = &self.checkpoint {
+                written += &format!("; the same command goes on from {}", path.display());
+            }
             let ended = text::grouped((n_groups - stopped) as u64);
             text::note(format_args!("interrupted after {ended} of {} fits{written}", text::grouped(n_groups as u64)));
             return Ok(interrupt::EXIT_CODE);
@@ -181,12 +207,66 @@ impl Fit {
         Ok(SUCCESS)
     }
 
+    /// Fits to all groups by `fit`, with progress and the checkpoint.
+    fn fit_groups<M: Serialize + DeserializeOwned + Clone + Sync>(
+        &self,
+        groups: &Groups<'_>,
+        made_with: &Identity,
+        fit: impl FnOnce(&dyn Watch<M>) -> Vec<Result<Fitted<M>>> + Send,
+    ) -> anyhow::Result<Vec<Result<Fitted<M>>>>
+    where
+        M: Send,
+    {
+        let (checkpoint, known) = match &self.checkpoint {
+            Some(path) => {
+                let (log, known) = FitLog::open(path, made_with)?;
+                (Some(log), known)
+            }
+            None => (None, Vec::new()),
+        };
+        if let (Some(checkpoint), false) = (&checkpoint, known.is_empty()) {
+            let (known, n) = (text::grouped(known.len() as u64), text::grouped(groups.names.len() as u64));
+            text::note(format_args!("going on from {}: {known} of {n} fits", checkpoint.path().display()));
+        }
+        let progress = Progress {
+            interrupt: Interrupt::install(),
+            line: Mutex::new(ProgressLine::start("fitting")),
+            ended: AtomicUsize::new(known.len()),
+            names: &groups.names,
+            checkpoint,
+            any_failed: AtomicBool::new(false),
+            known: known.into_iter().collect(),
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.unwrap_or(0)).build()?;
+        Ok(pool.install(|| fit(&progress)))
+    }
+
+    /// The data, its groups, and the options of the fits. Those that are in a checkpoint are not made
+    /// again, so that all options have to be the same.
+    fn groups_identity(
+        &self,
+        data: Identity,
+        k: usize,
+        covariance_type: CovarianceType,
+        groups: &Groups<'_>,
+    ) -> anyhow::Result<Identity> {
+        let names =
+            (0..groups.names.len()).flat_map(|group| groups.names.text(group).into_bytes().into_iter().chain([0]));
+        let all: Vec<f64> = groups.of_row.iter().map(|&group| group as f64).chain(names.map(f64::from)).collect();
+        let identity = self.identity(data, k, covariance_type, None)?.with("the groups", fingerprint(&all)?);
+        self.variational.identify(self.training.identify_end(identity), covariance_type)
+    }
+
     /// Makes sure that the models can be written, before anything is read.
     fn open_groups(&self) -> anyhow::Result<Option<GroupOutput>> {
-        let Some(path) = &self.output else { return Ok(None) };
+        let inputs = || self.training.inputs().chain(self.variational.inputs());
+        let Some(path) = &self.output else {
+            refuse_overlap([self.checkpoint.as_ref()], inputs())?;
+            return Ok(None);
+        };
         // Of a folder that is there already, what will lie in it.
         let inside = if path.is_dir() { path.join("groups.csv") } else { path.clone() };
-        refuse_overlap([Some(&inside)], self.training.inputs().chain(self.variational.inputs()))?;
+        refuse_overlap([Some(&inside), self.checkpoint.as_ref()], inputs())?;
         let output = GroupOutput::create(path)?;
         if self.variational.variational && !output.is_folder() {
             bail!("{}: a .parquet has no place for posteriors of --variational; name a folder", path.display());

@@ -32,7 +32,7 @@ use std::time::Instant;
 ///
 /// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is
 /// written to the files of -o and --checkpoint. With --by the fits that have ended are written, the
-/// others with the error "stopped". A second one ends the program at once.
+/// others to -o with the error "stopped". A second one ends the program at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -68,7 +68,7 @@ pub struct Fit {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["init", "freeze", "checkpoint", "plot", "standardize", "kernel"]
+        conflicts_with_all = ["init", "freeze", "plot", "standardize", "kernel"]
     )]
     by: Option<String>,
     /// How many threads the fits of --by take. Default: one for each core
@@ -81,8 +81,9 @@ pub struct Fit {
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
     /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
-    /// go on from it; data and options must be the same then, except for --max-iter and --tol
-    #[arg(long, value_name = "FILE.json", conflicts_with = "halving")]
+    /// go on from it; data and options must be the same then, except for --max-iter and --tol. With
+    /// --by a .jsonl, to which each fit is added when it has ended; all options must be the same
+    #[arg(long, value_name = "FILE", conflicts_with = "halving")]
     checkpoint: Option<PathBuf>,
     /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
     /// Samples with missing values are open circles, at the means of what is missing; components
@@ -119,7 +120,12 @@ impl Parameter {
 fn start_fingerprint(mixture: &Mixture) -> gaussmix::Result<String> {
     let (weights, means) = (mixture.weights(), mixture.means());
     let all: Vec<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
-    let column = ArrayView1::from(&all).insert_axis(Axis(1));
+    fingerprint(&all)
+}
+
+/// A hash of numbers.
+fn fingerprint(all: &[f64]) -> gaussmix::Result<String> {
+    let column = ArrayView1::from(all).insert_axis(Axis(1));
     Samples::from_f64(column).map(|column| mcmc::fingerprint(&column))
 }
 

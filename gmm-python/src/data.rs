@@ -1,7 +1,7 @@
 //! Samples that are resident in a device, and what is computed of them.
 use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
-use crate::fit::{Fit, FitOptions, VariationalOptions, VariationalStart, run, run_variational};
+use crate::fit::{Fit, FitOptions, VariationalOptions, VariationalStart, parameters, run, run_variational};
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
@@ -268,6 +268,19 @@ impl Data {
     ) -> PyResult<Fit> {
         let start = start.map(|mixture| mixture.0.clone());
         compute(py, || run(self.lock().as_mut(), options, start, callback))?
+    }
+
+    /// The start of a fit that is made of a mixture of fewer components, by splits; none where no split
+    /// is possible.
+    fn grown(&self, py: Python<'_>, options: FitOptions, before: &Mixture) -> PyResult<Option<Mixture>> {
+        let before = before.0.clone();
+        let grow = || {
+            let mut evaluator = self.lock();
+            let params = Python::attach(|py| parameters(py, &options, evaluator.n_features(), None))?;
+            let params = params.check().map_err(exception)?;
+            params.grown_start(before, evaluator.as_mut()).map_err(exception)
+        };
+        Ok(compute(py, grow)??.map(Mixture::from))
     }
 
     /// A run of variational inference, from a posterior, from statistics, or from a start that the

@@ -25,6 +25,9 @@ pub struct FitOptions {
     tol: f64,
     pub reg_covar: f64,
     max_iter: usize,
+    /// Runs from starts of the engine; of one whose start is given there is one.
+    n_init: usize,
+    halving: bool,
     init_params: String,
     seed: u64,
     weights_init: Option<Py<PyAny>>,
@@ -47,6 +50,8 @@ pub struct VariationalOptions {
     tol: f64,
     reg_covar: f64,
     max_iter: usize,
+    n_init: usize,
+    halving: bool,
     init_params: String,
     seed: u64,
     weight_concentration_prior_type: String,
@@ -193,6 +198,8 @@ macro_rules! common_parameters {
             .tol($options.tol)
             .reg_covar($options.reg_covar)
             .max_iter($options.max_iter)
+            .n_init($options.n_init)
+            .halving($options.halving)
             .init_params($options.init_params.parse().map_err(exception)?)
             .random_state($options.seed)
             .freeze(freeze(&$options.freeze)?)
@@ -283,8 +290,8 @@ impl Watch {
             }
             let Some(callback) = &self.callback else { return Ok(false) };
             let mixture = iteration.fit.mixture.to_python(py)?;
-            let stop = callback
-                .call1(py, (iteration.iteration, iteration.lower_bound + shift, iteration.change + shift, mixture))?;
+            let (bound, change) = (iteration.lower_bound + shift, iteration.change + shift);
+            let stop = callback.call1(py, (iteration.run, iteration.iteration, bound, change, mixture))?;
             stop.bind(py).is_truthy()
         });
         match stop {

@@ -1,7 +1,7 @@
 //! Many fits in one call.
 use crate::arrays::{self, Matrix};
 use crate::data::checked;
-use crate::errors::exception;
+use crate::errors::{exception, file_exception};
 use crate::fit::{Fit, FitOptions, ToPython, VariationalOptions, parameters, variational_parameters};
 use crate::mixture::Mixture;
 use crate::start::{clusters, mixture_of};
@@ -12,23 +12,28 @@ use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each, evaluate_rest};
 use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Run, fit_on_gpu};
+use gaussmix::io::{FitLog, Identity};
+use gaussmix::mcmc::fingerprint;
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::statistics::Statistics;
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::sync::Mutex;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time between two looks at whether Ctrl-C was pressed, and between two calls of `progress`.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What a fit finds.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 enum Model {
     Mixture(Box<gaussmix::model::Mixture>),
     Variational(Box<gaussmix::model::VariationalMixture>),
@@ -85,19 +90,17 @@ impl From<Error> for Failure {
     }
 }
 
-/// The sets of samples that lie in these rows of an array, each from one row up to another. They may
-/// overlap.
-fn sets<'a>(
-    x: View<'a>,
-    weights: Option<Array1<f64>>,
-    ranges: &[(usize, usize)],
-    missing: bool,
-) -> gaussmix::Result<Vec<Samples<'a>>> {
+/// The samples of an array.
+fn all(x: View<'_>, weights: Option<Array1<f64>>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     let samples = checked(x, missing)?;
-    let samples = match weights {
-        Some(weights) => samples.with_shared_weights(weights.into_shared())?,
-        None => samples,
-    };
+    match weights {
+        Some(weights) => samples.with_shared_weights(weights.into_shared()),
+        None => Ok(samples),
+    }
+}
+
+/// The sets of samples that lie in these rows, each from one row up to another. They may overlap.
+fn sets<'a>(samples: &Samples<'a>, ranges: &[(usize, usize)]) -> gaussmix::Result<Vec<Samples<'a>>> {
     let n_samples = samples.n_samples();
     let set = |&(begin, end): &(usize, usize)| match (begin < end, end <= n_samples) {
         // The ranges of the columns are known of all samples.
@@ -257,6 +260,58 @@ fn on_gpu<'p>(
     seeded.iter().map(|params| params.as_ref().and_then(|_| made.next()?).map(model)).collect()
 }
 
+/// A file to which the runs go that have ended.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Checkpoint {
+    path: PathBuf,
+    /// The name of each set.
+    names: Vec<String>,
+    /// What the runs are made with, besides the samples.
+    made_with: BTreeMap<String, String>,
+}
+
+/// The checkpoint of many fits, if there is one.
+struct Checkpoints {
+    log: Option<(FitLog, Vec<String>)>,
+    /// The runs that it had, by the name of their set and their number there.
+    known: HashMap<(String, usize), OneFit>,
+    /// Why the first run that could not be written was not.
+    error: Mutex<Option<PyErr>>,
+}
+
+impl Checkpoints {
+    fn open(checkpoint: Option<Checkpoint>, samples: &Samples<'_>, ranges: &[(usize, usize)]) -> PyResult<Self> {
+        let (mut log, mut known) = (None, HashMap::new());
+        if let Some(Checkpoint { path, names, made_with }) = checkpoint {
+            let rows: Vec<f64> = ranges.iter().flat_map(|(begin, end)| [*begin as f64, *end as f64]).collect();
+            let rows = Samples::from_f64(ArrayView1::from(&rows).insert_axis(Axis(1))).map_err(exception)?;
+            let data =
+                Identity::default().with("X", fingerprint(samples)).with("the rows of the groups", fingerprint(&rows));
+            let made_with = made_with.into_iter().fold(data, |all, (name, value)| all.with(&name, value));
+            let (file, ended) = FitLog::open(path, &made_with).map_err(file_exception)?;
+            known = ended.into_iter().map(|(set, fit): (_, OneFit)| ((set, fit.run), fit)).collect();
+            log = Some((file, names));
+        }
+        Ok(Self { log, known, error: Mutex::new(None) })
+    }
+
+    fn known(&self, set: usize, run: usize) -> Option<OneFit> {
+        let (_, names) = self.log.as_ref()?;
+        self.known.get(&(names.get(set)?.clone(), run)).cloned()
+    }
+
+    /// Writes a run that has ended.
+    fn add(&self, set: usize, run: usize, fit: &gaussmix::Result<OneFit>) {
+        let (Some((log, names)), Ok(fit)) = (&self.log, fit) else { return };
+        let mut fit = fit.clone();
+        fit.run = run;
+        if let Err(error) = names.get(set).map_or(Ok(()), |name| log.add(name, &fit)) {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(file_exception(error));
+        }
+    }
+}
+
 /// Of the runs of a fit the best, the first of equals; the error of the first that failed.
 fn best(runs: Vec<gaussmix::Result<OneFit>>) -> gaussmix::Result<OneFit> {
     let mut best: Option<OneFit> = None;
@@ -271,9 +326,10 @@ fn best(runs: Vec<gaussmix::Result<OneFit>>) -> gaussmix::Result<OneFit> {
 }
 
 /// Fits to each of some sets of rows of an array. There is one of `options` and of `runs` for each set,
-/// or one for all. `progress` is called with the number of runs that have ended, now and then.
+/// or one for all. `progress` is called with the number of runs that have ended, now and then. Runs
+/// that are in the file of `checkpoint` are taken from it, the others added to it.
 #[pyfunction]
-#[pyo3(signature = (x, ranges, sample_weight, options, runs, device, threads=None, missing=false, progress=None))]
+#[pyo3(signature = (x, ranges, sample_weight, options, runs, device, threads=None, missing=false, progress=None, checkpoint=None))]
 #[allow(clippy::too_many_arguments)] // They are named in Python.
 pub fn fit_many(
     py: Python<'_>,
@@ -286,6 +342,7 @@ pub fn fit_many(
     threads: Option<usize>,
     missing: bool,
     progress: Option<Py<PyAny>>,
+    checkpoint: Option<Checkpoint>,
 ) -> PyResult<Fits> {
     let device: Device = device.parse().map_err(exception)?;
     let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
@@ -313,8 +370,18 @@ pub fn fit_many(
     let ended = Mutex::new(ended);
     let (of_run, stop) = (&of_run, &stop);
     let work = move || {
-        let sets = sets(x, weights, &ranges, missing)?;
-        let made = on_gpu(device, &sets, of_run, of, &|| !stop.load(Ordering::Relaxed));
+        let all = all(x, weights, missing).map_err(exception)?;
+        let sets = sets(&all, &ranges).map_err(exception)?;
+        let checkpoints = Checkpoints::open(checkpoint, &all, &ranges)?;
+        let mut made: Vec<_> = of_run.iter().map(|&(set, run)| checkpoints.known(set, run).map(Ok)).collect();
+        let unknown: Vec<usize> = (0..made.len()).filter(|number| made[*number].is_none()).collect();
+        let of_unknown: Vec<(usize, usize)> = unknown.iter().map(|number| of_run[*number]).collect();
+        let of_gpu = on_gpu(device, &sets, &of_unknown, of, &|| !stop.load(Ordering::Relaxed));
+        for (number, fit) in unknown.into_iter().zip(of_gpu) {
+            let (set, run) = of_run[number];
+            fit.iter().for_each(|fit| checkpoints.add(set, run, fit));
+            made[number] = fit;
+        }
         // Nobody waits any more where the other thread has failed.
         let count = || drop(ended.lock().map(|ended| ended.send(())));
         made.iter().flatten().for_each(|_| count());
@@ -334,15 +401,16 @@ pub fn fit_many(
                 }
             };
             let fit = fit();
+            checkpoints.add(set, run, &fit);
             count();
             fit
         })
         .into_iter();
         // All runs of a set are taken, also where one of them has failed.
         let mut runs = |set: usize| fits.by_ref().take(of(set).1.uniforms.len()).collect::<Vec<_>>();
-        let fits = (0..sets.len()).map(|set| best(runs(set))).collect();
+        let fits: Vec<_> = (0..sets.len()).map(|set| best(runs(set))).collect();
         drop(ended);
-        Ok(fits)
+        Ok((fits, checkpoints.error.into_inner().unwrap_or_else(PoisonError::into_inner)))
     };
     let wait = move || {
         let (mut done, mut error, mut last_look) = (0, None, Instant::now());
@@ -366,9 +434,10 @@ pub fn fit_many(
             }
         }
     };
-    let (fits, error): (gaussmix::Result<Vec<gaussmix::Result<OneFit>>>, _) = compute_beside(py, threads, work, wait)?;
-    let fits = fits.map_err(exception)?.into_iter().map(|fit| fit.map_err(Failure::from)).collect();
-    Ok(Fits { fits, shape, error })
+    let (done, error): (PyResult<(Vec<gaussmix::Result<OneFit>>, _)>, _) = compute_beside(py, threads, work, wait)?;
+    let (fits, of_checkpoint) = done?;
+    let fits = fits.into_iter().map(|fit| fit.map_err(Failure::from)).collect();
+    Ok(Fits { fits, shape, error: error.or(of_checkpoint) })
 }
 
 #[pymethods]
@@ -503,7 +572,7 @@ impl Fits {
         let x = matrix.view();
         let (k, d, t) = self.shape;
         let work = || {
-            let sets = sets(x, None, &of.ranges, of.missing)?;
+            let sets = sets(&all(x, None, of.missing)?, &of.ranges)?;
             let work = |set: usize| (sets[set].n_samples() * t.multiply_adds(k, d)) as f64;
             let values = evaluate_each(&sets, device, work, |set, open| {
                 match of.fits.get(set).and_then(|fit| self.fits.get(*fit)) {

@@ -9,6 +9,8 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn.datasets
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from gaussmix import BayesianGaussianMixture, GaussianMixture, ManyMixtures, fit_many, select
@@ -210,3 +212,81 @@ def test_a_selection_has_the_bits_of_fits_one_after_the_other(iris):
         assert len(select(iris[:5], [2, 7, 6], random_state=0).table) == 1
     with pytest.raises(ValueError, match="n_samples >= n_components"):
         select(iris[:5], [6, 7])
+
+
+@pytest.mark.parametrize("estimator", [GaussianMixture(2, n_init=2, random_state=0), BayesianGaussianMixture(n_components=3, random_state=0)])
+def test_a_checkpoint_goes_on(iris, estimator, tmp_path):
+    groups = np.array(["setosa", "versicolor", "virginica"])[np.arange(150) // 50]
+    path = tmp_path / "fits.jsonl"
+    whole = quietly(lambda: fit_many(iris, estimator, groups=groups))
+    first = quietly(lambda: fit_many(iris, estimator, groups=groups, checkpoint=path))
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 1 + 3 * estimator.n_init
+    # As if the process had been killed while it wrote the third run.
+    path.write_text("".join(lines[:3]) + lines[3][:50])
+    again = quietly(lambda: fit_many(iris, estimator, groups=groups, checkpoint=path))
+    for many in (first, again):
+        for name in ("weights_", "means_", "covariances_", "converged_", "n_iter_", "lower_bound_"):
+            assert np.array_equal(getattr(many, name), getattr(whole, name)), name
+    assert path.read_text().startswith("".join(lines[:3])) and len(path.read_text().splitlines()) == len(lines)
+    assert np.array_equal(again.predict(iris, groups), whole.predict(iris, groups))
+    with pytest.raises(ValueError, match=r"fits\.jsonl: belongs to other fits: tol was 0\.001 and is 0\.1 now"):
+        fit_many(iris, clone(estimator).set_params(tol=0.1), groups=groups, checkpoint=path)
+    with pytest.raises(ValueError, match="X differs"):
+        fit_many(iris + 1.0, estimator, groups=groups, checkpoint=path)
+    with pytest.raises(ValueError, match="the rows of the groups differs"):
+        fit_many(iris, estimator, groups=groups == "setosa", checkpoint=path)
+    with pytest.raises(ValueError, match="integer for random_state"):
+        fit_many(iris, clone(estimator).set_params(random_state=None), groups=groups, checkpoint=path)
+    with pytest.raises(FileNotFoundError, match="none"):
+        fit_many(iris, estimator, groups=groups, checkpoint=tmp_path / "none" / "c.jsonl")
+
+
+def data_sets():
+    """Data sets of scikit-learn's package: blobs, digits and the colours of an image."""
+    colours = sklearn.datasets.load_sample_image("flower.jpg")[::8, ::8].reshape(-1, 3) / 255.0
+    return {
+        "blobs": (sklearn.datasets.make_blobs(600, 3, centers=6, random_state=1)[0], "full", 7),
+        "digits": (sklearn.datasets.load_digits().data[:600] / 16.0, "diag", 8),
+        "colours": (colours, "full", 5),
+    }
+
+
+@pytest.mark.parametrize("name", ["blobs", "digits", "colours"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_growing_finds_no_lower_bound(name, standardize):
+    x, kind, most = data_sets()[name]
+    if standardize:
+        x = x + 1e-3 * np.random.default_rng(0).normal(size=x.shape)
+    params = {"covariance_type": kind, "random_state": 0, "standardize": standardize, "reg_covar": 1e-3}
+    one_by_one = [quietly(lambda k=k: GaussianMixture(k, **params).fit(x)) for k in range(1, most + 1)]
+    grown = quietly(lambda: select(x, range(most, 0, -1), grow=True, **params))
+    assert [row.n_components for row in grown.table] == list(range(1, most + 1))
+    # The score is that after the last M-step; what is promised is the bound before it.
+    gains = [row.score - gm.score(x) for row, gm in zip(grown.table, one_by_one, strict=True)]
+    assert gains[0] == 0.0 and min(gains) > -2e-3 and max(gains) > 1e-3, gains
+    again = quietly(lambda: select(x, range(1, most + 1), grow=True, **params))
+    assert again.table == grown.table
+
+
+def test_growing_needs_all_parameters_free(iris):
+    with pytest.raises(ValueError, match="freeze is given beside growing"):
+        select(iris, 3, grow=True, freeze=["weights"])
+
+
+@pytest.mark.parametrize("make", [GaussianMixture, BayesianGaussianMixture])
+def test_halving(iris, make):
+    def fitted(**params):
+        seen = []
+        callback = seen.append if params.pop("watched", False) else None
+        gm = make(n_components=3, n_init=6, random_state=0, max_iter=500, callback=callback, **params)
+        return quietly(lambda: gm.fit(iris)), seen
+
+    halved, seen = fitted(halving=True, watched=True)
+    # All runs make the first iterations; those that are left then, some more.
+    runs = [iteration.run for iteration in seen]
+    counts = [runs.count(run) for run in range(6)]
+    assert min(counts) >= 1 and sorted(counts)[2] <= 5 < max(counts), counts
+    assert np.array_equal(fitted(halving=True)[0].means_, halved.means_)
+    many = quietly(lambda: fit_many([iris], clone(halved).set_params(callback=None)))
+    assert np.array_equal(many.means_[0], halved.means_)

@@ -30,7 +30,7 @@ pub(super) fn grown(
     evaluator: &mut dyn Evaluator,
     callback: Callback<'_>,
 ) -> Result<Fit> {
-    let Some(start) = start(model, before, evaluator)? else { return Ok(fit) };
+    let Some(start) = model.grown_start(before, evaluator)? else { return Ok(fit) };
     let params = model.clone().into_params().start(start);
     let grown = params.check()?.fit_with(evaluator, callback)?;
     if grown.lower_bound() > fit.lower_bound() {
@@ -41,40 +41,41 @@ pub(super) fn grown(
     Ok(fit)
 }
 
-/// The likeliest mixture of K components by splits of those of `before`; none where no split is
-/// possible.
-fn start(
-    model: &GaussianMixtureValidParams,
-    before: Mixture,
-    evaluator: &mut dyn Evaluator,
-) -> Result<Option<Mixture>> {
-    let k = model.n_components;
-    // The random numbers after those of all runs.
-    let rng = &mut model.random_numbers(model.n_init);
-    let size = SUBSET.max(k.saturating_mul(4)).min(evaluator.n_samples());
-    let Rows { x, weights } = subset(evaluator, k, size, rng)?.rows;
-    let samples = Samples::with_missing(x.view())?.with_weights(weights.view())?;
-    let mut mixture = before;
-    while mixture.n_components() < k {
-        let d = mixture.n_features();
-        let splits: Vec<(usize, usize)> =
-            (0..mixture.n_components()).flat_map(|c| (0..AXES.min(d)).map(move |axis| (c, axis))).collect();
-        let tried: Vec<Option<Fit>> = splits
-            .into_par_iter()
-            .map(|(c, axis)| {
-                let split = split(&mixture, c, axis)?;
-                let params = model.clone().into_params().n_components(split.n_components()).start(split);
-                let trial = params.max_iter(TRIAL).tol(0.0).check()?;
-                let mut few = CpuEvaluator::of_this_thread(samples.clone());
-                trial.fit_with(&mut few, &mut |_| ControlFlow::Continue(()))
-            })
-            // A split that makes no mixture is not taken.
-            .map(Result::ok)
-            .collect();
-        let Some(best) = best_of(tried.into_iter().flatten()) else { return Ok(None) };
-        mixture = best.mixture;
+impl GaussianMixtureValidParams {
+    /// A start made of a mixture of fewer components: the likeliest one of K components by splits of
+    /// those of `before`, as [`grow`](super::grow) takes it; none where no split is possible.
+    ///
+    /// # Errors
+    /// What the evaluator reports.
+    pub fn grown_start(&self, before: Mixture, evaluator: &mut dyn Evaluator) -> Result<Option<Mixture>> {
+        let k = self.n_components;
+        // The random numbers after those of all runs.
+        let rng = &mut self.random_numbers(self.n_init);
+        let size = SUBSET.max(k.saturating_mul(4)).min(evaluator.n_samples());
+        let Rows { x, weights } = subset(evaluator, k, size, rng)?.rows;
+        let samples = Samples::with_missing(x.view())?.with_weights(weights.view())?;
+        let mut mixture = before;
+        while mixture.n_components() < k {
+            let d = mixture.n_features();
+            let splits: Vec<(usize, usize)> =
+                (0..mixture.n_components()).flat_map(|c| (0..AXES.min(d)).map(move |axis| (c, axis))).collect();
+            let tried: Vec<Option<Fit>> = splits
+                .into_par_iter()
+                .map(|(c, axis)| {
+                    let split = split(&mixture, c, axis)?;
+                    let params = self.clone().into_params().n_components(split.n_components()).start(split);
+                    let trial = params.max_iter(TRIAL).tol(0.0).check()?;
+                    let mut few = CpuEvaluator::of_this_thread(samples.clone());
+                    trial.fit_with(&mut few, &mut |_| ControlFlow::Continue(()))
+                })
+                // A split that makes no mixture is not taken.
+                .map(Result::ok)
+                .collect();
+            let Some(best) = best_of(tried.into_iter().flatten()) else { return Ok(None) };
+            mixture = best.mixture;
+        }
+        Ok(Some(mixture))
     }
-    Ok(Some(mixture))
 }
 
 /// The mixture with component `c` split in two along an axis of its covariance (0 is the longest).

@@ -47,7 +47,7 @@ __version__: str
 
 _Floats = NDArray[np.floating[Any]]
 _Float64 = NDArray[np.float64]
-_Callback = Callable[[int, float, float, Any], object]
+_Callback = Callable[[int, int, float, float, Any], object]
 
 class NonFiniteError(ValueError): ...
 class IllDefinedError(ValueError): ...
@@ -287,6 +287,7 @@ class Data:
         start: Mixture | None = None,
         callback: _Callback | None = None,
     ) -> Fit: ...
+    def grown(self, options: dict[str, Any], before: Mixture) -> Mixture | None: ...
     def fit_variational(
         self,
         options: dict[str, Any],
@@ -345,6 +346,7 @@ def fit_many(
     threads: int | None = None,
     missing: bool = False,
     progress: Callable[[int], object] | None = None,
+    checkpoint: dict[str, Any] | None = None,
 ) -> Fits: ...
 def few_log_densities(
     x: _Floats,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
 from . import _core, _parameters, _start
 from ._fisher import FisherVectors
@@ -71,6 +72,11 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         1 prints the iterations, 2 also times and changes.
     verbose_interval : int, default=10
         How many iterations lie between two lines.
+    halving : bool, default=False
+        Whether poor runs of `n_init` are dropped early: all make 5 iterations, and the half with the
+        lower bounds is dropped; the others go on to 10, 20, 40, … iterations, until one is left. The
+        starts are the engine's own then, whatever the number of samples. A run that begins slowly
+        can be dropped although it would have been the best.
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several
         devices at once 'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference'
@@ -162,6 +168,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         warm_start: bool = False,
         verbose: int = 0,
         verbose_interval: int = 10,
+        halving: bool = False,
         device: str = "auto",
         freeze: Sequence[str] | None = None,
         standardize: bool = False,
@@ -184,6 +191,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         self.warm_start = warm_start
         self.verbose = verbose
         self.verbose_interval = verbose_interval
+        self.halving = halving
         self.device = device
         self.freeze = freeze
         self.standardize = standardize
@@ -262,6 +270,50 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
             n = data.total_weight
             yield gm, data.mean_score(gm._mixture()) * n, n
 
+    def _grown(
+        self,
+        fitted: Iterable[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]],
+        X: Any,
+        sample_weight: Any,
+    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+        """Improve what `_fitted` gives by fits that start at the mixture before, where that has the same type."""
+        if self.freeze:
+            raise ValueError("freeze is given beside growing, but a component that is split changes all parameters; leave out one of them")
+        with self._samples(X, sample_weight) as samples:
+            data = samples.load()
+            units: Units | None
+            units, fitted_data = samples.standardize() if self.standardize else (None, data)
+            before: GaussianMixture | None = None
+            for gm, *found in fitted:
+                if isinstance(found[0], _core.TooFewSamplesError):
+                    yield gm, found[0]
+                    continue
+                total, n = found
+                if before is not None and before.covariance_type == gm.covariance_type:
+                    of_type = units and units._replace(covariance_type=gm.covariance_type)
+                    gm._grow(before, fitted_data, of_type, samples.dtype)
+                    total = data.mean_score(gm._mixture()) * n
+                before = gm
+                yield gm, total, n
+
+    def _grow(
+        self, before: GaussianMixture, data: Evaluations, units: Units | None, dtype: np.dtype[Any]
+    ) -> None:
+        """Take the fit that starts at the mixture of fewer components, if it is better."""
+        options = self._options((None, None, None))
+        options["seed"] = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
+        smaller = before._mixture() if units is None else units.apply_to_mixture(before._mixture())
+        start = data.grown(options, smaller)
+        if start is None:
+            return
+        with ill_defined():
+            fit = data.fit(options, start)
+        if fit.error is not None:
+            raise fit.error
+        bound = self.lower_bound_ + (0.0 if units is None else units.log_scale)
+        if len(fit.lower_bounds) and fit.lower_bounds[-1] > bound:
+            self._keep(fit, units, dtype)
+
     def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""
         parameters = self._checked_start(samples.shape)
@@ -294,6 +346,8 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
             "tol": self.tol,
             "reg_covar": self.reg_covar,
             "max_iter": self.max_iter,
+            "n_init": self.n_init if self.halving else 1,
+            "halving": self.halving,
             "init_params": self.init_params,
             "weights_init": weights,
             "means_init": means,
@@ -324,14 +378,15 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
             start = before
             if start is None:
-                start, options["shift"] = samples.start(parameters, random_state, data.total_weight)
+                if not self.halving:
+                    start, options["shift"] = samples.start(parameters, random_state, data.total_weight)
                 if start is None:
                     options["seed"] = int(random_state.randint(0, 2**31 - 1))
             elif not math.isinf(self.lower_bound_):
                 options["last_lower_bound"] = float(self.lower_bound_) + log_scale
             return data.fit(options, start, reporter.callback())
 
-        return self._best_of(self.n_init if before is None else 1, log_scale, run)
+        return self._best_of(self.n_init if before is None and not self.halving else 1, log_scale, run)
 
     def _keep(self, fit: _core.Fit, units: Units | None, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found, in the units of the data."""

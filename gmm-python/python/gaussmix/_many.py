@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Estimator = GaussianMixture | BayesianGaussianMixture
+#: Parameters that change nothing of what is found.
+_NOT_OF_THE_COURSE = ("n_jobs", "verbose", "verbose_interval")
 
 
 class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -39,6 +43,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     estimator : GaussianMixture or BayesianGaussianMixture
         The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have
         initial parameters, `standardize`, `warm_start` or a `callback`.
+    checkpoint : path-like or None, default=None
+        A file (.jsonl) to which each run is added when it has ended. If the file is there already,
+        its runs are not made again; the samples, their groups and the estimator's parameters must
+        be the same then, with an integer for `random_state`.
     verbose : int, default=0
         1 prints once a second how many runs have ended.
 
@@ -98,8 +106,11 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     #: In such a copy, the fitted estimators.
     _estimators: dict[Any, Estimator]
 
-    def __init__(self, estimator: Estimator, *, verbose: int = 0) -> None:
+    def __init__(
+        self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0
+    ) -> None:
         self.estimator = estimator
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def fit(
@@ -111,7 +122,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         """Fit a mixture to each group.
 
         Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and
-        KeyboardInterrupt is raised.
+        KeyboardInterrupt is raised. So is an OSError at the end, if a run could not be written to
+        the checkpoint.
 
         Parameters
         ----------
@@ -138,16 +150,18 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.sizes_ = np.diff(starts)
         if order is not None:
             x, weights = x[order], None if weights is None else weights[order]
+        runs = _start.runs(template)
         fits = _core.fit_many(
             x,
             _ranges(starts),
             weights,
             [_options(template, x.shape[1])],
-            [_start.runs(template)],
+            [runs],
             template.device,
             threads=n_threads(template.n_jobs),
             missing=template.missing,
-            progress=_progress(len(self.groups_) * template.n_init) if self.verbose else None,
+            progress=_progress(len(self.groups_) * len(runs["seeds"])) if self.verbose else None,
+            checkpoint=None if self.checkpoint is None else self._checkpoint(template),
         )
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
@@ -157,6 +171,21 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise fits.error
         self._warn(template.max_iter)
         return self
+
+    def _checkpoint(self, template: Estimator) -> dict[str, Any]:
+        """Say where runs that have ended go, how the groups are called, and what the runs are made with."""
+        if not isinstance(template.random_state, Integral):
+            raise ValueError("a checkpoint needs an integer for random_state, so that the fits go on with the same numbers")
+        parameters = template.get_params(deep=False)
+        course = {name: value for name, value in parameters.items() if name not in _NOT_OF_THE_COURSE}
+        return {
+            "path": self.checkpoint,
+            "names": [str(group) for group in self.groups_.tolist()],
+            "made_with": {
+                "estimator": type(template).__name__,
+                **{name: repr(getattr(value, "tolist", lambda v=value: v)()) for name, value in course.items()},
+            },
+        }
 
     def _template(self) -> Estimator:
         """Give a copy of the estimator, and refuse parameters that many fits do not have."""
@@ -331,6 +360,7 @@ def fit_many(
     *,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> ManyMixtures:
     """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
@@ -345,6 +375,9 @@ def fit_many(
         The group of each sample.
     sample_weight : array-like of shape (n_samples,), default=None
         A sample of weight 2 counts as two.
+    checkpoint : path-like or None, default=None
+        A file (.jsonl) to which each run is added when it has ended, and from which the same call
+        goes on.
     verbose : int, default=0
         1 prints once a second how many runs have ended.
 
@@ -353,7 +386,7 @@ def fit_many(
     many : ManyMixtures
         The mixtures.
     """
-    return ManyMixtures(estimator, verbose=verbose).fit(X, groups, sample_weight)
+    return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)
 
 
 def _joined(sets: Any) -> tuple[Any, NDArray[np.int64]]:

@@ -69,6 +69,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "warm_start": ["boolean"],
     "verbose": ["verbose"],
     "verbose_interval": [Interval(Integral, 1, None, closed="left")],
+    "halving": ["boolean"],
     "device": [str],
     "freeze": [list, tuple, set, None],
     "standardize": ["boolean"],
@@ -82,7 +83,7 @@ _POSITIVE = [None, Interval(Real, 0.0, None, closed="neither")]
 #: The same for the estimator by variational inference.
 BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
     **{name: CONSTRAINTS[name] for name in BAYESIAN_SHARED if name in CONSTRAINTS},
-    **{name: CONSTRAINTS[name] for name in ("device", "freeze", "standardize", "decay", "n_jobs", "missing", "callback")},
+    **{name: CONSTRAINTS[name] for name in ("halving", "device", "freeze", "standardize", "decay", "n_jobs", "missing", "callback")},
     "weight_concentration_prior_type": [StrOptions(set(CHOICES["weight_concentration_prior_type"]))],
     "weight_concentration_prior": _POSITIVE,
     "mean_precision_prior": _POSITIVE,

@@ -44,12 +44,12 @@ class Reporter:
         if self.estimator.verbose:
             print(f"Initialization {self.run}")
 
-    def callback(self) -> Callable[[int, float, float, _core.Mixture], object] | None:
+    def callback(self) -> Callable[[int, int, float, float, _core.Mixture], object] | None:
         if self.estimator.verbose or self.estimator.callback is not None:
             return self.after
         return None
 
-    def after(self, iteration: int, lower_bound: float, change: float, mixture: _core.Mixture) -> object:
+    def after(self, run: int, iteration: int, lower_bound: float, change: float, mixture: _core.Mixture) -> object:
         verbose = self.estimator.verbose
         if verbose and iteration % self.estimator.verbose_interval == 0:
             if verbose == 1:
@@ -61,7 +61,7 @@ class Reporter:
         if self.estimator.callback is None:
             return False
         return self.estimator.callback(
-            Iteration(self.run, iteration, lower_bound - self.log_scale, change, mixture)
+            Iteration(self.run + run, iteration, lower_bound - self.log_scale, change, mixture)
         )
 
     def end(self, lower_bound: float, converged: bool) -> None:

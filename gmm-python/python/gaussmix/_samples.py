@@ -22,7 +22,11 @@ class Evaluations(Protocol):
     @property
     def total_weight(self) -> float: ...
 
+    def mean_score(self, mixture: _core.Mixture) -> float: ...
+
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]: ...
+
+    def grown(self, options: dict[str, Any], before: _core.Mixture) -> _core.Mixture | None: ...
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics: ...
 
@@ -30,14 +34,14 @@ class Evaluations(Protocol):
         self,
         options: dict[str, Any],
         start: _core.Mixture | None = None,
-        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit: ...
 
     def fit_variational(
         self,
         options: dict[str, Any],
         start: _core.VariationalMixture | _core.Statistics | None = None,
-        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit: ...
 
 

@@ -113,6 +113,7 @@ def select(
     covariance_type: str | Sequence[str] = "full",
     criterion: str = "bic",
     sample_weight: ArrayLike | None = None,
+    grow: bool = False,
     estimator: GaussianMixture | None = None,
     **params: Any,
 ) -> Selection:
@@ -130,6 +131,9 @@ def select(
         What to minimise.
     sample_weight : array-like of shape (n_samples,), default=None
         A sample of weight 2 counts as two.
+    grow : bool, default=False
+        Whether each number of components but the first also starts at the fit of the number before,
+        of which components are split in two. No bound is lower than without that.
     estimator : GaussianMixture, default=None
         What is fitted, with other numbers of components and covariance types, for example
         ``gaussmix.dask.GaussianMixture(client=client)`` or ``gaussmix.mpi.GaussianMixture()``, whose workers load the
@@ -156,7 +160,11 @@ def select(
     if estimator is None:
         estimator = GaussianMixture()
     numbers = _numbers(n_components)
-    ascending = isinstance(numbers, range) and numbers.step > 0
+    if grow:
+        if type(estimator) is not GaussianMixture:
+            raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(estimator).__name__}; leave it out")
+        numbers = sorted(set(numbers))
+    ascending = grow or isinstance(numbers, range) and numbers.step > 0
     base = estimator
     # The least number for which there are too few samples, and the error that says so.
     too_many: tuple[int, _core.TooFewSamplesError] | None = None
@@ -171,7 +179,10 @@ def select(
 
     table: list[Candidate] = []
     best: tuple[float, GaussianMixture] | None = None
-    for gm, *found in estimator._fitted(models(), X, sample_weight):
+    fitted = estimator._fitted(models(), X, sample_weight)
+    if grow:
+        fitted = clone(base).set_params(**params)._grown(fitted, X, sample_weight)
+    for gm, *found in fitted:
         if isinstance(found[0], _core.TooFewSamplesError):
             if too_many is None or gm.n_components < too_many[0]:
                 too_many = gm.n_components, found[0]

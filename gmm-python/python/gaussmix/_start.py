@@ -133,6 +133,8 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
         estimator.init_params == "kmeans"
         and not given
         and estimator.callback is None
+        # Its runs take turns.
+        and not estimator.halving
         and not estimator.verbose
         and not estimator.warm_start
         # Without iterations it is the last start that counts.
@@ -147,11 +149,12 @@ def runs(estimator: Any) -> dict[str, Any]:
     """Draw the random numbers with which the runs of a fit by k-means begin, for `_core.fit_many`: those of a fit alone."""
     uniform_state = taken_random_state(estimator.random_state)
     seed_state = copy.deepcopy(uniform_state)
-    n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
+    # With halving the engine makes all runs of a fit in one.
+    n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(1 if estimator.halving else estimator.n_init)
     drawn = {
         "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
         "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in n_init],
-        "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start),
+        "own_start": (0, 0) if estimator.halving else (SCIKIT_LEARN_START, estimator._numbers_of_own_start),
     }
     keep_random_state(uniform_state, estimator.random_state)
     return drawn

@@ -215,6 +215,11 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         1 prints the iterations, 2 also times and changes.
     verbose_interval : int, default=10
         How many iterations lie between two lines.
+    halving : bool, default=False
+        Whether poor runs of `n_init` are dropped early: all make 5 iterations, and the half with the
+        lower bounds is dropped; the others go on to 10, 20, 40, … iterations, until one is left. The
+        starts are the engine's own then, whatever the number of samples. A run that begins slowly
+        can be dropped although it would have been the best.
     device : str, default='auto'
         Where to compute, as in :class:`GaussianMixture`.
     freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
@@ -330,6 +335,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         warm_start: bool = False,
         verbose: int = 0,
         verbose_interval: int = 10,
+        halving: bool = False,
         device: str = "auto",
         freeze: Sequence[str] | None = None,
         standardize: bool = False,
@@ -356,6 +362,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         self.warm_start = warm_start
         self.verbose = verbose
         self.verbose_interval = verbose_interval
+        self.halving = halving
         self.device = device
         self.freeze = freeze
         self.standardize = standardize
@@ -418,6 +425,8 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
             "tol": self.tol,
             "reg_covar": self.reg_covar,
             "max_iter": self.max_iter,
+            "n_init": self.n_init if self.halving else 1,
+            "halving": self.halving,
             "init_params": self.init_params,
             "weight_concentration_prior_type": self.weight_concentration_prior_type,
             "weight_concentration_prior": self.weight_concentration_prior,
@@ -459,14 +468,14 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
             start: _core.VariationalMixture | _core.Statistics | None = before
             if before is None:
-                start = samples.statistics(random_state)
+                start = None if self.halving else samples.statistics(random_state)
                 if start is None:
                     options["seed"] = int(random_state.randint(0, 2**31 - 1))
             elif not math.isinf(self.lower_bound_):
                 options["last_lower_bound"] = float(self.lower_bound_) + shift
             return data.fit_variational(options, start, reporter.callback())
 
-        return self._best_of(self.n_init if before is None else 1, shift, run)
+        return self._best_of(self.n_init if before is None and not self.halving else 1, shift, run)
 
     def _keep(self, fit: _core.Fit, units: Units | None, shift: float, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found, in the units of the data."""

@@ -172,7 +172,7 @@ class Resident(ClusterEvaluations):
         self,
         options: dict[str, Any],
         start: _core.Mixture | None = None,
-        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit:
         with self.remote.told():
             return self.data.fit(options, start, self._after(callback))
@@ -181,7 +181,7 @@ class Resident(ClusterEvaluations):
         self,
         options: dict[str, Any],
         start: _core.VariationalMixture | _core.Statistics | None = None,
-        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
     ) -> _core.Fit:
         with self.remote.told():
             return self.data.fit_variational(options, start, self._after(callback))

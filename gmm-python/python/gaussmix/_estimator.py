@@ -280,6 +280,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         if self.freeze:
             raise ValueError("freeze is given beside growing, but a component that is split changes all parameters; leave out one of them")
         with self._samples(X, sample_weight) as samples:
+            assert isinstance(samples, ArraySamples)
             data = samples.load()
             units: Units | None
             units, fitted_data = samples.standardize() if self.standardize else (None, data)
@@ -297,7 +298,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
                 yield gm, total, n
 
     def _grow(
-        self, before: GaussianMixture, data: Evaluations, units: Units | None, dtype: np.dtype[Any]
+        self, before: GaussianMixture, data: _core.Data, units: Units | None, dtype: np.dtype[Any]
     ) -> None:
         """Take the fit that starts at the mixture of fewer components, if it is better."""
         options = self._options((None, None, None))

@@ -16,7 +16,7 @@ pub use gmm_host::memory::half as half_of_the_memory;
 pub use identity::Identity;
 pub use model::{
     Checkpoint, CheckpointOutput, FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Model, ModelOutput,
-    check_npz, model_to_json, parse_model, read_checkpoint, read_model, read_model_with_summary, read_text,
+    check_npz, model_to_c, model_to_json, parse_model, read_checkpoint, read_model, read_model_with_summary, read_text,
     read_variational_checkpoint, read_variational_model,
 };
 pub use output::{Columns, IdColumn, Number, Output, TableOutput, remove_temporaries_and_exit};

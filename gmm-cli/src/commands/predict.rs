@@ -1,13 +1,16 @@
 //! `gmm predict`: which component each sample comes from.
 use super::by_group::{GroupModelFile, read_model};
-use crate::input::{DataOptions, Input, Source, refuse_overlap};
+use crate::input::{DataOptions, Input, Source, feature, names_of, refuse_overlap};
 use crate::terminal::text;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use gaussmix::io::{Columns, IdColumn, TableOutput};
+use gaussmix::data::{Samples, View};
+use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
+use ndarray::{Array2, Axis, azip};
 use std::path::PathBuf;
 
-/// Write the most probable component of each sample, or the probability of each component
+/// Write the most probable component of each sample, the probability of each component, or what is
+/// expected of other features
 ///
 /// Components are counted from 0. The components are written as int64 of shape (samples,), the
 /// probabilities as float64 of shape (samples, components). Both are those of the posterior, as
@@ -17,6 +20,7 @@ use std::path::PathBuf;
 Examples:
   gmm predict model.json data.npy -o labels.npy
   gmm predict model.json data.csv --proba -o probabilities.csv
+  gmm predict model.json flats.csv --target price,rent -o prices.csv
   gmm predict model.json data.parquet --id customer -o groups.parquet
   gmm predict models.parquet purchases.parquet --by customer -o labels.parquet
   zcat data.csv.gz | gmm predict model.json - -o labels.csv")]
@@ -29,6 +33,11 @@ pub struct Predict {
     /// component
     #[arg(long)]
     proba: bool,
+    /// Write the means of these features of the model (by name or number, separated by commas) given
+    /// the others, which are the columns of the data: regression by the mixture, float64 of shape
+    /// (samples, targets), computed on the CPU
+    #[arg(long, value_name = "FEATURES", value_delimiter = ',', conflicts_with_all = ["proba", "by", "kernel"])]
+    target: Vec<String>,
     /// Where to write: .npy, or with names of columns .csv, .tsv or .parquet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -54,6 +63,9 @@ impl Predict {
             return self.run_by(by, &output);
         }
         let model = read_model(&self.model)?;
+        if !self.target.is_empty() {
+            return self.run_target(&model, &output);
+        }
         let (mixture, found) = (model.density(), &model.summary);
         let selection = self.data.table.selection(found.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;
@@ -86,6 +98,52 @@ impl Predict {
         text::print(text::table(&["component", "samples", "share"], rows, 1))?;
         let n = text::grouped(n as u64);
         Ok(text::print(format_args!("components of {n} samples written to {output}"))?)
+    }
+
+    fn run_target(&self, model: &Model, output: &TableOutput) -> anyhow::Result<()> {
+        let (mixture, names) = (model.density(), model.summary.feature_names.as_deref());
+        let d = mixture.n_features();
+        let targets: Vec<usize> =
+            self.target.iter().map(|text| feature(names, d, text)).collect::<anyhow::Result<_>>()?;
+        let given: Vec<usize> = (0..d).filter(|j| !targets.contains(j)).collect();
+        if given.is_empty() || given.len() + targets.len() != d {
+            bail!(
+                "--target names a feature twice, or all {d} features of the model; name each once, and leave at least one to predict from"
+            );
+        }
+        let selection = self.data.table.selection(names_of(names, given.iter().copied()), self.id.clone());
+        let mut input = Input::open(&self.data, None, &selection)?;
+        let source = Source::new(&mut input, false)?;
+        let (n, columns) = (source.samples.n_samples(), source.samples.n_features());
+        if columns != given.len() {
+            bail!(
+                "{}: has {columns} columns, but the model has {} features besides those of --target",
+                source.name(),
+                given.len()
+            );
+        }
+        let mut read_ids = |rows| source.ids(rows);
+        let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
+        // The targets are missing values, of which the mean is known given the others.
+        let means = |samples: Samples<'_>, _: usize| {
+            let mut all = Array2::from_elem((samples.n_samples(), d), f64::NAN);
+            for (i, &j) in given.iter().enumerate() {
+                let to = all.column_mut(j);
+                match samples.view() {
+                    View::F32(x) => azip!((to in to, &x in x.column(i)) *to = f64::from(x)),
+                    View::F64(x) => azip!((to in to, &x in x.column(i)) *to = x),
+                }
+            }
+            let filled = mixture.impute(&Samples::with_missing(all.view())?)?;
+            Ok(filled.select(Axis(1), &targets).into_raw_vec_and_offset().0)
+        };
+        let named = names_of(names, targets.iter().copied());
+        let written_as = named.map_or(Columns::Numbered("x", targets.len()), Columns::Named);
+        let written = output.write_with_ids(n, &written_as, ids, source.pass_samples(3 * 8 * d, means))?;
+        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
+        written.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        let n = text::grouped(n as u64);
+        Ok(text::print(format_args!("expected {} of {n} samples written to {output}", self.target.join(", ")))?)
     }
 
     fn run_by(&self, by: &str, output: &TableOutput) -> anyhow::Result<()> {

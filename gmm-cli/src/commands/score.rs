@@ -8,6 +8,7 @@ use clap::Args;
 use gaussmix::evaluator::Operation;
 use gaussmix::io::{Columns, IdColumn, TableOutput};
 use serde::Serialize;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ Examples:
   gmm score model.json data.npy
   gmm score model.json data.csv --device reference --json
   gmm score model.json data.npy --per-sample scores.npy
+  gmm score model.json data.csv --outliers 0.01 --per-sample outliers.csv
   gmm score model.json part-*.parquet --per-sample scores.csv --id customer
   gmm score models.parquet purchases.parquet --by customer --per-sample scores.parquet")]
 pub struct Score {
@@ -34,6 +36,11 @@ pub struct Score {
     /// Write the log-likelihood of each sample to this file: .npy (float64), .csv, .tsv or .parquet
     #[arg(long, value_name = "OUT")]
     per_sample: Option<PathBuf>,
+    /// Call this share of the samples outliers, those with the lowest log-likelihoods: say where the
+    /// boundary lies and how many are below it, and with --per-sample write a second column
+    /// `outlier` of 1 and 0
+    #[arg(long, value_name = "SHARE", conflicts_with = "by", value_parser = share)]
+    outliers: Option<f64>,
     /// Keep this column of the data in the result, before the others; it is not a feature
     #[arg(long, value_name = "NAME", requires = "per_sample")]
     id: Option<String>,
@@ -62,6 +69,40 @@ struct Row {
     /// The number type of the evaluation.
     precision: &'static str,
     seconds: f64,
+    /// With --outliers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outliers: Option<Outliers>,
+}
+
+/// The samples with the lowest log-likelihoods.
+#[derive(Serialize)]
+struct Outliers {
+    /// The log-likelihood below which a sample is one.
+    threshold: f64,
+    n: usize,
+    /// Their rows, counted from 0.
+    rows: Vec<usize>,
+}
+
+impl Outliers {
+    /// Those of a share of the samples. The boundary is the quantile, linear between two values, as
+    /// `GaussianMixtureOutlierDetector` of the Python package has it.
+    fn new(scores: &[f64], share: f64) -> Self {
+        let mut sorted = scores.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = share * (sorted.len() - 1) as f64;
+        let (low, part) = (at as usize, at.fract());
+        let high = sorted[(low + 1).min(sorted.len() - 1)];
+        let threshold = sorted[low] + part * (high - sorted[low]);
+        let rows: Vec<usize> = (0..scores.len()).filter(|row| scores[*row] < threshold).collect();
+        Self { threshold, n: rows.len(), rows }
+    }
+}
+
+/// A share of the samples, as scikit-learn's `contamination`.
+fn share(text: &str) -> Result<f64, String> {
+    let within = |share: &f64| *share > 0.0 && *share <= 0.5;
+    text.parse().ok().filter(within).ok_or_else(|| "a share is above 0 and at most 0.5".into())
 }
 
 /// What `--json` prints with `--by`.
@@ -101,7 +142,11 @@ impl Score {
         let selection = self.data.table.selection(model.summary.feature_names.clone(), self.id.clone());
         let mut input = Input::open(&self.data, None, &selection)?;
         let source = Source::new(&mut input, false)?;
-        let (n, scores) = (source.samples.n_samples(), Columns::One("log_likelihood"));
+        let n = source.samples.n_samples();
+        let scores = match self.outliers {
+            Some(_) => Columns::Named(vec!["log_likelihood".into(), "outlier".into()]),
+            None => Columns::One("log_likelihood"),
+        };
         if let Some(output) = &output {
             TableOutput::check_space(&[(output, output.size::<f64>(n, &scores))])?;
         }
@@ -118,7 +163,22 @@ impl Score {
         let description = evaluator.describe();
         let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
-        if let Some(output) = &output {
+        let mut outliers = None;
+        if let Some(share) = self.outliers {
+            let chunks = source.pass(8, |chunk| Ok((chunk.score_samples(mixture)? + log_total).to_vec()));
+            let each: Vec<Vec<f64>> =
+                chunks.collect::<Result<_, _>>().map_err(|e| source.advise(e, false)).with_context(failed)?;
+            let each = each.concat();
+            let found = Outliers::new(&each, share);
+            if let Some(output) = &output {
+                let mut read_ids = |rows| source.ids(rows);
+                let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
+                let rows = each.iter().flat_map(|score| [*score, f64::from(u8::from(*score < found.threshold))]);
+                let all = std::iter::once(Ok::<Vec<f64>, Infallible>(rows.collect()));
+                output.write_with_ids(n, &scores, ids, all)?.map_err(|never| match never {})?;
+            }
+            outliers = Some(found);
+        } else if let Some(output) = &output {
             let mut read_ids = |rows| source.ids(rows);
             let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
             if source.is_chunked() {
@@ -149,6 +209,7 @@ impl Score {
             kernel: description.kernel,
             precision,
             seconds: median,
+            outliers,
         };
         if self.json {
             text::print_json(&row)
@@ -232,6 +293,9 @@ impl Score {
             ),
         ];
         lines.extend(computed_in_float64.map(String::from));
+        lines.extend(row.outliers.as_ref().map(|Outliers { threshold, n, .. }| {
+            format!("outliers        {}, with a log-likelihood below {threshold}", text::grouped(*n as u64))
+        }));
         lines.extend(output.map(|output| format!("per sample      written to {output}")));
         lines.join("\n")
     }

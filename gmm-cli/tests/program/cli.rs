@@ -593,3 +593,110 @@ fn quiet_and_verbose() {
         .code(1)
         .stderr(predicate::str::contains("none.csv"));
 }
+
+/// The header gives what the program gives, compiled by the C compiler without a warning.
+#[cfg(unix)]
+#[test]
+fn a_model_becomes_a_c_header() {
+    let folder = folder();
+    let folder = folder.path();
+    let iris = data("iris.csv");
+    let iris = iris.to_str().unwrap();
+    let numbers = "#include <stdio.h>\n#include \"m-1.h\"\nint main(void) {\n    double x[M_1_N_FEATURES], \
+        p[M_1_N_COMPONENTS];\n    int j;\n    for (;;) {\n        for (j = 0; j < M_1_N_FEATURES; j++)\n            \
+        if (scanf(\"%lf\", x + j) != 1) return 0;\n        m_1_predict_proba(x, p);\n        \
+        printf(\"%.17g %d %.17g\\n\", m_1_score(x), m_1_predict(x), p[0]);\n    }\n}\n";
+    std::fs::write(folder.join("m.c"), numbers).unwrap();
+    let rows = std::fs::read_to_string(iris).unwrap();
+    let rows = rows.split_once('\n').unwrap().1.replace(',', " ");
+    let column = |file: &str, at: usize| -> Vec<f64> {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        text.lines().skip(1).map(|line| line.split(',').nth(at).unwrap().parse().unwrap()).collect()
+    };
+    let kinds = ["full", "tied", "diag", "spherical"].map(|kind| ["--covariance-type", kind]);
+    for options in kinds.iter().map(|kind| &kind[..]).chain([&["--variational"][..]]) {
+        let run = |args: &[&str]| drop(gmm(folder).args(args).assert().success());
+        run(&[&["fit", iris, "-k", "3", "--device", "cpu", "-o", "m.json"], options].concat());
+        run(&["convert", "m.json", "m-1.h"]);
+        run(&["score", "m.json", iris, "--device", "reference", "--per-sample", "scores.csv"]);
+        run(&["predict", "m.json", iris, "--device", "reference", "-o", "labels.csv"]);
+        run(&["predict", "m.json", iris, "--device", "reference", "--proba", "-o", "proba.csv"]);
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "m.c", "-o", "m", "-lm"];
+        let compiled = std::process::Command::new(compiler).current_dir(folder).args(strict).output().unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let run = assert_cmd::Command::new(folder.join("m")).write_stdin(rows.clone()).assert().success();
+        let stdout = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+        let (scores, labels, proba) = (column("scores.csv", 0), column("labels.csv", 0), column("proba.csv", 0));
+        assert_eq!(stdout.lines().count(), 150);
+        for (i, line) in stdout.lines().enumerate() {
+            let values: Vec<f64> = line.split(' ').map(|value| value.parse().unwrap()).collect();
+            // A few roundings in float64.
+            assert!((values[0] - scores[i]).abs() <= 1e-12 * scores[i].abs().max(1.0), "{options:?} {i}: {line}");
+            assert!((values[2] - proba[i]).abs() <= 1e-12, "{options:?} {i}: {line} {}", proba[i]);
+            assert_eq!(values[1], labels[i], "{options:?} {i}");
+        }
+    }
+}
+
+/// A feature is predicted from the others, by the closed form and as missing values are filled in.
+#[test]
+fn targets_are_predicted_from_the_other_features() {
+    let folder = folder();
+    let folder = folder.path();
+    let model = r#"{"version": 1, "covariance_type": "full", "weights": [0.5, 0.5], "feature_names": ["a", "b"],
+        "means": [[0, 1], [2, -1]], "covariances": [[[0.5, -1], [-1, 5]], [[5, 1], [1, 0.5]]]}"#;
+    std::fs::write(folder.join("m.json"), model).unwrap();
+    std::fs::write(folder.join("x.csv"), "id,a\nfirst,2\nsecond,-1.5\n").unwrap();
+    gmm(folder).args(["predict", "m.json", "x.csv", "--target", "b", "--id", "id", "-o", "y.csv"]).assert().success();
+    // The mean of b given a: component 0 has 1 - 2·a, component 1 has -1 + (a - 2)/5.
+    let expected = |a: f64| {
+        let density = |mean: f64, variance: f64| (-0.5 * (a - mean).powi(2) / variance).exp() / variance.sqrt();
+        let (first, second) = (density(0.0, 0.5), density(2.0, 5.0));
+        (first * (1.0 - 2.0 * a) + second * (-1.0 + (a - 2.0) / 5.0)) / (first + second)
+    };
+    let text = std::fs::read_to_string(folder.join("y.csv")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "id,b");
+    for (line, (id, a)) in lines[1..].iter().zip([("first", 2.0), ("second", -1.5)]) {
+        let (name, value) = line.split_once(',').unwrap();
+        assert!(name == id && (value.parse::<f64>().unwrap() - expected(a)).abs() < 1e-12, "{line} {}", expected(a));
+    }
+    let refused = |target: &str, part: &str| {
+        let run = gmm(folder).args(["predict", "m.json", "x.csv", "--target", target, "-o", "z.csv"]).assert().code(1);
+        let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+        assert!(stderr.contains(part), "{stderr}");
+    };
+    refused("c", "no feature `c`");
+    refused("a,b", "all 2 features");
+    refused("a,a", "twice");
+}
+
+/// Outliers are the samples below a quantile of their log-likelihoods.
+#[test]
+fn the_least_likely_samples_are_outliers() {
+    let folder = folder();
+    let folder = folder.path();
+    let iris = data("iris.csv");
+    let iris = iris.to_str().unwrap();
+    gmm(folder).args(["fit", iris, "-k", "2", "-o", "m.json"]).assert().success();
+    let args = ["score", "m.json", iris, "--outliers", "0.05", "--per-sample", "o.csv", "--json"];
+    let run = gmm(folder).args(args).assert().success();
+    let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let text = std::fs::read_to_string(folder.join("o.csv")).unwrap();
+    assert_eq!(text.lines().next(), Some("log_likelihood,outlier"));
+    let rows: Vec<Vec<f64>> =
+        text.lines().skip(1).map(|line| line.split(',').map(|value| value.parse().unwrap()).collect()).collect();
+    let mut sorted: Vec<f64> = rows.iter().map(|row| row[0]).collect();
+    sorted.sort_by(f64::total_cmp);
+    // 0.05 · 149 = 7.45: between the eighth and the ninth.
+    let threshold = sorted[7] + 0.45 * (sorted[8] - sorted[7]);
+    let found = &report["outliers"];
+    assert!((found["threshold"].as_f64().unwrap() - threshold).abs() < 1e-9, "{found} {threshold}");
+    assert_eq!((&found["n"], found["rows"].as_array().unwrap().len()), (&8.into(), 8));
+    for (row, values) in rows.iter().enumerate() {
+        let named = found["rows"].as_array().unwrap().contains(&row.into());
+        assert!(named == (values[1] == 1.0) && named == (values[0] < threshold), "{row}");
+    }
+    gmm(folder).args(["score", "m.json", iris, "--outliers", "0.6"]).assert().code(2);
+}

@@ -1,4 +1,5 @@
 //! Models in files: JSON or `.npz`, and checkpoints of a fit.
+mod c_header;
 mod checkpoint;
 mod contents;
 mod fit_log;
@@ -8,6 +9,7 @@ mod json_array;
 mod npz;
 mod variational;
 
+pub use c_header::model_to_c;
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variational_checkpoint};
 pub use contents::{FitSummary, Model};
 pub use fit_log::FitLog;

@@ -1,0 +1,191 @@
+//! A model as a C header that evaluates it.
+use super::Model;
+use crate::io::Problem;
+use gmm_host::Covariances;
+use ndarray::ArrayView2;
+use std::fmt::Write;
+
+/// A model as a C header (C99 and later, and C++) of functions that evaluate it in float64, without
+/// memory of their own and without a library but that of `math.h`. `name` begins all its names;
+/// characters that a name of C cannot have become `_`.
+///
+/// Of a posterior of variational inference it gives what scikit-learn's methods of the same names
+/// give.
+///
+/// # Errors
+/// For covariances of a type that this crate does not know.
+pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
+    let mut name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert(0, '_');
+    }
+    let mixture = model.density();
+    let (k, d) = mixture.means().dim();
+    let upper = name.to_ascii_uppercase();
+    let cholesky = mixture.precisions_cholesky();
+    // A sample's value in each component: constant − ½ |Uᵀ(x − μ)|², with the precision U Uᵀ.
+    let (rows, whiten, log_determinants) = whitening(&cholesky, k, d)?;
+    let whiten = whiten.replace("NAME", &name).replace("D_FEATURES", &format!("{upper}_N_FEATURES"));
+    let constants: Vec<f64> = (0..k)
+        .map(|c| {
+            let of_normal = log_determinants[c] - 0.5 * d as f64 * (2.0 * std::f64::consts::PI).ln();
+            mixture.weights()[c].ln() + of_normal
+        })
+        .collect();
+    let features = model.summary.feature_names.as_ref().map_or_else(String::new, |names| {
+        // No name may end the comment.
+        format!("\n   The features are, in this order: {}.", names.join(", ").replace("*/", "* /"))
+    });
+    let log_total = number(model.log_total());
+    let version = env!("CARGO_PKG_VERSION");
+    let kind = mixture.covariance_type();
+    let mut text = format!(
+        "\
+/* A Gaussian mixture of {k} component(s) over {d} feature(s), {kind} covariances; written by gmm {version}.{features}
+
+   x is a sample of {upper}_N_FEATURES numbers. Nothing is checked: a NaN in x gives NaN, and component 0. */
+#ifndef {upper}_H
+#define {upper}_H
+
+#include <math.h>
+
+#define {upper}_N_COMPONENTS {k}
+#define {upper}_N_FEATURES {d}
+
+"
+    );
+    let mut array = |what: &str, values: &mut dyn Iterator<Item = f64>| {
+        let values: Vec<String> = values.map(number).collect();
+        let lines: Vec<String> = values.chunks(4).map(|line| line.join(", ")).collect();
+        let _ = write!(
+            text,
+            "static const double {name}_{what}[{}] = {{\n    {}}};\n\n",
+            values.len(),
+            lines.join(",\n    ")
+        );
+    };
+    array("constants", &mut constants.into_iter());
+    array("means", &mut mixture.means().iter().copied());
+    array("factors", &mut rows.into_iter());
+    let _ = write!(
+        text,
+        "\
+/* The logarithms of weight times density of each component, into log_p. */
+static inline void {name}_log_joint(const double *x, double *log_p)
+{{
+    int k, i, j;
+    for (k = 0; k < {upper}_N_COMPONENTS; k++) {{
+        const double *mean = {name}_means + k * {upper}_N_FEATURES;
+        double squares = 0.0;
+{whiten}
+        log_p[k] = {name}_constants[k] - 0.5 * squares;
+    }}
+    (void)i;
+    (void)j;
+}}
+
+/* The logarithm of the sum of the exponentials. */
+static inline double {name}_log_sum(const double *log_p)
+{{
+    double most = log_p[0], sum = 0.0;
+    int k;
+    for (k = 1; k < {upper}_N_COMPONENTS; k++)
+        if (log_p[k] > most)
+            most = log_p[k];
+    for (k = 0; k < {upper}_N_COMPONENTS; k++)
+        sum += exp(log_p[k] - most);
+    return most + log(sum);
+}}
+
+/* The log-likelihood of a sample. */
+static inline double {name}_score(const double *x)
+{{
+    double log_p[{upper}_N_COMPONENTS];
+    {name}_log_joint(x, log_p);
+    return {name}_log_sum(log_p) + {log_total};
+}}
+
+/* The most probable component of a sample, counted from 0. */
+static inline int {name}_predict(const double *x)
+{{
+    double log_p[{upper}_N_COMPONENTS];
+    int k, best = 0;
+    {name}_log_joint(x, log_p);
+    for (k = 1; k < {upper}_N_COMPONENTS; k++)
+        if (log_p[k] > log_p[best])
+            best = k;
+    return best;
+}}
+
+/* The probability of each component, into p of {upper}_N_COMPONENTS numbers. */
+static inline void {name}_predict_proba(const double *x, double *p)
+{{
+    double sum;
+    int k;
+    {name}_log_joint(x, p);
+    sum = {name}_log_sum(p);
+    for (k = 0; k < {upper}_N_COMPONENTS; k++)
+        p[k] = exp(p[k] - sum);
+}}
+
+#endif
+"
+    );
+    Ok(text)
+}
+
+/// The numbers of the factors, the loop that adds up the squares of Uᵀ(x − μ), and log |U| of each
+/// component.
+type Whitening = (Vec<f64>, &'static str, Vec<f64>);
+
+/// In the loop `NAME` and `D_FEATURES` stand for names.
+fn whitening(factors: &Covariances, k: usize, d: usize) -> Result<Whitening, Problem> {
+    let log = |diagonal: &mut dyn Iterator<Item = &f64>| diagonal.map(|u| u.ln()).sum::<f64>();
+    let triangle = |u: ArrayView2<'_, f64>| -> Vec<f64> {
+        (0..d).flat_map(|j| (0..=j).map(move |i| [i, j])).map(|at| u[at]).collect()
+    };
+    Ok(match factors {
+        Covariances::Full(u) => {
+            let logs = u.outer_iter().map(|u| log(&mut u.diag().iter())).collect();
+            (u.outer_iter().flat_map(triangle).collect(), OF_TRIANGLES, logs)
+        }
+        Covariances::Tied(u) => (triangle(u.view()), OF_ONE_TRIANGLE, vec![log(&mut u.diag().iter()); k]),
+        Covariances::Diag(u) => {
+            (u.iter().copied().collect(), OF_DIAGONALS, u.outer_iter().map(|u| log(&mut u.iter())).collect())
+        }
+        Covariances::Spherical(u) => (u.to_vec(), OF_NUMBERS, u.iter().map(|u| d as f64 * u.ln()).collect()),
+        other => return Err(Problem::format(format!("{} covariances have no form in C", other.covariance_type()))),
+    })
+}
+
+const OF_TRIANGLES: &str = "        const double *column = NAME_factors + k * (D_FEATURES * (D_FEATURES + 1) / 2);
+        for (j = 0; j < D_FEATURES; j++) {
+            double t = 0.0;
+            for (i = 0; i <= j; i++)
+                t += *column++ * (x[i] - mean[i]);
+            squares += t * t;
+        }";
+const OF_ONE_TRIANGLE: &str = "        const double *column = NAME_factors;
+        for (j = 0; j < D_FEATURES; j++) {
+            double t = 0.0;
+            for (i = 0; i <= j; i++)
+                t += *column++ * (x[i] - mean[i]);
+            squares += t * t;
+        }";
+const OF_DIAGONALS: &str = "        for (j = 0; j < D_FEATURES; j++) {
+            double t = NAME_factors[k * D_FEATURES + j] * (x[j] - mean[j]);
+            squares += t * t;
+        }";
+const OF_NUMBERS: &str = "        for (j = 0; j < D_FEATURES; j++) {
+            double t = NAME_factors[k] * (x[j] - mean[j]);
+            squares += t * t;
+        }";
+
+/// A number that C reads as the same bits.
+fn number(value: f64) -> String {
+    match value {
+        v if v == f64::INFINITY => "HUGE_VAL".into(),
+        v if v == f64::NEG_INFINITY => "-HUGE_VAL".into(),
+        v => format!("{v:?}"),
+    }
+}

@@ -1,7 +1,8 @@
 //! The score function, against differences of log-densities.
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, LoadOptions, Mixture, Samples, load,
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, Evaluator, LoadOptions, Mixture,
+    Samples, load,
 };
 use ndarray::{Array2, ArrayView1, Axis, array, concatenate, s};
 
@@ -36,7 +37,13 @@ fn it_is_the_differences_of_log_densities() {
             // 10⁴ to 10⁻¹², over the step; and the step's square.
             let tolerance = if offset == 0.0 { 1e-6 } else { 1e-5 };
             for device in [Device::Cpu, Device::Reference] {
-                assert_all_close("score function", m.on(device).score_function(&x).unwrap(), right.iter().copied(), tolerance, 1.0);
+                assert_all_close(
+                    "score function",
+                    m.on(device).score_function(&x).unwrap(),
+                    right.iter().copied(),
+                    tolerance,
+                    1.0,
+                );
             }
             // float32: of the samples as they are then.
             let rounded = x.mapv(|v| v as f32);

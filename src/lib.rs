@@ -112,6 +112,7 @@ pub mod fit {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/fit.md")]
+#[doc = include_str!("../docs/gradients.md")]
 #[doc = include_str!("../docs/inside.md")]
 #[doc = include_str!("../docs/likelihood.md")]
 #[doc = include_str!("../docs/many.md")]

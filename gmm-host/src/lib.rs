@@ -37,7 +37,7 @@
 //! source
 //! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, grow,
 //!     select, merge, stepwise
-//! predict, impute, linfa
+//! score_function, predict, impute, linfa
 //! ```
 //!
 //! So `evaluator` knows no backend, and `load` knows them all. A module takes a name from the
@@ -90,6 +90,7 @@ mod model;
 mod precision;
 mod predict;
 mod sampling;
+mod score_function;
 pub mod simd;
 mod source;
 mod statistics;

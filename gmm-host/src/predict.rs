@@ -3,6 +3,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::fit::Criterion;
 use crate::model::mixture::Mixture;
+use crate::score_function::score_function;
 use crate::source::DataSource;
 use crate::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2};
@@ -73,6 +74,27 @@ impl Mixture {
         self.on(Device::Auto).score_samples(data)
     }
 
+    /// The score function ∇ₓ log p(xᵢ) (N, D): in which direction, and how steeply, the log-density
+    /// rises at each sample. It is −Σₖ p(k | xᵢ) Σₖ⁻¹ (xᵢ − μₖ), with the responsibilities of the
+    /// device and the rest on the host in float64. With [missing
+    /// values](crate::Samples::with_missing) it is that of what is observed, and 0 for what is
+    /// missing.
+    ///
+    /// ```
+    /// use gmm_host::{Covariances, Mixture};
+    /// use ndarray::array;
+    ///
+    /// let mixture = Mixture::new(array![1.0], array![[1.0, 0.0]], Covariances::Diag(array![[4.0, 1.0]]))?;
+    /// assert_eq!(mixture.score_function(&array![[3.0, -1.0]])?, array![[-0.5, 1.0]]);
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`predict_proba`](Self::predict_proba).
+    pub fn score_function(&self, data: impl DataSource) -> Result<Array2<f64>> {
+        self.on(Device::Auto).score_function(data)
+    }
+
     /// The mean log-likelihood of a sample (by weight, where samples have weights): scikit-learn's
     /// `score`.
     ///
@@ -122,6 +144,14 @@ impl MixtureOn<'_> {
     /// As [`Mixture::score_samples`].
     pub fn score_samples(self, data: impl DataSource) -> Result<Array1<f64>> {
         data.evaluate(self.device, |evaluator| evaluator.score_samples(self.mixture))
+    }
+
+    /// As [`Mixture::score_function`].
+    ///
+    /// # Errors
+    /// As [`Mixture::score_function`].
+    pub fn score_function(self, data: impl DataSource) -> Result<Array2<f64>> {
+        data.evaluate(self.device, |evaluator| score_function(evaluator, self.mixture))
     }
 
     /// As [`Mixture::score`].
@@ -185,6 +215,14 @@ impl VariationalMixture {
     /// As [`Mixture::score_samples`].
     pub fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
         Ok(self.density().score_samples(data)? + self.log_total())
+    }
+
+    /// The score function ∇ₓ log p(xᵢ) (N, D) of that density.
+    ///
+    /// # Errors
+    /// As [`Mixture::score_function`].
+    pub fn score_function(&self, data: impl DataSource) -> Result<Array2<f64>> {
+        self.density().score_function(data)
     }
 
     /// The mean of [`score_samples`](Self::score_samples), by weight.

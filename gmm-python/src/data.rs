@@ -252,6 +252,11 @@ impl Data {
         Ok(self.evaluate(py, |data| data.predict_proba(&mixture.0))?.into_pyarray(py))
     }
 
+    /// The derivatives of each sample's log-likelihood by the sample.
+    fn score_function<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        Ok(self.evaluate(py, |data| mixture.0.score_function(data))?.into_pyarray(py))
+    }
+
     /// The E-step.
     fn e_step(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Statistics> {
         self.evaluate(py, |data| data.statistics(&mixture.0)).map(Statistics)

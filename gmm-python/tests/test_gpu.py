@@ -420,6 +420,56 @@ def test_the_gradient_by_a_weight_of_zero(torch, dtype):
     assert np.isfinite(mine[1]).all() and mine[1][0] > 0
 
 
+def test_automatic_differentiation_in_torch(torch):
+    from gaussmix.torch import LogLikelihood, log_likelihood
+
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(3, 4, 4)) / 2 + 2 * np.eye(4)
+    covariances = {"full": factors @ factors.transpose(0, 2, 1), "diag": rng.uniform(1.0, 2.0, size=(3, 4))}
+    covariances |= {"tied": covariances["full"][0], "spherical": covariances["diag"][:, 0]}
+    for dtype in (np.float32, np.float64):
+        x = blobs(20_000, dtype=dtype)
+        weights, means, _ = parameters(x)
+        for covariance_type, of_type in covariances.items():
+            arrays = weights * 1.5, means, of_type
+            kind = {"covariance_type": covariance_type}
+            v = torch.linspace(0.5, 2.0, len(x), dtype=torch.float64)
+            # Parameters on the GPU or on the host; right is float64 on the CPU.
+            here = [torch.tensor(array, requires_grad=True) for array in (x.astype(np.float64), *arrays)]
+            there = [torch.tensor(array, requires_grad=True, device="cuda") for array in (x, *arrays)]
+            right = torch.autograd.grad(log_likelihood(*here, sample_weight=v, **kind), here)
+            for parts in (there, [there[0], *here[1:]]):
+                total = log_likelihood(*parts, sample_weight=v.cuda(), **kind)
+                assert total.device == there[0].device
+                mine = torch.autograd.grad(total, parts)
+                assert [part.device for part in mine] == [part.device for part in parts]
+                # float32: responsibilities to about 1e-5, in sums of tens of thousands.
+                tight = {"rtol": 1e-7, "atol": 1e-7} if dtype == np.float64 else {"rtol": 1e-3, "atol": 0.5}
+                for a, b in zip(mine[1:], right[1:], strict=True):
+                    torch.testing.assert_close(a.cpu(), b, **tight)
+                # By samples it is computed in float64, and rounded.
+                one = {"rtol": 1e-7, "atol": 1e-7} if dtype == np.float64 else {"rtol": 1e-5, "atol": 1e-5}
+                torch.testing.assert_close(mine[0].cpu().double(), right[0], **one)
+            held = LogLikelihood(there[0], **kind)
+            assert held._function._likelihood.device.startswith("cuda:0")
+            scores = held.score_samples(*there[1:])
+            torch.testing.assert_close(scores.sum(), held(*there[1:]), rtol=1e-5, atol=0)
+
+
+def test_the_derivatives_take_little_memory(torch):
+    from gaussmix.torch import log_likelihood
+
+    x = torch.randn((1_000_000, 13), device="cuda", requires_grad=True)
+    weights, means = torch.full((8,), 0.125, device="cuda"), torch.randn((8, 13), device="cuda", requires_grad=True)
+    variances = torch.ones((8, 13), device="cuda", requires_grad=True)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    log_likelihood(x, weights, means, variances).backward()
+    # The derivatives by samples have 52 MB, and each of three buffers 17 MB; an array (N, K, D) would have 416 MB.
+    assert torch.cuda.max_memory_allocated() - before < 130e6
+
+
 def test_a_likelihood_has_a_copy(torch):
     x = blobs(5000, dtype=np.float32)
     # So narrow and far that float32 does not suffice: what is computed in float64 is made of the samples again.
@@ -545,3 +595,15 @@ def test_jax(torch):
     array = jax.device_put(x, jax.devices("gpu")[0])
     gm = GaussianMixture(2, random_state=0, device="cuda").fit(array)
     assert_same(gm, GaussianMixture(2, random_state=0, device="cuda").fit(x), array, x)
+
+
+def test_automatic_differentiation_in_jax(torch):
+    jax = imported("jax") if importlib.util.find_spec("jax") else pytest.skip("jax is not installed")
+    from gaussmix.jax import LogLikelihood
+
+    x = blobs(2000, dtype=np.float32)
+    array = jax.device_put(x, jax.devices("gpu")[0])
+    there, here = LogLikelihood(array, device="cuda"), LogLikelihood(x, device="cuda")
+    mine, right = (jax.jit(jax.value_and_grad(one, argnums=(0, 1, 2)))(*parameters(x)) for one in (there, here))
+    for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(right), strict=True):
+        np.testing.assert_array_equal(a, b)

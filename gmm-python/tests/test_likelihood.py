@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize, spatial, stats
 from scipy.special import logsumexp
 
-from gaussmix import GaussianMixture, InnerProducts, Likelihood, Statistics, gaussian_kernel, inner_products
+from gaussmix import GaussianMixture, InnerProducts, Likelihood, Statistics, cluster, gaussian_kernel, inner_products
 
 TYPES = ["full", "tied", "diag", "spherical"]
 
@@ -90,6 +90,30 @@ def test_gradients_are_the_differences(covariance_type):
             step = step + np.swapaxes(step, -1, -2)
         ends = [by_scipy(x, weights, means, covariances + h * step, covariance_type).sum() for h in (-1e-5, 1e-5)]
         np.testing.assert_allclose((gradient[2] * step).sum(), (ends[1] - ends[0]) / 2e-5, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_the_score_function_is_the_differences(covariance_type):
+    x, *parameters = problem(covariance_type, n=60)
+    steps = 1e-5 * np.eye(4)
+    differences = [
+        by_scipy(x + step, *parameters, covariance_type) - by_scipy(x - step, *parameters, covariance_type) for step in steps
+    ]
+    # Differences with a step of 1e-5 of log-densities of some tens, rounded to 1e-15 of them.
+    right = np.transpose(differences) / 2e-5
+    of_likelihood = Likelihood(x, device="cpu", covariance_type=covariance_type).score_function(*parameters)
+    np.testing.assert_allclose(of_likelihood, right, rtol=1e-7, atol=1e-7)
+    gm = GaussianMixture.from_parameters(*parameters, covariance_type=covariance_type)
+    np.testing.assert_allclose(gm.score_function(x), right, rtol=1e-7, atol=1e-7)
+    single = gm.score_function(x.astype(np.float32))
+    np.testing.assert_allclose(single, right, rtol=1e-4, atol=1e-4)
+    local = cluster.GaussianMixture(3, covariance_type=covariance_type, partition_rows=20, max_iter=5, tol=1e9).fit(x)
+    same = GaussianMixture.from_parameters(
+        local.weights_, local.means_, local.covariances_, covariance_type=covariance_type
+    )
+    np.testing.assert_allclose(local.score_function(x), same.score_function(x), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        gm.score_function(x[:, :3])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

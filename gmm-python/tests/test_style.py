@@ -19,7 +19,7 @@ IGNORED = {"RT02", "ES01", "SA01", "EX01", "GL02"}
 def modules():
     yield gaussmix
     yield gaussmix.cluster
-    for name in ("dask", "mpi"):
+    for name in ("dask", "jax", "mpi", "torch"):
         # Their packages are optional.
         with contextlib.suppress(ImportError):
             yield importlib.import_module(f"gaussmix.{name}")
@@ -64,8 +64,8 @@ def test_examples_of_docstrings():
         try:
             imported = importlib.import_module(module.name)
         except ImportError:
-            # Of Dask or MPI, which are optional.
-            assert set(module.name.split(".")) & {"dask", "mpi"}, module.name
+            # Of packages that are optional.
+            assert set(module.name.split(".")) & {"dask", "jax", "mpi", "torch"}, module.name
             continue
         result = doctest.testmod(imported)
         assert result.failed == 0

@@ -92,6 +92,25 @@ class Evaluation:
         """
         return self._evaluate(_core.Data.gradient, (weights, means, covariances))
 
+    def score_function(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
+        """Give the score function: the derivatives of each sample's log-likelihood by the sample.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_components,)
+            The weights of the components.
+        means : array-like of shape (n_components, n_features)
+            The means.
+        covariances : array-like
+            The covariances, in the shape of their type.
+
+        Returns
+        -------
+        by_samples : ndarray of shape (n_samples, n_features)
+            The derivatives, without the weights of the samples; 0 by a value that is missing.
+        """
+        return self._evaluate(_core.Data.score_function, (weights, means, covariances))
+
     def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
         """Give the sufficient statistics under a mixture, from which an M-step follows.
 

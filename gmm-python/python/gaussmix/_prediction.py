@@ -118,6 +118,25 @@ class Prediction(Fitted):
         data = self._data(X)
         return self._typed(data, data.scores(self._mixture()) + self._log_factor(), X)
 
+    def score_function(self, X: ArrayLike) -> Floats:
+        """Give the score function: the derivatives of each sample's log-likelihood by the sample.
+
+        It points to where the density rises. (`score` is scikit-learn's mean log-likelihood.)
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        by_samples : ndarray of shape (n_samples, n_features)
+            The derivatives; 0 by a value that is missing.
+        """
+        check_is_fitted(self)
+        data = self._data(X)
+        return self._typed(data, data.score_function(self._mixture()), X)
+
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
 

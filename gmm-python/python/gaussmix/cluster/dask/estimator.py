@@ -59,8 +59,8 @@ class OnDask(estimator.ClusterEstimator):
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
         method = self._METHODS[operation]
-        local, k = self._local(), self.means_.shape[0]
-        n_columns = k if operation == "responsibilities" else None
+        local, (k, d) = self._local(), self.means_.shape
+        n_columns = {"responsibilities": k, "score_function": d}.get(operation)
         files = _partitions.are_paths(X)
         if not files and not hasattr(X, "dask"):
             return getattr(local, method)(X)
@@ -79,7 +79,7 @@ class OnDask(estimator.ClusterEstimator):
             X = by_rows(X)
         _check_n_features(self, np.empty((0, X.shape[1])), reset=False)
         kind = self._kind(method, dtype)
-        shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (k,))}
+        shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (n_columns,))}
         meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
         return X.map_blocks(
             _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape

@@ -1,0 +1,139 @@
+"""The log-likelihood as a function that other libraries differentiate."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._likelihood import Likelihood
+
+#: What both libraries are told who ask for more.
+NO_SECOND_DERIVATIVES = (
+    "gaussmix offers first derivatives of the log-likelihood, no second ones: its gradient cannot be differentiated. For "
+    "those, write the log-likelihood in operations of {library}, or take differences of the gradient"
+)
+
+#: How far mirrored entries of a covariance may be apart, in units of its standard deviations. Twice the step of a check
+#: by differences passes; a matrix that was never symmetric does not.
+_ASYMMETRY = 1e-4
+
+
+class Parameters(NamedTuple):
+    """The parameters of a mixture as the engine takes them, and what their weights summed to.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_components,)
+        The weights, with the sum 1.
+    means : ndarray of shape (n_components, n_features)
+        The means.
+    covariances : ndarray
+        The covariances in the shape of their type, symmetric.
+    matrices : bool
+        Whether the covariances are matrices, one or one for each component.
+    total : float
+        The sum of the weights that were given.
+    """
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    covariances: NDArray[np.float64]
+    matrices: bool
+    total: float
+
+    @classmethod
+    def of(
+        cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike, covariance_type: str | None
+    ) -> Parameters:
+        """Take weights that sum to anything, and covariances of which mirrored entries are variables of their own."""
+        w, m, c = (np.asarray(p, dtype=np.float64) for p in (weights, means, covariances))
+        total = float(w.sum())
+        if not 0 < total < np.inf:
+            raise ValueError(
+                f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0"
+            )
+        is_tied = covariance_type == "tied" or (covariance_type is None and c.shape != m.shape)
+        matrices = c.ndim == 3 or (c.ndim == 2 and is_tied)
+        return cls(w / total, m, _symmetric(c) if matrices else c, matrices, total)
+
+
+def _symmetric(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the means of mirrored entries."""
+    if covariances.shape[-1] != covariances.shape[-2]:
+        # The engine says what shape it wants.
+        return covariances
+    mirrored = np.swapaxes(covariances, -1, -2)
+    deviations = np.sqrt(np.abs(np.diagonal(covariances, axis1=-2, axis2=-1)))
+    bound = _ASYMMETRY * deviations[..., :, np.newaxis] * deviations[..., np.newaxis, :]
+    wrong = np.argwhere(np.abs(covariances - mirrored) > bound)
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise ValueError(
+            f"the covariance at {at} is {covariances[at]} and its mirrored entry {mirrored[at]}; give symmetric matrices, "
+            "such as the product of a factor with its transpose"
+        )
+    return (covariances + mirrored) / 2
+
+
+class Differentiable:
+    """The total log-likelihood Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) of samples in a device, and its derivatives.
+
+    The sample weights v are constants, the weights w any numbers that are not negative: they are
+    not divided by their sum, so that each is a variable of its own.
+
+    Parameters
+    ----------
+    samples : array-like of shape (n_samples, n_features)
+        The samples, which are kept and must not change.
+    sample_weight : ndarray of shape (n_samples,) or None
+        The sample weights.
+    covariance_type : str or None
+        The type of the covariances; None leaves it to their shape.
+    **options : Any
+        Those of `Likelihood`.
+    """
+
+    def __init__(
+        self, samples: Any, sample_weight: Any = None, covariance_type: str | None = None, **options: Any
+    ) -> None:
+        self.covariance_type = covariance_type
+        self._samples = samples
+        self._options = {"covariance_type": covariance_type, "copy": False, **options}
+        self._likelihood = Likelihood(samples, sample_weight, **self._options)
+
+    def parameters(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Parameters:
+        """Make what the other methods take."""
+        return Parameters.of(weights, means, covariances, self.covariance_type)
+
+    def value(self, of: Parameters) -> float:
+        """Give the total."""
+        return float(self._likelihood(*of[:3]) + self._likelihood.total_weight * np.log(of.total))
+
+    def with_gradient(self, of: Parameters) -> tuple[float, list[NDArray[np.float64]]]:
+        """Give the total, and its derivatives by weights, means and covariances."""
+        value, by_weights, by_means, by_covariances = self._likelihood.gradient(*of[:3])
+        value += self._likelihood.total_weight * np.log(of.total)
+        return value, [by_weights / of.total, by_means, by_covariances]
+
+    def score_samples(self, of: Parameters) -> NDArray[np.float64]:
+        """Give the log-likelihood of each sample, without its weight."""
+        scores: NDArray[np.float64] = self._likelihood.score_samples(*of[:3]) + np.log(of.total)
+        return scores
+
+    def gradient_of_scores(self, factors: NDArray[np.float64], of: Parameters) -> list[NDArray[np.float64]]:
+        """Give the derivatives, by the parameters, of the sum of the samples' log-likelihoods times factors of any sign."""
+        gradient = [np.zeros_like(parameter) for parameter in of[:3]]
+        for sign in (1.0, -1.0):
+            part = np.maximum(sign * factors, 0.0)
+            if part.any():
+                likelihood = Likelihood(self._samples, part, **self._options)
+                for total, term in zip(gradient, likelihood.gradient(*of[:3])[1:], strict=True):
+                    total += sign * term
+        gradient[0] /= of.total
+        return gradient
+
+    def score_function(self, of: Parameters) -> NDArray[np.float64]:
+        """Give the derivatives of each sample's log-likelihood by the sample."""
+        return self._likelihood.score_function(*of[:3])

@@ -1,0 +1,233 @@
+"""The log-likelihood of a mixture for automatic differentiation in JAX.
+
+`log_likelihood` is a function of arrays, with derivatives by weights, means, covariances and
+samples. `LogLikelihood` keeps the samples in a device for many calls, as an optimiser makes them.
+Both compute with the engine, also in functions that `jax.jit` compiles, and need JAX.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters
+from ._gpu import on_gpu
+
+__all__ = ["LogLikelihood", "log_likelihood"]
+
+
+class _Source(Protocol):
+    """Where a function finds its samples. It is a constant of what JAX compiles."""
+
+    def function(self, x: Any, sample_weight: Any) -> Differentiable:
+        """Give the function of samples, unless it has its own."""
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """Loads the samples of each call."""
+
+    covariance_type: str | None
+    options: tuple[tuple[str, Any], ...]
+
+    def function(self, x: Any, sample_weight: Any) -> Differentiable:
+        x, options = np.asarray(x), dict(self.options)
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        return Differentiable(x, weights, self.covariance_type, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Samples that are loaded already."""
+
+    held: Differentiable
+
+    def function(self, x: Any, sample_weight: Any) -> Differentiable:
+        return self.held
+
+
+class LogLikelihood:
+    """The log-likelihood of samples that stay in a device, for automatic differentiation.
+
+    ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with
+    the sample weights v, and has derivatives by the three parameters. Second derivatives, and
+    those of forward mode, are an error. `jax.vmap` evaluates one set of parameters after the other.
+
+    The weights are any numbers that are not negative: they are not divided by their sum, so that
+    each is a variable of its own. Softmax makes such of free numbers. A covariance matrix must be
+    symmetric. Its mirrored entries are two variables, of which the mean counts. The result has the
+    type of the parameters; it is float64 only where JAX has that (``jax_enable_x64``).
+
+    Parameters
+    ----------
+    x : array of shape (n_samples, n_features)
+        The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters
+        and their derivatives pass through the host.
+    sample_weight : array of shape (n_samples,), default=None
+        A sample of weight 2 counts as two. There is no derivative by it.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+        The type of all covariances. By default it follows from their shape, which leaves it open
+        between 'tied' and 'diag' where there are as many components as features.
+    device : str, default=None
+        Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
+    **options : Any
+        Other parameters of :class:`gaussmix.Likelihood`.
+    """
+
+    def __init__(
+        self,
+        x: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        covariance_type: str | None = None,
+        device: str | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(x, jax.core.Tracer):
+            raise TypeError(
+                "LogLikelihood keeps the numbers of its samples, and in a transformed function there are none yet; make it "
+                "outside, or use log_likelihood"
+            )
+        there = on_gpu(x)
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        device = device or ("auto" if there else "cpu")
+        samples = x if there else np.asarray(x)
+        self._source = _Held(Differentiable(samples, weights, covariance_type, device=device, **options))
+
+    def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Array:
+        """Give the total log-likelihood."""
+        return _evaluated(self._source, None, None, weights, means, covariances)
+
+
+def log_likelihood(
+    x: ArrayLike,
+    weights: ArrayLike,
+    means: ArrayLike,
+    covariances: ArrayLike,
+    *,
+    covariance_type: str | None = None,
+    sample_weight: ArrayLike | None = None,
+    device: str = "cpu",
+    **options: Any,
+) -> Array:
+    """Give the total log-likelihood of samples, with its derivatives.
+
+    This loads the samples for each evaluation, and those in a GPU's memory pass through the host.
+    For many evaluations of the same samples, `LogLikelihood` loads them once; it also says what the
+    weights and covariances may be.
+
+    Parameters
+    ----------
+    x : array of shape (n_samples, n_features)
+        The samples, float32 or float64.
+    weights : array of shape (n_components,)
+        The weights of the components, which need not sum to 1.
+    means : array of shape (n_components, n_features)
+        The means.
+    covariances : array
+        The covariances, in the shape of their type.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+        The type of all covariances. By default it follows from their shape, which leaves it open
+        between 'tied' and 'diag' where there are as many components as features.
+    sample_weight : array of shape (n_samples,), default=None
+        A sample of weight 2 counts as two. There is no derivative by it.
+    device : str, default='cpu'
+        Where to compute, as in :class:`gaussmix.Likelihood`.
+    **options : Any
+        Other parameters of :class:`gaussmix.Likelihood`.
+
+    Returns
+    -------
+    total : array of shape ()
+        The total, in the type of the arrays.
+    """
+    source = _Loaded(covariance_type, (("device", device), *sorted(options.items())))
+    return _evaluated(source, x, sample_weight, weights, means, covariances)
+
+
+def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: ArrayLike) -> Array:
+    arrays = [jax.numpy.asarray(parameter) for parameter in parameters]
+    if x is not None:
+        x = jax.numpy.asarray(x)
+    if sample_weight is not None:
+        sample_weight = jax.lax.stop_gradient(jax.numpy.asarray(sample_weight))
+    kind = jax.numpy.result_type(*arrays, *([] if x is None else [x]), np.float32)
+    arrays = [array.astype(kind) for array in arrays]
+    value: Array = _total(source, x, sample_weight, *arrays)
+    return value
+
+
+def _asked(compute: Any, source: _Source, shapes: Any, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+    """Have the engine compute when the function runs, for one set of arguments after the other."""
+
+    def call(x: Any, sample_weight: Any, *parameters: Any) -> Any:
+        function = source.function(x, sample_weight)
+        found = compute(function, function.parameters(*map(np.asarray, parameters)))
+        return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), found, shapes)
+
+    return jax.pure_callback(call, shapes, x, sample_weight, *parameters, vmap_method="sequential")
+
+
+def _like(array: Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def _only_once(function: Any) -> Any:
+    """Make a function of the arrays after the first argument, of which there are no derivatives."""
+    once = jax.custom_jvp(function, nondiff_argnums=(0,))
+
+    @once.defjvp
+    def _(source: _Source, primals: Any, tangents: Any) -> Any:
+        raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="JAX"))
+
+    return once
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _total(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+    total = jax.ShapeDtypeStruct((), parameters[0].dtype)
+    return _asked(Differentiable.value, source, total, x, sample_weight, *parameters)
+
+
+@_only_once
+def _with_gradient(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+    shapes = (jax.ShapeDtypeStruct((), parameters[0].dtype), [_like(parameter) for parameter in parameters])
+    return _asked(Differentiable.with_gradient, source, shapes, x, sample_weight, *parameters)
+
+
+@_only_once
+def _score_function(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+    return _asked(Differentiable.score_function, source, _like(x), x, sample_weight, *parameters)
+
+
+def _forward(source: _Source, *primals: Any) -> Any:
+    # Of what is not differentiated, no derivative is computed.
+    x, sample_weight, *parameters = jax.tree.map(lambda primal: primal.value, primals, is_leaf=_is_primal)
+    value, gradient = _with_gradient(source, x, sample_weight, *parameters)
+    by_samples = primals[0] is not None and primals[0].perturbed
+    return value, (gradient, (x, sample_weight, *parameters) if by_samples else None)
+
+
+def _is_primal(node: Any) -> bool:
+    return isinstance(node, jax.custom_derivatives.CustomVJPPrimal)
+
+
+def _backward(source: _Source, residuals: Any, factor: Any) -> Any:
+    gradient, arguments = residuals
+    if isinstance(factor, jax.custom_derivatives.SymbolicZero):
+        return (None, None, *[None] * len(gradient))
+    by_samples = None
+    if arguments is not None:
+        sample_weight = arguments[1]
+        scale = factor if sample_weight is None else factor * sample_weight[:, None]
+        by_samples = (_score_function(source, *arguments) * scale).astype(arguments[0].dtype)
+    return (by_samples, None, *[(factor * part).astype(part.dtype) for part in gradient])
+
+
+_total.defvjp(_forward, _backward, symbolic_zeros=True)

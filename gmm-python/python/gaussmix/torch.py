@@ -1,0 +1,327 @@
+"""The log-likelihood of a mixture for automatic differentiation in PyTorch.
+
+`log_likelihood` is a function of tensors, with derivatives by weights, means, covariances and
+samples. `LogLikelihood` keeps the samples in a device for many calls, as an optimiser makes them.
+Both compute with the engine, where the samples are, and need PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters
+
+__all__ = ["LogLikelihood", "log_likelihood"]
+
+#: Numbers of a buffer (components, samples, features) of the derivatives by samples on a GPU, of which there are three:
+#: as many as fill the GPU, and few beside the samples.
+_BUFFER = 1 << 21
+
+
+class LogLikelihood:
+    """The log-likelihood of samples that stay in a device, for automatic differentiation.
+
+    ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with
+    the sample weights v, a tensor of no dimension. It has derivatives by the three parameters, and
+    by the samples if they require gradients. Second derivatives are an error.
+
+    The weights are any numbers that are not negative: they are not divided by their sum, so that
+    each is a variable of its own. Softmax makes such of free numbers. A covariance matrix must be
+    symmetric. Its mirrored entries are two variables, of which the mean counts. Results are in
+    float64, derivatives in the type of what they are by.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n_samples, n_features)
+        The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and
+        must not be changed while this object is in use.
+    sample_weight : Tensor of shape (n_samples,), default=None
+        A sample of weight 2 counts as two. There is no derivative by it.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+        The type of all covariances. By default it follows from their shape, which leaves it open
+        between 'tied' and 'diag' where there are as many components as features.
+    device : str, default=None
+        Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
+    float64 : bool, default=False
+        Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None
+        The number of threads, as joblib counts.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are
+        copied to the host. The derivative by a missing value is 0.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        sample_weight: Tensor | None = None,
+        *,
+        covariance_type: str | None = None,
+        device: str | None = None,
+        float64: bool = False,
+        n_jobs: int | None = None,
+        missing: bool = False,
+    ) -> None:
+        if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
+            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"the samples are {got}; give a tensor of float32 or float64")
+        if isinstance(sample_weight, Tensor) and sample_weight.requires_grad:
+            raise ValueError("there is no derivative by sample_weight; give sample_weight.detach()")
+        self._x, self._version = x, _version(x)
+        self._sample_weight = None
+        if sample_weight is not None:
+            self._sample_weight = torch.as_tensor(sample_weight, dtype=torch.float64).to(x.device)
+        samples = x.detach()
+        self._function = Differentiable(
+            samples if x.is_cuda else samples.cpu().numpy(),
+            None if self._sample_weight is None else _on_host(self._sample_weight),
+            covariance_type,
+            device=device or ("auto" if x.is_cuda else "cpu"),
+            float64=float64,
+            n_jobs=n_jobs,
+            missing=missing,
+        )
+        self._on_gpu = x.is_cuda and not missing
+
+    def __call__(self, weights: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
+        """Give the total log-likelihood."""
+        return self._apply(_Total, weights, means, covariances)
+
+    def score_samples(self, weights: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
+        """Give the log-likelihood of each sample, without its weight.
+
+        Its derivatives by the parameters take one or two more evaluations of all samples, which are
+        loaded again for them; those of the total cost nothing beside its value.
+
+        Parameters
+        ----------
+        weights : Tensor of shape (n_components,)
+            The weights of the components.
+        means : Tensor of shape (n_components, n_features)
+            The means.
+        covariances : Tensor
+            The covariances, in the shape of their type.
+
+        Returns
+        -------
+        log_prob : Tensor of shape (n_samples,)
+            The logarithms of the density.
+        """
+        return self._apply(_Scores, weights, means, covariances)
+
+    def _apply(self, function: Any, *parameters: Tensor) -> Tensor:
+        if _version(self._x) != self._version:
+            raise RuntimeError(
+                "the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them"
+            )
+        given = [torch.as_tensor(parameter) for parameter in parameters]
+        value: Tensor = function.apply(self._x, *given, self, torch.is_grad_enabled())
+        return value
+
+    def _parameters(self, parameters: tuple[Tensor, ...]) -> Parameters:
+        weights, means, covariances = map(_on_host, parameters)
+        return self._function.parameters(weights, means, covariances)
+
+    def _by_samples(self, of: Parameters) -> Tensor:
+        """Give the derivatives of the samples' log-likelihoods by the samples, in float64 or in their type."""
+        if self._on_gpu:
+            return _score_function(self._x.detach(), of)
+        return torch.from_numpy(self._function.score_function(of)).to(self._x.device)
+
+
+def log_likelihood(
+    x: Tensor,
+    weights: Tensor,
+    means: Tensor,
+    covariances: Tensor,
+    *,
+    covariance_type: str | None = None,
+    sample_weight: Tensor | None = None,
+    **options: Any,
+) -> Tensor:
+    """Give the total log-likelihood of samples, with its derivatives.
+
+    This loads the samples for one evaluation. For many of the same samples, `LogLikelihood` does so
+    once; it also says what the weights and covariances may be.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n_samples, n_features)
+        The samples, float32 or float64.
+    weights : Tensor of shape (n_components,)
+        The weights of the components, which need not sum to 1.
+    means : Tensor of shape (n_components, n_features)
+        The means.
+    covariances : Tensor
+        The covariances, in the shape of their type.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+        The type of all covariances. By default it follows from their shape, which leaves it open
+        between 'tied' and 'diag' where there are as many components as features.
+    sample_weight : Tensor of shape (n_samples,), default=None
+        A sample of weight 2 counts as two. There is no derivative by it.
+    **options : Any
+        Other parameters of `LogLikelihood`.
+
+    Returns
+    -------
+    total : Tensor
+        The total, in float64, where the samples are.
+    """
+    held = LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)
+    return held(weights, means, covariances)
+
+
+def _version(x: Tensor) -> int | None:
+    """Give the number of changes in place; tensors of inference mode count none."""
+    return None if x.is_inference() else x._version
+
+
+def _on_host(x: Tensor) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = x.detach().to("cpu", torch.float64).numpy()
+    return numbers
+
+
+class _Total(torch.autograd.Function):
+    """The total of samples and parameters.
+
+    Its derivatives by parameters come with the value, in one evaluation.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weights: Tensor,
+        means: Tensor,
+        covariances: Tensor,
+        held: LogLikelihood,
+        with_gradient: bool,
+    ) -> Tensor:
+        of, gradient = held._parameters((weights, means, covariances)), []
+        if with_gradient and any(ctx.needs_input_grad[1:4]):
+            value, arrays = held._function.with_gradient(of)
+            gradient = [torch.from_numpy(array) for array in arrays]
+        else:
+            value = held._function.value(of)
+        ctx.held, ctx.gradient = held, gradient
+        ctx.save_for_backward(x, weights, means, covariances)
+        return torch.tensor(value, dtype=torch.float64, device=x.device)
+
+    @staticmethod
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
+        held: LogLikelihood = ctx.held
+        gradient: list[Tensor] = ctx.gradient
+
+        def by_samples(of: Parameters) -> Tensor:
+            derivatives = held._by_samples(of)
+            if held._sample_weight is not None:
+                derivatives *= held._sample_weight[:, None]
+            return derivatives.mul_(factor)
+
+        def by_parameters(of: Parameters) -> list[Tensor]:
+            # The factor is a number on the GPU, where the samples are; the derivatives are on the host.
+            return [part * factor.detach().cpu() for part in gradient]
+
+        return _differentiate(ctx, factor, by_samples, by_parameters)
+
+
+class _Scores(torch.autograd.Function):
+    """The log-likelihood of each sample."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weights: Tensor,
+        means: Tensor,
+        covariances: Tensor,
+        held: LogLikelihood,
+        with_gradient: bool,
+    ) -> Tensor:
+        ctx.held = held
+        ctx.save_for_backward(x, weights, means, covariances)
+        scores = held._function.score_samples(held._parameters((weights, means, covariances)))
+        return torch.from_numpy(scores).to(x.device)
+
+    @staticmethod
+    def backward(ctx: Any, factors: Tensor) -> tuple[Tensor | None, ...]:
+        held: LogLikelihood = ctx.held
+
+        def by_samples(of: Parameters) -> Tensor:
+            return held._by_samples(of).mul_(factors[:, None])
+
+        def by_parameters(of: Parameters) -> list[Tensor]:
+            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(_on_host(factors), of)]
+
+        return _differentiate(ctx, factors, by_samples, by_parameters)
+
+
+def _differentiate(
+    ctx: Any,
+    factor: Tensor,
+    by_samples: Callable[[Parameters], Tensor],
+    by_parameters: Callable[[Parameters], list[Tensor]],
+) -> tuple[Tensor | None, ...]:
+    """Give what `backward` is to give: the derivatives that are asked for, of the type of their inputs."""
+    inputs: tuple[Tensor, ...] = ctx.saved_tensors
+    needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
+
+    def compute() -> list[Tensor | None]:
+        of = ctx.held._parameters(inputs[1:])
+        parts: list[Tensor | None] = [by_samples(of) if needed[0] else None]
+        parts += by_parameters(of) if any(needed[1:]) else [None] * 3
+        return [
+            part.to(one.device, one.dtype) if part is not None and need else None
+            for part, one, need in zip(parts, inputs, needed, strict=True)
+        ]
+
+    derivatives: tuple[Tensor | None, ...] = _Derivatives.apply(compute, factor, *inputs)
+    return (*derivatives, None, None)
+
+
+class _Derivatives(torch.autograd.Function):
+    """Derivatives, which have none."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[[], list[Tensor | None]], *inputs: Tensor) -> tuple[Tensor | None, ...]:
+        return tuple(compute())
+
+    @staticmethod
+    def backward(ctx: Any, *factors: Tensor) -> Any:
+        raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="PyTorch"))
+
+
+def _score_function(x: Tensor, of: Parameters) -> Tensor:
+    """Give the derivatives of the samples' log-likelihoods by the samples, computed where these are, in float64.
+
+    They are -Σₖ rₖ Uₖ yₖ with yₖ = Uₖᵀ (x - μₖ), the precisions Uₖ Uₖᵀ and the responsibilities r,
+    chunk by chunk, so that of the intermediate results of all samples none is in the memory.
+    """
+    k, d = of.means.shape
+    covariances = torch.from_numpy(of.covariances)
+    log_weights = torch.from_numpy(of.weights).log()
+    if of.matrices:
+        factors = torch.linalg.cholesky(covariances)
+        identity = torch.eye(d, dtype=torch.float64)
+        u = torch.linalg.solve_triangular(factors, identity, upper=False).mT.expand(k, d, d)
+        log_norm = log_weights + u.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    else:
+        # (K, 1, D), also of spherical ones.
+        u = covariances.rsqrt().reshape(k, 1, -1).expand(k, 1, d)
+        log_norm = log_weights + u.log().sum((-2, -1))
+    u, log_norm, means = (part.to(x.device) for part in (u, log_norm[:, None], torch.from_numpy(of.means)[:, None]))
+    derivatives = torch.empty_like(x)
+    size = max(1, _BUFFER // (k * d))
+    for rows, out in zip(x.split(size), derivatives.split(size), strict=True):
+        delta = rows.to(torch.float64) - means
+        y = torch.bmm(delta, u) if of.matrices else delta.mul_(u)
+        r = torch.softmax(log_norm - torch.linalg.vector_norm(y, dim=-1).square() / 2, dim=0)
+        y *= r[:, :, None]
+        out.copy_((torch.bmm(y, u.mT, out=delta) if of.matrices else y.mul_(u)).sum(0).neg_())
+    return derivatives

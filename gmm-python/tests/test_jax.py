@@ -1,0 +1,117 @@
+"""The log-likelihood in JAX's automatic differentiation."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+jax = pytest.importorskip("jax")
+gj = pytest.importorskip("gaussmix.jax")
+
+TYPES = ["full", "tied", "diag", "spherical"]
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def problem(covariance_type, n=7, k=3, d=2):
+    """Samples and parameters, of weights that do not sum to 1."""
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(k, d, d)) / 2 + np.eye(d)
+    full = factors @ factors.transpose(0, 2, 1)
+    covariances = {
+        "full": full,
+        "tied": full[0],
+        "diag": rng.uniform(0.5, 2.0, size=(k, d)),
+        "spherical": rng.uniform(0.5, 2.0, size=k),
+    }[covariance_type]
+    return rng.normal(size=(n, d)), rng.uniform(0.2, 1.5, size=k), rng.normal(size=(k, d)), covariances
+
+
+def by_logsumexp(x, weights, means, covariances, covariance_type):
+    """The log-likelihood of each sample, in JAX's operations."""
+    k, d = means.shape
+    if covariance_type in ("diag", "spherical"):
+        variances = covariances if covariance_type == "diag" else covariances[:, None] * jax.numpy.ones((k, d))
+        matrices = jax.vmap(jax.numpy.diag)(variances)
+    else:
+        matrices = jax.numpy.broadcast_to(covariances, (k, d, d))
+        matrices = (matrices + matrices.mT) / 2
+    parts = jax.vmap(jax.scipy.stats.multivariate_normal.logpdf, (None, 0, 0))(x, means, matrices)
+    return jax.scipy.special.logsumexp(parts + jax.numpy.log(weights)[:, None], axis=0)
+
+
+def test_the_package_imports_neither_jax_nor_torch():
+    code = "import sys, gaussmix; assert not {'torch', 'jax'} & set(sys.modules), 'imported'"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("jit", [False, True])
+def test_it_is_what_jax_gives(covariance_type, jit):
+    inputs = problem(covariance_type)
+    v = np.linspace(0.5, 2.0, 7)
+    mine = lambda *given: gj.log_likelihood(*given, covariance_type=covariance_type, sample_weight=v) ** 2 / 100  # noqa: E731
+    theirs = lambda *given: (v @ by_logsumexp(*given, covariance_type)) ** 2 / 100  # noqa: E731
+    differentiate = lambda f: jax.value_and_grad(f, argnums=(0, 1, 2, 3))  # noqa: E731
+    value, gradient = (jax.jit(differentiate(mine)) if jit else differentiate(mine))(*inputs)
+    right, expected = jax.jit(differentiate(theirs))(*inputs)
+    np.testing.assert_allclose(value, right, rtol=1e-12)
+    for a, b in zip(gradient, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    # Loaded once.
+    held = gj.LogLikelihood(inputs[0], v, covariance_type=covariance_type)
+    value, gradient = jax.value_and_grad(lambda *given: held(*given) ** 2 / 100, argnums=(0, 1, 2))(*inputs[1:])
+    np.testing.assert_allclose(value, right, rtol=1e-12)
+    for a, b in zip(gradient, expected[1:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_the_value_is_scipy_s():
+    x, weights, means, covariances = problem("full")
+    parts = [stats.multivariate_normal(m, c).logpdf(x) + np.log(w) for w, m, c in zip(weights, means, covariances)]
+    np.testing.assert_allclose(gj.log_likelihood(x, weights, means, covariances), logsumexp(parts, axis=0).sum(), rtol=1e-12)
+
+
+def test_float32_and_many_samples():
+    jax.config.update("jax_enable_x64", False)
+    x, *parameters = problem("diag", n=50_000, d=4)
+    x = jax.numpy.asarray(x)
+    assert x.dtype == np.float32
+    held = gj.LogLikelihood(x)
+    for function in (held, lambda *given: gj.log_likelihood(x, *given)):
+        value, gradient = jax.jit(jax.value_and_grad(function, argnums=(0, 1, 2)))(*parameters)
+        assert value.dtype == np.float32 and all(part.dtype == np.float32 for part in gradient)
+        # The total in float32.
+        np.testing.assert_allclose(value, by_logsumexp(x, *parameters, "diag").sum(), rtol=1e-5)
+
+
+def test_vmap_is_one_after_the_other():
+    x, weights, means, covariances = problem("diag")
+    several = np.stack([means, means + 0.5, means - 1.0])
+    function = lambda m: gj.log_likelihood(x, weights, m, covariances)  # noqa: E731
+    right = [jax.grad(function)(m) for m in several]
+    np.testing.assert_array_equal(jax.vmap(jax.grad(function))(several), right)
+    np.testing.assert_array_equal(jax.vmap(function)(several), [function(m) for m in several])
+
+
+def test_what_cannot_be_is_refused():
+    inputs = problem("full")
+    x, weights, means, covariances = inputs
+    function = lambda m: gj.log_likelihood(x, weights, m, covariances)  # noqa: E731
+    for second in (jax.hessian(function), jax.grad(lambda m: jax.grad(function)(m).sum())):
+        with pytest.raises(NotImplementedError, match="no second ones.* in operations of JAX"):
+            second(means)
+    with pytest.raises(NotImplementedError, match="no second ones"):
+        jax.grad(lambda s: jax.grad(gj.log_likelihood)(s, *inputs[1:]).sum())(x)
+    with pytest.raises(TypeError, match="use log_likelihood"):
+        jax.jit(lambda s: gj.LogLikelihood(s)(weights, means, covariances))(x)
+    with pytest.raises(Exception, match="weights sum to 0"):
+        gj.log_likelihood(x, weights * 0, means, covariances)

@@ -52,8 +52,8 @@ pub use rust_cuda::use_rust_cuda_kernels;
 pub mod model {
     #[doc(inline)]
     pub use gmm_host::{
-        CovarianceType, Covariances, Mixture, MixtureOn, SYMMETRY_TOLERANCE, Sampler, VariationalMixture,
-        VariationalPrior, WEIGHT_SUM_TOLERANCE, WeightConcentrationPriorType,
+        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, OnAxis, Order, Region, SYMMETRY_TOLERANCE, Sampler,
+        Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE, WeightConcentrationPriorType,
     };
 }
 

@@ -111,6 +111,7 @@ pub mod fit {
 /// The Rust snippets of the README and of the guide run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/between.md")]
 #[doc = include_str!("../docs/fit.md")]
 #[doc = include_str!("../docs/inside.md")]
 #[doc = include_str!("../docs/likelihood.md")]

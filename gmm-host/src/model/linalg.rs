@@ -276,7 +276,8 @@ pub(crate) fn mirror(matrix: &mut [f64], d: usize) {
 pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = matrix.nrows();
     let lower = factor_or_pivot(matrix)?;
-    Ok(Array2::from_shape_fn((d, d), |(i, j)| lower[j * d + i]))
+    // What the factorisation leaves above the diagonal is not zero everywhere.
+    Ok(Array2::from_shape_fn((d, d), |(i, j)| if j <= i { lower[j * d + i] } else { 0.0 }))
 }
 
 /// As [`cholesky`], column by column.

@@ -24,8 +24,8 @@ fn one_component_has_the_values_of_the_normal_distribution() {
         (-9.262340089798408, 1e-20),
         (-37.04709629936125, 1e-300),
     ] {
-        // The last digit of z moves the probability by z² of its own last digits.
-        assert_close("cdf", m.cdf(3.0 + 2.0 * z).unwrap(), p, 1e-12, 0.0);
+        // An error in the last digit of z moves the digits of the probability by z² of it.
+        assert_close("cdf", m.cdf(3.0 + 2.0 * z).unwrap(), p, 1e-11, 0.0);
         assert_close("quantile", m.quantile(p).unwrap(), 3.0 + 2.0 * z, 1e-14, 1.0);
     }
     assert_close("cdf", m.cdf(3.0 - 60.0).unwrap(), 4.906713927148187e-198, 1e-12, 0.0);
@@ -68,16 +68,20 @@ fn quantiles_invert_the_distribution_function() {
 /// The interval of one normal distribution lies around its mean; two far components have one each.
 #[test]
 fn highest_density_has_closed_forms() {
-    let one = line(&[1.0], &[3.0], &[2.0]).hdr(0.95).unwrap();
+    let m = line(&[1.0], &[3.0], &[2.0]);
+    let region = m.hdr(0.95).unwrap();
+    let one = &region.intervals;
     // At the ends the density's digits give as many of the place.
     assert_eq!(one.len(), 1);
     let ends = [3.0 - 2.0 * Z975, 3.0 + 2.0 * Z975];
     assert_all_close("interval", one[0], ends, 1e-13, 1.0);
-    let two = line(&[0.5, 0.5], &[-1e6, 1e6], &[1.0, 1.0]).hdr(0.95).unwrap();
+    let height = (-0.5 * Z975 * Z975).exp() / 2.0 / std::f64::consts::TAU.sqrt();
+    assert_close("density", region.density, height, 1e-13, 1.0);
+    let two = line(&[0.5, 0.5], &[-1e6, 1e6], &[1.0, 1.0]).hdr(0.95).unwrap().intervals;
     let z = Z975;
     assert_all_close("intervals", two.concat(), [-1e6 - z, -1e6 + z, 1e6 - z, 1e6 + z], 1e-15, 1.0);
     // The other component is lower everywhere than the ends of the region.
-    let low = line(&[0.97, 0.03], &[0.0, 100.0], &[1.0, 50.0]).hdr(0.5).unwrap();
+    let low = line(&[0.97, 0.03], &[0.0, 100.0], &[1.0, 50.0]).hdr(0.5).unwrap().intervals;
     assert_eq!(low.len(), 1);
 }
 
@@ -93,14 +97,17 @@ fn highest_density_has_the_probability_and_one_density_at_its_ends() {
         (mixture(3, CovarianceType::Diag, 30, 1, 2.0), 30),
     ] {
         for level in [1e-3, 0.1, 0.5, 0.9, 0.99, 1.0 - 1e-9] {
-            let region = m.hdr(level).unwrap();
+            let found = m.hdr(level).unwrap();
+            let region = &found.intervals;
             assert!((1..=modes).contains(&region.len()), "{level}: {region:?}");
             let ends = region.concat();
             assert!(ends.windows(2).all(|pair| pair[0] < pair[1]), "{level}: {region:?}");
             let sum: f64 = region.iter().map(|[a, b]| m.cdf(*b).unwrap() - m.cdf(*a).unwrap()).sum();
+            // Near the top of a peak, and far from 0, the last digits of the density and of x leave open where
+            // the ends are.
             assert_close("probability", sum, level, 1e-10, 1.0);
             let density = |x: f64| reference(array![[x]].view()).score_samples(&m).unwrap()[0];
-            let bound = density(ends[0]);
+            let bound = found.density.ln();
             for end in &ends {
                 // Far from 0 the last digit of x is 10⁻¹² of these standard deviations.
                 assert_close("density", density(*end), bound, 1e-9, 1.0);
@@ -115,6 +122,37 @@ fn highest_density_has_the_probability_and_one_density_at_its_ends() {
             }
         }
     }
+}
+
+/// So that neither the intervals nor the time grow without bound: maxima that are flat, components far
+/// apart, of other widths by many powers of ten, and without number.
+#[test]
+fn highest_density_ends_for_hard_mixtures() {
+    for m in [
+        line(&[0.5, 0.5], &[-1e9, 1e9], &[1e-3, 1e-3]),
+        line(&[0.25, 0.25, 0.5], &[0.0, 1e-12, 1e12], &[1e-6, 1e-6, 1.0]),
+        line(&[0.5, 0.5], &[1e9 - 1.0, 1e9 + 1.0], &[1.0, 1.0]),
+        line(&[0.5, 0.5], &[0.0, 1.0], &[1e-150, 1e150]),
+        line(&[1.0 / 200.0; 200], &(0..200).map(|i| 2.0 * f64::from(i)).collect::<Vec<_>>(), &[1.0; 200]),
+    ] {
+        let region = m.hdr(0.9).unwrap();
+        let sum: f64 = region.intervals.iter().map(|[a, b]| m.cdf(*b).unwrap() - m.cdf(*a).unwrap()).sum();
+        // Where the means are 10¹² standard deviations from 0, an end has but four digits after the point.
+        assert!((sum - 0.9).abs() < 1e-4, "{sum} in {region:?}");
+    }
+}
+
+#[test]
+fn the_axis_has_the_densities_and_the_quantiles() {
+    let m = line(&[0.3, 0.5, 0.2], &[-1.0, 0.5, 3.0], &[0.5, 1.0, 0.1]);
+    let axis = m.on_axis(301).unwrap();
+    assert_eq!((axis.x.len(), axis.components.dim()), (301, (301, 3)));
+    let x = axis.x.view().insert_axis(ndarray::Axis(1)).to_owned();
+    let density: Vec<f64> = reference(x.view()).score_samples(&m).unwrap().iter().map(|v| v.exp()).collect();
+    assert_all_close("density", axis.density.to_vec(), density, 1e-14, 1.0);
+    assert_close("first", axis.cdf[0], 0.001, 1e-12, 0.0);
+    assert_close("last", axis.cdf[300], 0.999, 1e-12, 0.0);
+    assert!(m.on_axis(1).unwrap_err().to_string().contains("at least two"));
 }
 
 #[test]

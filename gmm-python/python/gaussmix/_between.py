@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,15 @@ class Estimate(NamedTuple):
     value: float
     #: Its standard deviation, estimated from the samples themselves.
     standard_error: float
+
+
+class Transport(NamedTuple):
+    """What brings the weights of one mixture to those of another."""
+
+    #: The distance that it takes, in the units of the data.
+    distance: float
+    #: The weight that goes from each component of the one to each of the other.
+    plan: NDArray[np.float64]
 
 
 class Between(Parts):
@@ -142,6 +152,31 @@ class Between(Parts):
         mine, others = self._two(other)
         return mine.wasserstein(others)
 
+    def transport(self, other: FittedMixture) -> Transport:
+        """Give the distance from another mixture where shares of whole components are moved.
+
+        It is the least that it takes to bring the weights of this mixture to those of the other, where a weight is
+        moved over the Wasserstein distance of the two components. The 2-Wasserstein distance of the densities is at
+        most this [1]_.
+
+        Parameters
+        ----------
+        other : GaussianMixture
+            A fitted mixture of the same features.
+
+        Returns
+        -------
+        transport : Transport
+            The distance, and the plan of it, (n_components, n_components of other).
+
+        References
+        ----------
+        .. [1] Delon, J. and Desolneux, A. (2020). A Wasserstein-type distance in the space of Gaussian mixture
+           models. SIAM Journal on Imaging Sciences 13.
+        """
+        mine, others = self._two(other)
+        return Transport(*mine.transport(others))
+
     def hellinger_affinity(self, other: FittedMixture) -> NDArray[np.float64]:
         """Give the Hellinger affinity of each component with each of another mixture.
 
@@ -177,27 +212,27 @@ class Between(Parts):
         return self._another(mixture), log_integral
 
     @staticmethod
-    def union(mixtures: Sequence[Between], shares: ArrayLike | None = None) -> Between:
-        """Put mixtures together, each with a share.
+    def sum(mixtures: Sequence[Between], weights: ArrayLike | None = None) -> Between:
+        """Give the weighted sum of densities, which has the components of all mixtures.
 
         Parameters
         ----------
         mixtures : sequence of GaussianMixture
             Fitted mixtures of the same features.
-        shares : array-like of shape (n_mixtures,), default=None
-            The share of each, up to a factor; by default all are equal.
+        weights : array-like of shape (n_mixtures,), default=None
+            The weight of each, up to a factor; by default all are equal.
 
         Returns
         -------
         gm : GaussianMixture
-            The fitted mixture of all components, those of the first mixture first, with the parameters of that.
+            The fitted mixture, with the components of the first mixture first, and its parameters.
         """
-        if not mixtures:
+        if len(mixtures) == 0:
             raise ValueError("mixtures is empty; give at least one mixture")
         first = mixtures[0]
         parts = [first._two(mixture)[1] for mixture in mixtures]
-        given = np.ones(len(parts)) if shares is None else np.asarray(shares, dtype=np.float64)
-        return first._another(_core.Mixture.union(parts, given.tolist()))
+        given = np.ones(len(parts)) if weights is None else np.asarray(weights, dtype=np.float64)
+        return first._another(_core.Mixture.sum(parts, given.tolist()))
 
     def reduce(self, n_components: int) -> tuple[Self, float]:
         """Give a mixture of fewer components, by merging those of which that loses least (Runnalls 2007).
@@ -210,7 +245,8 @@ class Between(Parts):
         Returns
         -------
         gm : GaussianMixture
-            The fitted mixture, with the same mean and covariance.
+            The fitted mixture. It has the same mean and covariance (with 'diag' the same variances, with 'spherical'
+            the same sum of variances).
         bound : float
             Its Kullback-Leibler divergence from this one is at most this, in nats.
 
@@ -225,6 +261,43 @@ class Between(Parts):
         check_is_fitted(self)
         mixture, bound = self._mixture().reduce(n_components)
         return self._another(mixture), bound
+
+
+    def sorted(self, order: str | int | Sequence[int] = "weight") -> Self:
+        """Give the same mixture with its components in another order.
+
+        Parameters
+        ----------
+        order : 'weight', int, str or sequence of int, default='weight'
+            'weight' puts the heaviest component first; a feature, by number, counted from 0, or by name
+            (``feature_names_in_``), the one with the least mean of it; a sequence has the numbers of all components
+            in their new order.
+
+        Returns
+        -------
+        gm : GaussianMixture
+            The fitted mixture.
+
+        Examples
+        --------
+        >>> from gaussmix import GaussianMixture
+        >>> gm = GaussianMixture.from_parameters([0.2, 0.8], [[0.0], [9.0]], [1.0, 1.0])
+        >>> gm.sorted("weight").weights_, gm.sorted(0).weights_, gm.sorted([1, 0]).weights_
+        (array([0.8, 0.2]), array([0.2, 0.8]), array([0.8, 0.2]))
+        """
+        check_is_fitted(self)
+        mixture = self._mixture()
+        if isinstance(order, str) and order == "weight":
+            other = mixture.sorted()
+        elif isinstance(order, (str, SupportsIndex)) and not isinstance(order, np.ndarray):
+            other = mixture.sorted(feature=self._feature(order))
+        else:
+            other = mixture.sorted(numbers=[operator.index(number) for number in order])
+        gm = self._another(other)
+        # It was found by the same fit.
+        for name in ("lower_bounds_", "lower_bound_", "n_iter_", "converged_"):
+            setattr(gm, name, getattr(self, name))
+        return gm
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:

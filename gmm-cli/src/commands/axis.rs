@@ -24,7 +24,7 @@ pub struct Axis {
     /// needed if it is the only one
     feature: Option<String>,
     /// The probability of what is at most each of these values
-    #[arg(long, value_name = "X", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_delimiter = ',', allow_hyphen_values = true)]
     cdf: Vec<f64>,
     /// The values that a sample is below with each of these probabilities
     #[arg(long, value_name = "P", value_delimiter = ',')]

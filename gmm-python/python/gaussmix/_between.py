@@ -20,20 +20,32 @@ if TYPE_CHECKING:
 
 
 class Estimate(NamedTuple):
-    """A number that was estimated from random samples."""
+    """A number that was estimated from random samples.
 
-    #: The estimate.
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    standard_error : float
+        Its standard deviation over seeds, estimated from the samples themselves.
+    """
+
     value: float
-    #: Its standard deviation, estimated from the samples themselves.
     standard_error: float
 
 
 class Transport(NamedTuple):
-    """What brings the weights of one mixture to those of another."""
+    """What brings the weights of one mixture to those of another.
 
-    #: The distance that it takes, in the units of the data.
+    Parameters
+    ----------
+    distance : float
+        The distance that it takes, in the units of the data.
+    plan : ndarray of shape (n_components, n_components of other)
+        The weight that goes from each component of the one to each of the other.
+    """
+
     distance: float
-    #: The weight that goes from each component of the one to each of the other.
     plan: NDArray[np.float64]
 
 
@@ -206,7 +218,7 @@ class Between(Parts):
         gm : GaussianMixture
             The fitted mixture p·q / ∫p·q, with a component for each pair.
         log_integral : float
-            log ∫p·q.
+            The logarithm of ∫p·q.
         """
         mixture, log_integral = _core.Mixture.product(*self._two(other))
         return self._another(mixture), log_integral

@@ -24,24 +24,38 @@ _OF_THE_SHAPE = ("n_components", "covariance_type", "weights_init", "means_init"
 
 
 class Region(NamedTuple):
-    """A region of highest density of one feature."""
+    """A region of highest density of one feature.
 
-    #: Its intervals, (n_intervals, 2), ascending.
+    Parameters
+    ----------
+    intervals : ndarray of shape (n_intervals, 2)
+        Its intervals, ascending.
+    density : float
+        The density at all of their ends: it is higher inside, and lower outside.
+    """
+
     intervals: NDArray[np.float64]
-    #: The density at all of their ends: it is higher inside, and lower outside.
     density: float
 
 
 class OnAxis(NamedTuple):
-    """A mixture at places along the axis of one feature."""
+    """A mixture at places along the axis of one feature.
 
-    #: The places, (n_points,), ascending.
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        The places, ascending.
+    density : ndarray of shape (n_points,)
+        The density there.
+    cdf : ndarray of shape (n_points,)
+        The probability of what is at most x.
+    components : ndarray of shape (n_points, n_components)
+        What each component has of the density.
+    """
+
     x: NDArray[np.float64]
-    #: The density there, (n_points,).
     density: NDArray[np.float64]
-    #: The probability of what is at most x, (n_points,).
     cdf: NDArray[np.float64]
-    #: What each component has of the density, (n_points, n_components).
     components: NDArray[np.float64]
 
 

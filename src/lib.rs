@@ -52,8 +52,8 @@ pub use rust_cuda::use_rust_cuda_kernels;
 pub mod model {
     #[doc(inline)]
     pub use gmm_host::{
-        CovarianceType, Covariances, Mixture, MixtureOn, SYMMETRY_TOLERANCE, Sampler, VariationalMixture,
-        VariationalPrior, WEIGHT_SUM_TOLERANCE, WeightConcentrationPriorType,
+        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, OnAxis, Order, Region, SYMMETRY_TOLERANCE, Sampler,
+        Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE, WeightConcentrationPriorType,
     };
 }
 
@@ -111,6 +111,7 @@ pub mod fit {
 /// The Rust snippets of the README and of the guide run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/between.md")]
 #[doc = include_str!("../docs/fit.md")]
 #[doc = include_str!("../docs/gradients.md")]
 #[doc = include_str!("../docs/inside.md")]

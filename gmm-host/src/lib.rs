@@ -27,7 +27,8 @@
 //!
 //! ```text
 //! error, memory, compensated, simd, precision
-//! model: linalg, covariances, mixture, marginal, density, conditional, sampler
+//! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
+//!     sampler, gaussian, transport, distances, products, merging
 //! statistics, metropolis, sampling
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
@@ -124,7 +125,10 @@ pub use load::{LoadOptions, devices, kernel_names, load, load_chunks};
 pub use memory_plan::{Footprint, MemoryPlan};
 pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 pub use model::covariances::{CovarianceType, Covariances};
+pub use model::distances::{Estimate, Transport};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
+pub use model::one_dimension::{OnAxis, Region};
+pub use model::order::Order;
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;

@@ -1,5 +1,5 @@
 """Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md,
-docs/many.md and docs/estimators.md.
+docs/many.md, docs/estimators.md and docs/between.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -40,8 +40,9 @@ def main(folder=ROOT / "docs"):
     concentrations(iris).savefig(folder / "concentration.svg", metadata={"Date": None})
     velocities().savefig(folder / "many.svg", metadata={"Date": None})
     three_tasks().savefig(folder / "estimators.svg", metadata={"Date": None})
+    between(iris).savefig(folder / "between.svg", metadata={"Date": None})
     plt.close("all")
-    names = ("python-fit.svg", "python-select.svg", "concentration.svg", "many.svg", "estimators.svg")
+    names = ("python-fit.svg", "python-select.svg", "concentration.svg", "many.svg", "estimators.svg", "between.svg")
     return [folder / name for name in names]
 
 
@@ -147,6 +148,47 @@ def three_tasks():
     right.plot(*samples[~outliers].T, "k.", markersize=2)
     right.plot(*samples[outliers].T, "C3x", markersize=5)
     right.set(title="outliers", xticks=[], yticks=[])
+    return figure
+
+
+def between(iris):
+    """Draw the way from one mixture to another, what a reduction loses, and one feature along its axis."""
+    rng = np.random.default_rng(3)
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+
+    petals = GaussianMixture(3, random_state=0).fit(iris[["petal length", "sepal width"]])
+    shuffled = iris[["petal length", "sepal width"]] * [0.8, 0.9] + rng.normal([2.5, 1.2], 0.1, (len(iris), 2))
+    other = GaussianMixture(4, random_state=1).fit(shuffled)
+    angles = np.linspace(0, 2 * np.pi, 60)
+    circle = np.stack([np.cos(angles), np.sin(angles)])
+    for gm, colour in ((petals, "C0"), (other, "C1")):
+        for mean, covariance in zip(gm.means_, gm.covariances_, strict=True):
+            left.plot(*(mean[:, np.newaxis] + 2 * np.linalg.cholesky(covariance) @ circle), colour)
+    distance, plan = petals.transport(other)
+    for i, j in np.argwhere(plan > 0):
+        style = {"arrowstyle": "-|>", "linewidth": 8 * plan[i, j], "color": "0.4"}
+        left.annotate("", other.means_[j], petals.means_[i], arrowprops=style)
+    left.set(title=f"transport, distance {distance:.2f}", xlabel="petal length", ylabel="sepal width")
+
+    large = GaussianMixture(12, random_state=0).fit(iris)
+    k = np.arange(1, 13)
+    smaller, bounds = zip(*(large.reduce(n) for n in k), strict=True)
+    estimates = [large.kl_divergence(gm, 20_000, random_state=0) for gm in smaller]
+    values, errors = np.array(estimates).T
+    middle.plot(k, bounds, "C1o-", markersize=4, label="bound")
+    middle.errorbar(k, values, 2 * errors, fmt="C0o", markersize=4, label="divergence, by samples")
+    middle.set(title="12 components reduced", xlabel="components left", ylabel="nats")
+    middle.legend(frameon=False)
+
+    flowers = GaussianMixture(3, random_state=0).fit(iris)
+    axis, region = flowers.on_axis(300, feature="petal length"), flowers.hdr(0.9, feature="petal length")
+    right.plot(axis.x, axis.components, "0.6", linewidth=1)
+    right.plot(axis.x, axis.density, "C0")
+    right.axhline(region.density, color="C1", linewidth=1, linestyle="--")
+    for first, last in region.intervals:
+        inside = (axis.x >= first) & (axis.x <= last)
+        right.fill_between(axis.x[inside], axis.density[inside], color="C0", alpha=0.2)
+    right.set(title="region of 0.9", xlabel="petal length", ylabel="density", ylim=(0, None))
     return figure
 
 

@@ -1,7 +1,10 @@
 //! The commands, a file or a folder each. A command goes from typed options to the engine and back
 //! to text.
+mod axis;
 mod bench;
 mod by_group;
+mod combine;
+mod compare;
 mod completions;
 mod condition;
 mod convert;
@@ -12,6 +15,7 @@ mod man;
 mod marginal;
 mod mcmc;
 mod predict;
+mod reduce;
 mod sample;
 mod score;
 mod select;
@@ -44,6 +48,9 @@ Examples:
   gmm sample model.json -n 1000 -o new.npy    draw new samples from the model
   gmm condition model.json x=1.8 -o c.json    the other features, given one
   gmm marginal model.json x,y -o m.json       some features alone
+  gmm axis model.json x --hdr 0.9             quantiles and regions of highest density of a feature
+  gmm compare a.json b.json                   how far two mixtures are from each other
+  gmm reduce model.json -k 3 -o r.json        the mixture with fewer components
   gmm convert model.json model.npz            the same model under scikit-learn's attribute names
   gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and other tools
   gmm bench likelihood --plot bench.svg       time of one evaluation for N = 100 ... 1,000,000
@@ -64,6 +71,11 @@ enum Command {
     Mcmc(mcmc::Mcmc),
     Condition(condition::Condition),
     Marginal(marginal::Marginal),
+    Axis(axis::Axis),
+    Compare(compare::Compare),
+    Reduce(reduce::Reduce),
+    Product(combine::Product),
+    Sum(combine::Sum),
     Convert(convert::Convert),
     Bench(bench::Bench),
     Devices(devices::Devices),
@@ -86,6 +98,11 @@ impl Cli {
             Command::Mcmc(command) => command.run(),
             Command::Condition(command) => command.run().map(success),
             Command::Marginal(command) => command.run().map(success),
+            Command::Axis(command) => command.run().map(success),
+            Command::Compare(command) => command.run().map(success),
+            Command::Reduce(command) => command.run().map(success),
+            Command::Product(command) => command.run().map(success),
+            Command::Sum(command) => command.run().map(success),
             Command::Convert(command) => command.run().map(success),
             Command::Bench(command) => command.run().map(success),
             Command::Devices(command) => command.run().map(success),

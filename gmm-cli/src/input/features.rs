@@ -1,5 +1,8 @@
 //! The features of a model, as options name them.
 use anyhow::{Context, bail};
+use gaussmix::io;
+use gaussmix::model::Mixture;
+use std::path::PathBuf;
 
 /// The feature that is meant by a name of the model, or by a number counted from 0. A name counts
 /// before a number.
@@ -28,6 +31,28 @@ pub fn given(text: &str) -> anyhow::Result<(&str, f64)> {
 /// The names of some of the features.
 pub fn names_of(names: Option<&[String]>, features: impl IntoIterator<Item = usize>) -> Option<Vec<String>> {
     names.map(|names| features.into_iter().map(|feature| names[feature].clone()).collect())
+}
+
+/// Mixtures that are to be of the same features, and the names of these, where a file has some.
+pub fn read_alike(files: &[&PathBuf]) -> anyhow::Result<(Vec<Mixture>, Option<Vec<String>>)> {
+    let mut common: Option<(&PathBuf, Vec<String>)> = None;
+    let mut mixtures = Vec::new();
+    for file in files {
+        let (mixture, summary) = io::read_model_with_summary(file)?;
+        mixtures.push(mixture);
+        match (&common, summary.feature_names) {
+            (Some((first, names)), Some(others)) if *names != others => bail!(
+                "the features of {} are {}, and those of {} are {}; bring them to one order with gmm marginal",
+                first.display(),
+                names.join(", "),
+                file.display(),
+                others.join(", ")
+            ),
+            (None, Some(names)) => common = Some((file, names)),
+            _ => {}
+        }
+    }
+    Ok((mixtures, common.map(|(_, names)| names)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! They are one test program, which links the library once. What needs a GPU is in `tests/cuda.rs`.
 mod bad_input;
+mod between;
 mod cli;
 mod common;
 mod files;

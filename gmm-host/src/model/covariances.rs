@@ -221,6 +221,16 @@ impl Covariances {
         }
     }
 
+    /// Those of some components, in the order given.
+    pub(crate) fn select(&self, components: &[usize]) -> Self {
+        match self {
+            Self::Full(v) => Self::Full(v.select(Axis(0), components)),
+            Self::Tied(v) => Self::Tied(v.clone()),
+            Self::Diag(v) => Self::Diag(v.select(Axis(0), components)),
+            Self::Spherical(v) => Self::Spherical(v.select(Axis(0), components)),
+        }
+    }
+
     /// The Cholesky factors of the precisions, and the errors of components that have none, whose
     /// factors are zero. For diagonal types it only checks the variances.
     pub(crate) fn factorise(&self) -> (Option<Self>, Vec<Error>) {

@@ -235,6 +235,18 @@ pub(crate) fn squared_length(u: ArrayView2<'_, f64>, x: &[f64]) -> f64 {
     )
 }
 
+/// The least |A − B·Q|² over the orthogonal Q, for square matrices: with the singular vectors of
+/// Bᵀ·A = U·S·Vᵀ it is that of Q = U·Vᵀ (Schönemann 1966). None where the singular values are not
+/// found, as of matrices with numbers that are not finite.
+pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) -> Option<f64> {
+    let d = a.nrows();
+    let product = b.t().dot(a);
+    let svd = faer::Mat::from_fn(d, d, |i, j| product[[i, j]]).svd().ok()?;
+    let rotation = svd.U() * svd.V().transpose();
+    let rotation = Array2::from_shape_fn((d, d), |(i, j)| rotation[(i, j)]);
+    Some((a - &b.dot(&rotation)).mapv(|v| v * v).sum())
+}
+
 /// The lower triangle of U·Uᵀ for an upper triangular U (D, D); zeros above.
 fn lower_gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let d = u.nrows();
@@ -264,7 +276,8 @@ pub(crate) fn mirror(matrix: &mut [f64], d: usize) {
 pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = matrix.nrows();
     let lower = factor_or_pivot(matrix)?;
-    Ok(Array2::from_shape_fn((d, d), |(i, j)| lower[j * d + i]))
+    // What the factorisation leaves above the diagonal is not zero everywhere.
+    Ok(Array2::from_shape_fn((d, d), |(i, j)| if j <= i { lower[j * d + i] } else { 0.0 }))
 }
 
 /// As [`cholesky`], column by column.

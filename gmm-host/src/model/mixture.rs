@@ -139,6 +139,17 @@ impl Mixture {
         self
     }
 
+    /// The same mixture with its components in another order, a permutation.
+    pub(crate) fn permuted(&self, order: &[usize]) -> Self {
+        Self {
+            weights: self.weights.select(Axis(0), order),
+            means: self.means.select(Axis(0), order),
+            covariances: self.covariances.select(order),
+            factor: self.factor.as_ref().map(|factor| factor.select(order)),
+            log_weights: self.log_weights.as_ref().map(|v| v.select(Axis(0), order)),
+        }
+    }
+
     /// The logarithm of a component's weight; −∞ where that is zero.
     pub(crate) fn log_weight(&self, c: usize) -> f64 {
         self.log_weights.as_ref().map_or_else(|| self.weights[c].ln(), |v| v[c])
@@ -213,6 +224,14 @@ impl Mixture {
             Covariances::Full(u) => Some(u.index_axis(Axis(0), c)),
             Covariances::Tied(u) => Some(u.view()),
             Covariances::Diag(_) | Covariances::Spherical(_) => None,
+        }
+    }
+
+    /// ln |Σ| of a component.
+    pub(crate) fn log_det(&self, c: usize) -> f64 {
+        match self.factor_of(c) {
+            Some(u) => -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>(),
+            None => (0..self.n_features()).map(|j| self.variance(c, j).ln()).sum(),
         }
     }
 

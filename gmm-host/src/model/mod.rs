@@ -1,8 +1,16 @@
-//! Mixtures: their parameters, checked once; densities; drawing samples.
+//! Mixtures: their parameters, checked once; densities; their parts, distances and products; drawing
+//! samples.
 pub(crate) mod conditional;
 pub(crate) mod covariances;
 pub(crate) mod density;
+pub(crate) mod distances;
+mod gaussian;
 pub(crate) mod linalg;
 pub(crate) mod marginal;
+pub(crate) mod merging;
 pub(crate) mod mixture;
+pub(crate) mod one_dimension;
+pub(crate) mod order;
+mod products;
 pub(crate) mod sampler;
+mod transport;

@@ -6,6 +6,7 @@
 mod common;
 
 mod arrays;
+mod between;
 mod conditional;
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 mod driver_symbols;
@@ -16,6 +17,7 @@ mod likelihood;
 mod linfa;
 mod many;
 mod missing;
+mod one_dimension;
 mod posterior;
 mod score_function;
 #[cfg(feature = "serde")]

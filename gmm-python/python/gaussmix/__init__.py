@@ -11,6 +11,7 @@ import os
 
 from . import _core
 from ._bayes import BayesianMixture
+from ._between import Estimate, Transport
 from ._classifier import GaussianMixtureClassifier
 from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
@@ -18,6 +19,7 @@ from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_produ
 from ._many import ManyMixtures, fit_many
 from ._onnx import to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
+from ._parts import OnAxis, Region
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._regressor import GaussianMixtureRegressor
 from ._reports import Iteration
@@ -28,6 +30,7 @@ __all__ = [
     "BayesianGaussianMixture",
     "BayesianMixture",
     "Candidate",
+    "Estimate",
     "GaussianMixture",
     "GaussianMixtureClassifier",
     "GaussianMixtureOutlierDetector",
@@ -36,8 +39,11 @@ __all__ = [
     "Iteration",
     "Likelihood",
     "ManyMixtures",
+    "OnAxis",
+    "Region",
     "Selection",
     "Statistics",
+    "Transport",
     "__version__",
     "devices",
     "fit_many",

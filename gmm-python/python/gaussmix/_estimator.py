@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from . import _core, _parameters, _start
+from ._between import Between
 from ._fisher import FisherVectors
 from ._fitted import take_features
 from ._fitting import Fitting, ill_defined
-from ._parts import Parts
 from ._prediction import Criteria
 from ._reports import Iteration, Reporter
 from ._samples import ArraySamples, Evaluations, Samples
@@ -26,7 +26,7 @@ from ._units import Units
 _TOGETHER = 256
 
 
-class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
+class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and

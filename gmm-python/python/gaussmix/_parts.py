@@ -1,12 +1,13 @@
-"""What a fitted mixture says of some of its features: alone, or given values of others."""
+"""What a fitted mixture says of some of its features: alone, given values of others, and of one along its axis."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ._fitted import FittedMixture
@@ -20,6 +21,42 @@ if TYPE_CHECKING:
 
 #: Parameters of an estimator that do not suit another number of components or features.
 _OF_THE_SHAPE = ("n_components", "covariance_type", "weights_init", "means_init", "precisions_init")
+
+
+class Region(NamedTuple):
+    """A region of highest density of one feature.
+
+    Parameters
+    ----------
+    intervals : ndarray of shape (n_intervals, 2)
+        Its intervals, ascending.
+    density : float
+        The density at all of their ends: it is higher inside, and lower outside.
+    """
+
+    intervals: NDArray[np.float64]
+    density: float
+
+
+class OnAxis(NamedTuple):
+    """A mixture at places along the axis of one feature.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        The places, ascending.
+    density : ndarray of shape (n_points,)
+        The density there.
+    cdf : ndarray of shape (n_points,)
+        The probability of what is at most x.
+    components : ndarray of shape (n_points, n_components)
+        What each component has of the density.
+    """
+
+    x: NDArray[np.float64]
+    density: NDArray[np.float64]
+    cdf: NDArray[np.float64]
+    components: NDArray[np.float64]
 
 
 class Parts(FittedMixture):
@@ -102,3 +139,94 @@ class Parts(FittedMixture):
         known = {number for number, _ in values}
         rest = [number for number in range(self.means_.shape[1]) if number not in known]
         return self._another(self._mixture().condition(values), rest)
+
+    def _of_one(self, feature: Feature | None) -> _core.Mixture:
+        """Give the mixture of one feature."""
+        check_is_fitted(self)
+        mixture, n_features = self._mixture(), self.means_.shape[1]
+        if feature is not None:
+            return mixture.marginal([self._feature(feature)])
+        if n_features != 1:
+            raise ValueError(f"the mixture has {n_features} features; name the one that is meant, such as feature=0")
+        return mixture
+
+    def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
+        """Give the probability that one feature of a sample is at most ``x``.
+
+        Parameters
+        ----------
+        x : array-like
+            Numbers, in an array of any shape.
+        feature : int or str, default=None
+            The feature, by number, counted from 0, or by name; needed unless it is the only one.
+
+        Returns
+        -------
+        p : float or ndarray of the shape of x
+            The probabilities, with all their digits also far below the means.
+        """
+        values = np.asarray(x, dtype=np.float64)
+        return self._of_one(feature).cdf(values.ravel()).reshape(values.shape)[()]
+
+    def quantile(self, p: ArrayLike, *, feature: Feature | None = None) -> Any:
+        """Give the values that one feature of a sample is below with given probabilities.
+
+        Parameters
+        ----------
+        p : array-like
+            Probabilities from 0 to 1, in an array of any shape.
+        feature : int or str, default=None
+            The feature, by number, counted from 0, or by name; needed unless it is the only one.
+
+        Returns
+        -------
+        x : float or ndarray of the shape of p
+            The quantiles; infinite for 0 and 1.
+
+        Examples
+        --------
+        >>> from gaussmix import GaussianMixture
+        >>> gm = GaussianMixture.from_parameters([0.5, 0.5], [[-3.0], [3.0]], [[[1.0]], [[1.0]]])
+        >>> gm.quantile([0.025, 0.975]).round(4)
+        array([-4.6449,  4.6449])
+        """
+        values = np.asarray(p, dtype=np.float64)
+        return self._of_one(feature).quantile(values.ravel()).reshape(values.shape)[()]
+
+    def hdr(self, level: float = 0.95, *, feature: Feature | None = None) -> Region:
+        """Give the region of highest density of one feature: the shortest that has a probability.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability, above 0 and below 1.
+        feature : int or str, default=None
+            The feature, by number, counted from 0, or by name; needed unless it is the only one.
+
+        Returns
+        -------
+        region : Region
+            Its intervals, and the density at their ends [1]_.
+
+        References
+        ----------
+        .. [1] Hyndman, R. J. (1996). Computing and graphing highest density regions. The American Statistician 50.
+        """
+        return Region(*self._of_one(feature).hdr(float(level)))
+
+    def on_axis(self, n_points: int = 200, *, feature: Feature | None = None) -> OnAxis:
+        """Give the density of one feature at places along its axis, for a plot.
+
+        Parameters
+        ----------
+        n_points : int, default=200
+            The number of places, evenly from the quantile at 0.001 to that at 0.999.
+        feature : int or str, default=None
+            The feature, by number, counted from 0, or by name; needed unless it is the only one.
+
+        Returns
+        -------
+        axis : OnAxis
+            The places, the density, the distribution function, and what each component has of the density.
+        """
+        return OnAxis(*self._of_one(feature).on_axis(operator.index(n_points)))

@@ -1,0 +1,126 @@
+//! `gmm axis`: a mixture along one of its features.
+use crate::input::{feature, refuse_overlap};
+use crate::terminal::text;
+use anyhow::bail;
+use clap::Args;
+use gaussmix::io::{self, Columns, FitSummary, TableOutput};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Probabilities, quantiles and regions of highest density of one feature
+///
+/// The region of highest density is the shortest that has a probability, in as many intervals as it
+/// takes. Without --cdf, --quantile and --hdr, some quantiles and the region of 0.95 are printed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm axis model.json petal_length_cm --quantile 0.05,0.5,0.95 --hdr 0.9
+  gmm axis model.json 2 --cdf 2.5 --json
+  gmm axis model.json 2 -o line.csv                        the density, for a plot")]
+pub struct Axis {
+    /// The mixture, .json or .npz
+    model: PathBuf,
+    /// The feature, by the name that the model has for it, or by its number, counted from 0; not
+    /// needed if it is the only one
+    feature: Option<String>,
+    /// The probability of what is at most each of these values
+    #[arg(long, value_name = "X", value_delimiter = ',', allow_hyphen_values = true)]
+    cdf: Vec<f64>,
+    /// The values that a sample is below with each of these probabilities
+    #[arg(long, value_name = "P", value_delimiter = ',')]
+    quantile: Vec<f64>,
+    /// The regions of highest density that have each of these probabilities
+    #[arg(long, value_name = "P", value_delimiter = ',')]
+    hdr: Vec<f64>,
+    /// Write places on the axis with the density, the probability of what is below, and what each
+    /// component has of the density: .npy, .csv, .tsv or .parquet
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// How many places are written, evenly from the quantile at 0.001 to that at 0.999
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "output")]
+    points: usize,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Found {
+    cdf: Vec<Probability>,
+    quantile: Vec<Quantile>,
+    hdr: Vec<Region>,
+}
+
+#[derive(Serialize)]
+struct Probability {
+    x: f64,
+    p: f64,
+}
+
+#[derive(Serialize)]
+struct Quantile {
+    p: f64,
+    /// Null where it is infinite.
+    x: f64,
+}
+
+#[derive(Serialize)]
+struct Region {
+    level: f64,
+    intervals: Vec<[f64; 2]>,
+    /// The density at the ends.
+    density: f64,
+}
+
+impl Axis {
+    pub fn run(mut self) -> anyhow::Result<()> {
+        refuse_overlap([self.output.as_ref()], [Some(&self.model)])?;
+        let output = self.output.as_ref().map(TableOutput::create).transpose()?;
+        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary(&self.model)?;
+        let d = mixture.n_features();
+        let chosen = match &self.feature {
+            Some(text) => feature(names.as_deref(), d, text)?,
+            None if d == 1 => 0,
+            None => bail!("the model has {d} features; name the one whose axis is meant, such as 0"),
+        };
+        let line = mixture.marginal(&[chosen])?;
+        if self.cdf.is_empty() && self.quantile.is_empty() && self.hdr.is_empty() && output.is_none() {
+            (self.quantile, self.hdr) = (vec![0.025, 0.25, 0.5, 0.75, 0.975], vec![0.95]);
+        }
+        let cdf = self.cdf.iter().map(|x| Ok(Probability { x: *x, p: line.cdf(*x)? }));
+        let quantile = self.quantile.iter().map(|p| Ok(Quantile { p: *p, x: line.quantile(*p)? }));
+        let hdr = self.hdr.iter().map(|level| {
+            let gaussmix::model::Region { intervals, density } = line.hdr(*level)?;
+            Ok(Region { level: *level, intervals, density })
+        });
+        let found = Found {
+            cdf: cdf.collect::<anyhow::Result<_>>()?,
+            quantile: quantile.collect::<anyhow::Result<_>>()?,
+            hdr: hdr.collect::<anyhow::Result<_>>()?,
+        };
+        if let Some(output) = &output {
+            let axis = line.on_axis(self.points)?;
+            let name = names.map_or_else(|| "x".into(), |names| names[chosen].clone());
+            let components = (0..line.n_components()).map(|c| format!("component{c}"));
+            let columns = [name, "density".into(), "cdf".into()].into_iter().chain(components).collect();
+            let rows = axis.components.outer_iter().enumerate().map(|(i, components)| {
+                let row = [axis.x[i], axis.density[i], axis.cdf[i]].into_iter().chain(components.iter().copied());
+                Ok::<_, gaussmix::Error>(row.collect::<Vec<f64>>())
+            });
+            output.write(self.points, &Columns::Named(columns), rows)??;
+        }
+        if self.json {
+            return text::print_json(&found);
+        }
+        let mut lines: Vec<String> = Vec::new();
+        lines.extend(found.cdf.iter().map(|Probability { x, p }| format!("cdf       {x:<8} {p}")));
+        lines.extend(found.quantile.iter().map(|Quantile { p, x }| format!("quantile  {p:<8} {x}")));
+        lines.extend(found.hdr.iter().map(|Region { level, intervals, density }| {
+            let intervals: Vec<String> = intervals.iter().map(|[a, b]| format!("{a} to {b}")).collect();
+            format!("hdr       {level:<8} {}; density at the ends {density}", intervals.join(", "))
+        }));
+        lines.extend(output.map(|output| format!("{} places written to {output}", self.points)));
+        Ok(text::print(lines.join("\n"))?)
+    }
+}

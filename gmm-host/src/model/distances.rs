@@ -1,0 +1,248 @@
+//! How far mixtures, and their components, are from each other.
+use super::density::Density;
+use super::gaussian::{Covariance, Gaussian};
+use super::linalg;
+use super::transport::cheapest_plan;
+use crate::compensated::log_sum_exp;
+use crate::error::{Error, Result};
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, Array2, Axis};
+
+/// A number that was estimated from random samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Its standard deviation over seeds, estimated from the samples themselves.
+    pub standard_error: f64,
+}
+
+/// What brings the weights of one mixture to those of another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transport {
+    /// The distance that it takes, in the units of the data.
+    pub distance: f64,
+    /// The weight (K, L) that goes from each component of the one to each of the other.
+    pub plan: Array2<f64>,
+}
+
+/// # Distances
+impl Mixture {
+    /// The Cauchy–Schwarz divergence −ln(∫pq / √(∫p² ∫q²)), in closed form: zero for equal densities
+    /// alone, and the same both ways (Jenssen et al. 2006).
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where the other mixture has another number of features.
+    pub fn cauchy_schwarz(&self, other: &Self) -> Result<f64> {
+        let [pp, pq, qq] = self.log_products(other)?;
+        Ok((0.5 * pp + 0.5 * qq - pq).max(0.0))
+    }
+
+    /// The distance √∫(p − q)² of the densities, in closed form. It is a difference of integrals, so
+    /// that below 10⁻⁸ of √∫p² nothing of it is left but rounding errors.
+    ///
+    /// # Errors
+    /// As [`cauchy_schwarz`](Self::cauchy_schwarz).
+    pub fn l2_distance(&self, other: &Self) -> Result<f64> {
+        let [pp, pq, qq] = self.log_products(other)?;
+        let most = pp.max(qq);
+        let square = (pp - most).exp() + (qq - most).exp() - 2.0 * (pq - most).exp();
+        Ok((0.5 * most).exp() * square.max(0.0).sqrt())
+    }
+
+    /// ln ∫p², ln ∫pq and ln ∫q².
+    fn log_products(&self, other: &Self) -> Result<[f64; 3]> {
+        self.check_same_features(other)?;
+        Ok([self.log_product(self)?, self.log_product(other)?, other.log_product(other)?])
+    }
+
+    /// ln ∫pq = ln Σᵢⱼ πᵢ ρⱼ N(μᵢ; νⱼ, Σᵢ + Tⱼ).
+    fn log_product(&self, other: &Self) -> Result<f64> {
+        Ok(log_sum_exp(&self.pairs(other, |_, _, _, _, log_weight| log_weight)?))
+    }
+
+    /// What `f` makes of each pair of a component i of this mixture and a component j of the other,
+    /// one i after the other: of i, j, the normal distribution of covariance Σᵢ + Tⱼ, νⱼ − μᵢ, and
+    /// ln(πᵢ ρⱼ N(μᵢ; νⱼ, Σᵢ + Tⱼ)).
+    pub(super) fn pairs<T: Send>(
+        &self,
+        other: &Self,
+        f: impl Fn(usize, usize, &Gaussian, &Array1<f64>, f64) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        let (first, second) = (Covariance::all(self), Covariance::all(other));
+        let tied = [self, other].iter().all(|m| m.covariance_type() == CovarianceType::Tied);
+        let common = if tied { Some(Gaussian::new(first[0].plus(&second[0]))?) } else { None };
+        let row = |i: usize| {
+            let pair = |j: usize| {
+                let own;
+                let sum = match &common {
+                    Some(sum) => sum,
+                    None => {
+                        own = Gaussian::new(first[i].plus(&second[j]))?;
+                        &own
+                    }
+                };
+                let delta = &other.means().row(j) - &self.means().row(i);
+                let log_weight = self.log_weight(i) + other.log_weight(j) + sum.log_density(delta.view());
+                Ok(f(i, j, sum, &delta, log_weight))
+            };
+            (0..other.n_components()).map(pair).collect::<Result<Vec<_>>>()
+        };
+        let rows: Vec<Vec<T>> = (0..self.n_components()).into_par_iter().map(row).collect::<Result<_>>()?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+
+    /// The Kullback–Leibler divergence ∫ p ln(p/q) of `other` (q) from this mixture (p) in nats,
+    /// estimated by the mean of ln(p/q) over so many samples of p. The same seed gives the same bits.
+    ///
+    /// # Errors
+    /// As [`cauchy_schwarz`](Self::cauchy_schwarz); [`Error::BadParameter`] for fewer than two
+    /// samples; [`Error::UnreachableSample`] for one that is infinitely far from the other mixture;
+    /// as [`sampler`](Self::sampler).
+    pub fn kl_divergence(&self, other: &Self, n_samples: usize, seed: u64) -> Result<Estimate> {
+        self.check_same_features(other)?;
+        self.mean_over_samples(n_samples, seed, |x| {
+            let (p, q) = (log_densities(self, x), log_densities(other, x));
+            p.into_iter().zip(q).map(|(p, q)| p - q).collect()
+        })
+    }
+
+    /// The Jensen–Shannon divergence ½ ∫ p ln(p/m) + ½ ∫ q ln(q/m) with m = ½(p + q), in nats: from 0
+    /// to ln 2, and the same both ways but for the error of the estimate, which takes so many samples
+    /// of each mixture. The same seed gives the same bits.
+    ///
+    /// # Errors
+    /// As [`kl_divergence`](Self::kl_divergence).
+    pub fn js_divergence(&self, other: &Self, n_samples: usize, seed: u64) -> Result<Estimate> {
+        self.check_same_features(other)?;
+        let half = |from: &Self, to: &Self, seed| {
+            from.mean_over_samples(n_samples, seed, |x| {
+                let (p, q) = (log_densities(from, x), log_densities(to, x));
+                // ln(p/m) = ln 2 − ln(1 + q/p)
+                p.into_iter().zip(q).map(|(p, q)| 2f64.ln() - log_sum_exp(&[0.0, q - p])).collect()
+            })
+        };
+        // The samples of the two must not come from the same random numbers.
+        let (a, b) = (half(self, other, seed)?, half(other, self, !seed)?);
+        let standard_error = 0.5 * a.standard_error.hypot(b.standard_error);
+        Ok(Estimate { value: 0.5 * (a.value + b.value), standard_error })
+    }
+
+    /// The mean of what `f` gives for each of so many samples (N, D) of this mixture.
+    fn mean_over_samples(&self, n_samples: usize, seed: u64, f: impl Fn(&Array2<f64>) -> Vec<f64>) -> Result<Estimate> {
+        if n_samples < 2 {
+            let remedy = "at least two are needed, for a standard error; 10000 give two digits";
+            return Err(Error::BadParameter { name: "n_samples", value: n_samples.to_string(), remedy });
+        }
+        let mut sampler = self.sampler(seed)?;
+        let at_once = ((1 << 20) / self.n_features()).max(1);
+        let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
+        for first in (0..n_samples).step_by(at_once) {
+            let (x, _) = sampler.draw(at_once.min(n_samples - first))?;
+            for (row, value) in f(&x).into_iter().enumerate() {
+                if !value.is_finite() {
+                    return Err(Error::UnreachableSample { row: first + row });
+                }
+                // Welford's sums.
+                n += 1.0;
+                let delta = value - mean;
+                mean += delta / n;
+                squares += delta * (value - mean);
+            }
+        }
+        Ok(Estimate { value: mean, standard_error: (squares / (n - 1.0) / n).sqrt() })
+    }
+
+    /// The 2-Wasserstein distance of each component of this mixture from each of the other (K, L), in
+    /// the units of the data: W² = |μ − ν|² + tr(Σ + T − 2 (Σ^½ T Σ^½)^½).
+    ///
+    /// # Errors
+    /// As [`cauchy_schwarz`](Self::cauchy_schwarz); [`Error::NonFiniteStatistic`] where a distance is
+    /// beyond all numbers.
+    pub fn wasserstein(&self, other: &Self) -> Result<Array2<f64>> {
+        Ok(self.squared_wasserstein(other)?.mapv_into(f64::sqrt))
+    }
+
+    fn squared_wasserstein(&self, other: &Self) -> Result<Array2<f64>> {
+        self.check_same_features(other)?;
+        let roots = |m: &Self| Covariance::all(m).iter().map(Covariance::root).collect::<Result<Vec<_>>>();
+        let (a, b) = (roots(self)?, roots(other)?);
+        let row = |i: usize| {
+            let pair = |j: usize| {
+                let delta = &self.means().row(i) - &other.means().row(j);
+                let square = delta.dot(&delta) + squared_distance_of_roots(&a[i], &b[j]);
+                let failure = Error::NonFiniteStatistic { what: "a distance", component: i, value: square };
+                if square.is_finite() { Ok(square) } else { Err(failure) }
+            };
+            (0..b.len()).map(pair).collect::<Result<Vec<_>>>()
+        };
+        let rows: Vec<Vec<f64>> = (0..a.len()).into_par_iter().map(row).collect::<Result<_>>()?;
+        Ok(Array2::from_shape_fn((a.len(), b.len()), |(i, j)| rows[i][j]))
+    }
+
+    /// The distance of the mixtures where only whole components, or shares of them, may be moved:
+    /// the square root of the least Σᵢⱼ wᵢⱼ W²(i, j) over all plans w that bring the weights of this
+    /// mixture to those of the other, found exactly. The 2-Wasserstein distance of the densities is at
+    /// most this (Delon and Desolneux 2020).
+    ///
+    /// # Errors
+    /// As [`wasserstein`](Self::wasserstein).
+    pub fn transport(&self, other: &Self) -> Result<Transport> {
+        let costs = self.squared_wasserstein(other)?;
+        let shares = |m: &Self| (&m.weights() / m.weights().sum()).to_vec();
+        let plan = cheapest_plan(&costs, shares(self), shares(other));
+        Ok(Transport { distance: (&plan * &costs).sum().sqrt(), plan })
+    }
+
+    /// The Hellinger affinity ∫√(fg), or Bhattacharyya coefficient, of each component f of this
+    /// mixture with each component g of the other (K, L): 1 for equal ones, 0 for such as have
+    /// nothing in common. The Hellinger distance is √(1 − affinity).
+    ///
+    /// # Errors
+    /// As [`cauchy_schwarz`](Self::cauchy_schwarz).
+    pub fn hellinger_affinity(&self, other: &Self) -> Result<Array2<f64>> {
+        self.check_same_features(other)?;
+        let d = self.n_features() as f64;
+        let of_pair = |i, j, sum: &Gaussian, delta: &Array1<f64>, _| {
+            let log_det_of_mean = sum.log_det - d * 2f64.ln();
+            let log_dets = 0.25 * (self.log_det(i) + other.log_det(j)) - 0.5 * log_det_of_mean;
+            (log_dets - 0.25 * sum.square(delta.view())).exp().min(1.0)
+        };
+        let values = self.pairs(other, of_pair)?;
+        let (k, l) = (self.n_components(), other.n_components());
+        Ok(Array2::from_shape_fn((k, l), |(i, j)| values[i * l + j]))
+    }
+
+    pub(super) fn check_same_features(&self, other: &Self) -> Result<()> {
+        let (d, (k, got)) = (self.n_features(), other.means().dim());
+        if d == got {
+            return Ok(());
+        }
+        Err(Error::ShapeMismatch { what: "the means of the other mixture", expected: vec![k, d], got: vec![k, got] })
+    }
+}
+
+/// tr(Σ + T − 2 (Σ^½ T Σ^½)^½) of Σ = L·Lᵀ and T = M·Mᵀ: the least |L − M·Q|² over the orthogonal Q,
+/// which loses no digits where Σ and T are nearly equal.
+fn squared_distance_of_roots(l: &Covariance, m: &Covariance) -> f64 {
+    match (l, m) {
+        _ if l == m => 0.0,
+        (Covariance::Diagonal(l), Covariance::Diagonal(m)) => (l - m).mapv(|v| v * v).sum(),
+        _ => {
+            let (l, m) = (l.clone().into_matrix(), m.clone().into_matrix());
+            linalg::squared_distance_up_to_rotation(&l, &m).unwrap_or(f64::NAN)
+        }
+    }
+}
+
+/// ln p of each sample, on all threads.
+fn log_densities(mixture: &Mixture, x: &Array2<f64>) -> Vec<f64> {
+    let rows = 1 << 10;
+    let parts = x.axis_chunks_iter(Axis(0), rows).into_par_iter().map(|x| {
+        let (mut density, mut log_p) = (Density::new(mixture), vec![0.0; mixture.n_components()]);
+        x.outer_iter().map(|x| density.evaluate(x, &mut log_p)).collect::<Vec<_>>()
+    });
+    parts.collect::<Vec<_>>().concat()
+}

@@ -1,0 +1,133 @@
+//! Mixtures made of two or more: products of densities, and sums.
+use super::gaussian::{Covariance, Gaussian};
+use super::linalg;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::mixture::Mixture;
+use ndarray::{Array1, Array2, Array3, Axis};
+
+/// # Products and sums
+impl Mixture {
+    /// The normalised product p·q / ∫p·q of two densities, as of two independent opinions of the same
+    /// thing, and ln ∫p·q. It has a component for each pair (K·L), those of the first component of
+    /// this mixture first, with the precision Σ⁻¹ + T⁻¹. Its covariances are spherical, diagonal or
+    /// tied where both mixtures' are, and diagonal where one is spherical and one diagonal; otherwise
+    /// full.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where the other mixture has another number of features,
+    /// [`Error::Memory`], [`Error::NotPositiveDefinite`], [`Error::BadParameter`] where the
+    /// mixtures are infinitely far from each other.
+    pub fn product(&self, other: &Self) -> Result<(Self, f64)> {
+        self.check_same_features(other)?;
+        let (k, l, d) = (self.n_components(), other.n_components(), self.n_features());
+        memory::check("the components of the product", &[k * l, d, d], size_of::<f64>(), "reduce the mixtures first")?;
+        let own = Covariance::all(self);
+        let pairs = self.pairs(other, |i, _, sum: &Gaussian, delta: &Array1<f64>, log_weight| {
+            (log_weight, &self.means().row(i) + &own[i].times(&sum.solve(delta)))
+        })?;
+        let log_weights: Array1<f64> = pairs.iter().map(|(log_weight, _)| *log_weight).collect();
+        if log_weights.iter().all(|v| !v.is_finite()) {
+            let remedy = "their components are infinitely far from each other";
+            return Err(Error::BadParameter { name: "the product", value: "zero everywhere".into(), remedy });
+        }
+        let means = Array2::from_shape_fn((k * l, d), |(c, j)| pairs[c].1[j]);
+        let diagonal = |c: usize, j: usize| 1.0 / (1.0 / self.variance(c / l, j) + 1.0 / other.variance(c % l, j));
+        let covariances = match common_type([self, other]) {
+            CovarianceType::Spherical => Covariances::Spherical((0..k * l).map(|c| diagonal(c, 0)).collect()),
+            CovarianceType::Diag => Covariances::Diag(Array2::from_shape_fn((k * l, d), |(c, j)| diagonal(c, j))),
+            CovarianceType::Tied => Covariances::Tied(self.inverse_of_sum(0, other, 0)?),
+            CovarianceType::Full => {
+                let mut v = Array3::zeros((k * l, d, d));
+                for (c, mut v) in v.outer_iter_mut().enumerate() {
+                    v.assign(&self.inverse_of_sum(c / l, other, c % l)?);
+                }
+                Covariances::Full(v)
+            }
+        };
+        let product = Self::new(Array1::from_elem(k * l, 1.0 / (k * l) as f64), means, covariances)?;
+        product.with_log_weights(log_weights)
+    }
+
+    /// (Σ⁻¹ + T⁻¹)⁻¹ of a component of each mixture.
+    fn inverse_of_sum(&self, i: usize, other: &Self, j: usize) -> Result<Array2<f64>> {
+        let precision = |m: &Self, c| match m.factor_of(c) {
+            Some(u) => Covariance::Matrix(linalg::gram(u)),
+            None => Covariance::Diagonal((0..m.n_features()).map(|feature| 1.0 / m.variance(c, feature)).collect()),
+        };
+        let sum = precision(self, i).plus(&precision(other, j)).into_matrix();
+        linalg::inverse(sum.view()).map_err(|pivot| Error::NotPositiveDefinite { component: Some(i), pivot })
+    }
+
+    /// The weighted sum Σ sᵢ pᵢ of mixtures: all their components, those of the first first. The
+    /// `weights` sᵢ are divided by their sum. The covariances are of the type that the mixtures have in
+    /// common, and diagonal where some are spherical and some diagonal; otherwise, and where tied ones
+    /// differ, full.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where the mixtures have different numbers of features, or where there
+    /// are not as many weights; [`Error::BadParameter`] for no mixtures, and for weights that are not
+    /// finite, negative, or all zero.
+    pub fn sum(mixtures: &[&Self], weights: &[f64]) -> Result<Self> {
+        let Some(&first) = mixtures.first() else {
+            let remedy = "give at least one mixture";
+            return Err(Error::BadParameter { name: "mixtures", value: "empty".into(), remedy });
+        };
+        if weights.len() != mixtures.len() {
+            let (expected, got) = (vec![mixtures.len()], vec![weights.len()]);
+            return Err(Error::ShapeMismatch { what: "the weights", expected, got });
+        }
+        mixtures.iter().try_for_each(|mixture| first.check_same_features(mixture))?;
+        let total: f64 = weights.iter().sum();
+        if weights.iter().any(|v| *v < 0.0) || !(total > 0.0 && total.is_finite()) {
+            let remedy = "they must be finite and not negative, and at least one of them above zero";
+            return Err(Error::BadParameter { name: "the weights", value: format!("{weights:?}"), remedy });
+        }
+        // (mixture, component) of each component.
+        let all: Vec<(&Self, usize)> = mixtures.iter().flat_map(|m| (0..m.n_components()).map(|c| (*m, c))).collect();
+        let (k, d) = (all.len(), first.n_features());
+        let covariances = match common_type(mixtures.iter().copied()) {
+            CovarianceType::Spherical => Covariances::Spherical(all.iter().map(|(m, c)| m.variance(*c, 0)).collect()),
+            CovarianceType::Diag => {
+                Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| all[c].0.variance(all[c].1, j)))
+            }
+            CovarianceType::Tied if mixtures.iter().all(|m| m.covariances() == first.covariances()) => {
+                first.covariances().clone()
+            }
+            _ => {
+                let mut v = Array3::zeros((k, d, d));
+                for (mut v, (m, c)) in v.outer_iter_mut().zip(&all) {
+                    v.assign(&Covariance::of(m, *c).into_matrix());
+                }
+                Covariances::Full(v)
+            }
+        };
+        let views: Vec<_> = mixtures.iter().map(|m| m.means()).collect();
+        let means = ndarray::concatenate(Axis(0), &views).map_err(|_| Error::ShapeMismatch {
+            what: "the means of the mixtures",
+            expected: vec![k, d],
+            got: vec![k],
+        })?;
+        let log_weights = mixtures.iter().zip(weights).flat_map(|(m, weight)| {
+            // Each mixture has all of its share, also where its weights do not sum to one exactly.
+            let log_share = (weight / total).ln() - m.weights().sum().ln();
+            (0..m.n_components()).map(move |c| m.log_weight(c) + log_share)
+        });
+        let sum = Self::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?;
+        Ok(sum.with_log_weights(log_weights.collect())?.0)
+    }
+}
+
+/// The poorest type that holds what the operations here make of components of the mixtures' types;
+/// tied only if all are.
+fn common_type<'a>(mixtures: impl IntoIterator<Item = &'a Mixture>) -> CovarianceType {
+    use CovarianceType::{Diag, Full, Spherical};
+    let mut types = mixtures.into_iter().map(Mixture::covariance_type);
+    let first = types.next().unwrap_or(Full);
+    types.fold(first, |common, next| match (common, next) {
+        _ if common == next => common,
+        (Diag, Spherical) | (Spherical, Diag) => Diag,
+        _ => Full,
+    })
+}

@@ -1,0 +1,158 @@
+"""Mixtures of one feature along their axis, distances between mixtures, and mixtures made of others."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.linalg import sqrtm
+from scipy.optimize import linprog
+from scipy.stats import norm
+
+from gaussmix import Estimate, GaussianMixture, OnAxis, Region, Transport
+
+TYPES = ("full", "tied", "diag", "spherical")
+
+
+@pytest.fixture(scope="module")
+def two(iris: np.ndarray) -> tuple[GaussianMixture, GaussianMixture]:
+    return GaussianMixture(2, random_state=0).fit(iris), GaussianMixture(3, random_state=1).fit(iris)
+
+
+def matrices(gm: GaussianMixture) -> np.ndarray:
+    """The covariance matrix of each component."""
+    k, d = gm.means_.shape
+    if gm.covariance_type in ("full", "tied"):
+        return np.broadcast_to(gm.covariances_, (k, d, d))
+    variances = gm.covariances_ if gm.covariance_type == "diag" else gm.covariances_[:, np.newaxis]
+    return variances[:, :, np.newaxis] * np.eye(d)
+
+
+def test_one_feature_is_that_of_scipy(two: tuple[GaussianMixture, GaussianMixture]) -> None:
+    gm = two[0].marginal(2)
+    x = np.linspace(0, 8, 12).reshape(3, 4)
+    terms = list(zip(gm.weights_, gm.means_[:, 0], np.sqrt(gm.covariances_[:, 0, 0]), strict=True))
+    truth = sum(w * norm(m, s).cdf(x) for w, m, s in terms)
+    # Two implementations of erfc, each with an error in the last digits of the argument.
+    np.testing.assert_allclose(gm.cdf(x), truth, rtol=1e-12)
+    np.testing.assert_array_equal(two[0].cdf(x, feature=2), gm.cdf(x))
+    assert isinstance(gm.cdf(1.5), float)
+    p = np.array([1e-300, 0.01, 0.5, 0.99])
+    np.testing.assert_allclose(gm.cdf(gm.quantile(p)), p, rtol=1e-11)
+    draws, _ = gm.sample(50_000)
+    # Five standard deviations of a share of the samples.
+    assert abs((draws <= gm.quantile(0.3)).mean() - 0.3) < 5 * math.sqrt(0.21 / 50_000)
+    region = gm.hdr(0.9)
+    assert isinstance(region, Region) and region.intervals.shape == (2, 2)
+    assert abs(np.diff(gm.cdf(region.intervals), axis=1).sum() - 0.9) < 1e-13
+    np.testing.assert_allclose(sum(w * norm(m, s).pdf(region.intervals) for w, m, s in terms), region.density, rtol=1e-10)
+    axis = gm.on_axis(50)
+    assert isinstance(axis, OnAxis) and axis.components.shape == (50, 2)
+    np.testing.assert_allclose(axis.density, sum(w * norm(m, s).pdf(axis.x) for w, m, s in terms), rtol=1e-11)
+    np.testing.assert_allclose(axis.cdf, gm.cdf(axis.x), rtol=1e-15)
+
+
+def test_one_feature_must_be_named(two: tuple[GaussianMixture, GaussianMixture]) -> None:
+    for call in (lambda: two[0].cdf([0.0]), lambda: two[0].hdr(), two[0].on_axis):
+        with pytest.raises(ValueError, match="the mixture has 4 features; name the one that is meant"):
+            call()
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        two[0].quantile([0.5, 2.0], feature=0)
+    with pytest.raises(ValueError, match="above 0 and below 1"):
+        two[0].hdr(1.0, feature=0)
+    with pytest.raises(ValueError, match="no feature 4"):
+        two[0].hdr(feature=4)
+
+
+def test_distances(two: tuple[GaussianMixture, GaussianMixture]) -> None:
+    p, q = two
+    assert p.cauchy_schwarz(p) == p.l2_distance(p) == p.transport(p).distance == 0.0
+    assert p.cauchy_schwarz(q) == pytest.approx(q.cauchy_schwarz(p), rel=1e-12)
+    assert p.l2_distance(q) > 0.0
+    kl = p.kl_divergence(q, 5_000, random_state=3)
+    assert isinstance(kl, Estimate) and kl == p.kl_divergence(q, 5_000, random_state=3)
+    X, _ = p.sample(5_000)
+    ratios = p.score_samples(X) - q.score_samples(X)
+    spread = math.hypot(kl.standard_error, ratios.std() / math.sqrt(len(X)))
+    # Both are estimates; four standard errors.
+    assert abs(kl.value - ratios.mean()) < 4 * spread
+    assert 0.0 < p.js_divergence(q, 5_000, random_state=0).value < math.log(2)
+    assert p.hellinger_affinity(q).shape == (2, 3)
+    np.testing.assert_allclose(np.diag(p.hellinger_affinity(p)), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("first", "second"), [("full", "full"), ("tied", "diag"), ("diag", "spherical"), ("spherical", "full")])
+def test_transport_is_that_of_scipy(iris: np.ndarray, first: str, second: str) -> None:
+    p = GaussianMixture(4, covariance_type=first, random_state=0).fit(iris)
+    q = GaussianMixture(6, covariance_type=second, random_state=1).fit(iris + [0.3, 0.1, -0.4, 0.0])
+    squares = np.empty((4, 6))
+    for i, s in enumerate(matrices(p)):
+        root = sqrtm(s)
+        for j, t in enumerate(matrices(q)):
+            cross = np.trace(sqrtm(root @ t @ root)).real
+            squares[i, j] = ((p.means_[i] - q.means_[j]) ** 2).sum() + np.trace(s + t) - 2 * cross
+    # The differences of traces near 1 lose what the engine's formula keeps.
+    np.testing.assert_allclose(p.wasserstein(q) ** 2, squares, atol=1e-9)
+    found = p.transport(q)
+    assert isinstance(found, Transport)
+    sums = np.concatenate([np.kron(np.eye(4), np.ones(6)), np.kron(np.ones(4), np.eye(6))])
+    truth = linprog(squares.ravel(), A_eq=sums, b_eq=np.concatenate([p.weights_, q.weights_]))
+    assert found.distance**2 == pytest.approx(truth.fun, rel=1e-8)
+    np.testing.assert_allclose(found.plan.sum(axis=1), p.weights_, atol=1e-14)
+    np.testing.assert_allclose(found.plan.sum(axis=0), q.weights_, atol=1e-14)
+
+
+def test_made_of_others(two: tuple[GaussianMixture, GaussianMixture], iris: np.ndarray) -> None:
+    p, q = two
+    product, log_integral = p.product(q)
+    assert (product.n_components, product.weights_.shape) == (6, (6,))
+    wanted = p.score_samples(iris) + q.score_samples(iris) - log_integral
+    # Numbers near 10, of matrices with condition numbers near 100.
+    np.testing.assert_allclose(product.score_samples(iris), wanted, atol=1e-10)
+    total = GaussianMixture.sum([p, q], [1, 3])
+    wanted = np.logaddexp(p.score_samples(iris) + math.log(0.25), q.score_samples(iris) + math.log(0.75))
+    np.testing.assert_allclose(total.score_samples(iris), wanted, atol=1e-10)
+    np.testing.assert_allclose(GaussianMixture.sum([p, p]).weights_, np.tile(p.weights_ / 2, 2), rtol=1e-14)
+    smaller, bound = total.reduce(2)
+    assert smaller.weights_.shape == (2,)
+    np.testing.assert_allclose(smaller.weights_ @ smaller.means_, total.weights_ @ total.means_, rtol=1e-12)
+    kl = total.kl_divergence(smaller, 5_000, random_state=0)
+    assert kl.value - 4 * kl.standard_error < bound
+
+
+def test_sorted_components(iris: np.ndarray) -> None:
+    frame = pd.DataFrame(iris, columns=["a", "b", "c", "d"])
+    for covariance_type in TYPES:
+        gm = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(frame)
+        by_weight = gm.sorted()
+        assert (np.diff(by_weight.weights_) <= 0).all() and by_weight.n_iter_ == gm.n_iter_
+        by_mean = gm.sorted("c")
+        assert (np.diff(by_mean.means_[:, 2]) >= 0).all() and list(by_mean.feature_names_in_) == ["a", "b", "c", "d"]
+        np.testing.assert_array_equal(gm.sorted(2).means_, by_mean.means_)
+        back = by_weight.sorted(np.argsort(np.argsort(-gm.weights_, kind="stable")))
+        np.testing.assert_array_equal(back.means_, gm.means_)
+        np.testing.assert_allclose(by_mean.score_samples(frame), gm.score_samples(frame), rtol=1e-12)
+        for bad in ([0, 1], [0, 1, 1]):
+            with pytest.raises(ValueError, match="name each component once"):
+                gm.sorted(bad)
+    with pytest.raises(ValueError, match="no feature 'e'"):
+        gm.sorted("e")
+
+
+def test_other_features_are_refused(two: tuple[GaussianMixture, GaussianMixture], iris: np.ndarray) -> None:
+    p, q = two
+    with pytest.raises(ValueError, match=r"\[3, 2\] where \[3, 4\]"):
+        p.product(q.marginal([0, 1]))
+    with pytest.raises(TypeError, match="from_sklearn"):
+        p.cauchy_schwarz(object())  # type: ignore[arg-type]
+    frame = pd.DataFrame(iris, columns=["a", "b", "c", "d"])
+    named = GaussianMixture(1).fit(frame)
+    with pytest.raises(ValueError, match="other names of features"):
+        named.l2_distance(named.marginal(["b", "a", "c", "d"]))
+    assert list(named.sum([named, p]).feature_names_in_) == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="at least one"):
+        GaussianMixture.sum([])
+    with pytest.raises(ValueError, match="n_components is 5"):
+        p.reduce(5)

@@ -94,7 +94,7 @@ pub mod evaluator {
 /// The sufficient statistics of an E-step, and the mixture that follows from them.
 pub mod statistics {
     #[doc(inline)]
-    pub use gmm_host::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+    pub use gmm_host::{COUNT_FLOOR, CentredSums, Freeze, Frozen, Statistics, Update};
 }
 
 /// Fitting by expectation-maximisation, and the choice of the number of components.

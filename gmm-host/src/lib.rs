@@ -28,7 +28,7 @@
 //! ```text
 //! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, conditional, sampler
-//! statistics, metropolis, sampling
+//! freeze, statistics, metropolis, sampling
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
@@ -70,6 +70,7 @@ mod draw;
 mod error;
 mod evaluator;
 mod fit;
+mod freeze;
 mod gpus;
 mod impute;
 #[cfg(feature = "linfa")]
@@ -117,6 +118,7 @@ pub use fit::{
     Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, evaluate_rest,
     fit_on_gpu, grow, merge_down, select,
 };
+pub use freeze::{Freeze, Frozen};
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;
 pub use load::{LoadOptions, devices, kernel_names, load, load_chunks};
@@ -129,7 +131,7 @@ pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
 pub use sampling::Sampling;
 pub use source::DataSource;
-pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+pub use statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};
 pub use variational::mixture::VariationalMixture;
 pub use variational::prior::{VariationalPrior, WeightConcentrationPriorType};
 

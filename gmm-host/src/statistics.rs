@@ -1,5 +1,6 @@
 //! The sufficient statistics of an E-step, and the M-step.
 use crate::error::{Error, Result};
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
     all, at_once, for_each_matrix, mirror, row_major, sum_of, trace_of_product, try_for_each_row, vectorised,
@@ -114,18 +115,6 @@ impl CentredSums {
             }
         }
     }
-}
-
-/// Which parameters an M-step leaves as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Freeze {
-    /// Leave the weights.
-    pub weights: bool,
-    /// Leave the means.
-    pub means: bool,
-    /// Leave the covariances.
-    pub covariances: bool,
 }
 
 /// The result of an M-step.
@@ -565,7 +554,8 @@ impl Statistics {
     /// diagonal. (scikit-learn's means are Σ r x / nₖ, which draws a component that has almost
     /// nothing towards the origin; here they do not depend on the origin.)
     ///
-    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means.
+    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means, and
+    /// weights share what frozen ones leave of 1, so that each is the best beside what is frozen.
     ///
     /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and
     /// its weight nₖ / Σ nₖ is nearly zero. A component whose new covariance is not positive
@@ -584,7 +574,7 @@ impl Statistics {
     /// [`Error::ShapeMismatch`] where `previous` has another K or D,
     /// [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component with samples has
     /// a usable covariance: the data are degenerate then, and `reg_covar` is too small.
-    pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
+    pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: &Freeze) -> Result<Update> {
         self.clone().into_update(previous, reg_covar, freeze)
     }
 
@@ -593,25 +583,26 @@ impl Statistics {
     ///
     /// # Errors
     /// As [`update`](Self::update).
-    pub fn into_update(self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
+    pub fn into_update(self, previous: &Mixture, reg_covar: f64, freeze: &Freeze) -> Result<Update> {
         let (k, d) = self.means.dim();
         if previous.means().dim() != (k, d) {
             let got = previous.means().shape().to_vec();
             return Err(Error::ShapeMismatch { what: "means of the previous mixture", expected: vec![k, d], got });
         }
         previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
+        freeze.check(k, self.covariance_type())?;
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
-        let weights = if freeze.weights { previous.weights().to_owned() } else { weights(&self.counts, self.floor()) };
-        let means = if freeze.means {
-            previous.means().to_owned()
+        let weights = if freeze.weights.any() || freeze.equal_weights {
+            freeze.weights(&self.counts + self.floor(), previous)
         } else {
-            let mut means = self.means.clone();
-            for &c in &empty {
-                means.row_mut(c).assign(&previous.means().row(c));
-            }
-            means
+            weights(&self.counts, self.floor())
         };
-        if freeze.covariances {
+        let mut means = self.means.clone();
+        for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
+            means.row_mut(c).assign(&previous.means().row(c));
+        }
+        let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
+        if frozen.len() == k {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
             return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
         }
@@ -619,15 +610,19 @@ impl Statistics {
         let tied = covariance_type == CovarianceType::Tied;
         let mut covariances = self.into_covariances(means.view(), reg_covar);
         if !tied {
-            for &c in &empty {
+            for &c in empty.iter().chain(&frozen) {
                 covariances.copy_component(c, previous.covariances());
             }
         }
         let (factor, mut failures) = covariances.factorise();
         let n_alive = if tied { 1 } else { k - empty.len() };
         let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?;
+        // With the factors that they have, which may come from precisions.
+        frozen.iter().for_each(|&c| mixture.copy_covariance(c, previous));
+        failures.retain(|failure| component_of(failure).is_none_or(|c| !freeze.covariances.has(c)));
         let failed: Vec<usize> = failures.iter().filter_map(component_of).collect();
-        let sound: Vec<usize> = (0..k).filter(|c| !empty.contains(c) && !failed.contains(c)).collect();
+        let sound: Vec<usize> =
+            (0..k).filter(|c| !empty.contains(c) && !failed.contains(c) && !freeze.covariances.has(*c)).collect();
         let mut doubtful = Vec::new();
         if !tied || failures.is_empty() {
             for (of, rounding) in Rounding::of_each(&mixture, &sound, reg_covar) {

@@ -22,22 +22,10 @@ const MAGIC: &Magic = b"gmmstat\x02";
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Statistics(pub gaussmix::statistics::Statistics);
 
-/// Reads the parameters to be left as they are from their names.
+/// Reads the parameters to be left as they are from their names, each as the program takes it.
 pub fn freeze(names: &[String]) -> PyResult<Freeze> {
-    let mut freeze = Freeze::default();
-    for name in names {
-        match name.as_str() {
-            "weights" => freeze.weights = true,
-            "means" => freeze.means = true,
-            "covariances" => freeze.covariances = true,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "freeze names `{other}`; use 'weights', 'means' or 'covariances'"
-                )));
-            }
-        }
-    }
-    Ok(freeze)
+    let each = names.iter().map(|name| name.parse().map_err(exception));
+    each.reduce(|a, b| Ok(a?.or(b?))).unwrap_or_else(|| Ok(Freeze::default()))
 }
 
 #[pymethods]
@@ -172,7 +160,7 @@ impl Statistics {
     ///     Components that have lost their samples or collapsed, and retained parameters of the mixture before.
     #[pyo3(signature = (previous, reg_covar=0.0, freeze=vec![]))]
     fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Vec<String>) -> PyResult<(Mixture, Vec<usize>)> {
-        let update = self.0.update(&previous.0, reg_covar, self::freeze(&freeze)?).map_err(exception)?;
+        let update = self.0.update(&previous.0, reg_covar, &self::freeze(&freeze)?).map_err(exception)?;
         Ok((update.mixture.into(), update.retained))
     }
 

@@ -8,11 +8,12 @@ use crate::data::samples::Rows;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::on_pool_thread;
 use crate::model::mixture::Mixture;
 use crate::source::DataSource;
-use crate::statistics::{Freeze, Statistics};
+use crate::statistics::Statistics;
 use crate::variational::mixture::VariationalMixture;
 use crate::variational::prior::{
     VariationalPrior, WeightConcentrationPriorType, check_degrees_of_freedom, check_positive,
@@ -221,6 +222,7 @@ impl BayesianGaussianMixtureParams {
     pub(crate) fn checked(&self) -> Result<&BayesianGaussianMixtureValidParams> {
         let params = &self.0;
         params.settings.check_numbers()?;
+        params.settings.freeze.check_whole()?;
         if let Some(value) = params.weight_concentration_prior {
             check_positive("weight_concentration_prior", value)?;
         }
@@ -429,12 +431,12 @@ impl Method for Variational<'_> {
         evaluator: &mut dyn Evaluator,
         before: &VariationalMixture,
     ) -> Result<Iterated<VariationalMixture>> {
-        let (reg_covar, freeze) = (self.settings.reg_covar, self.settings.freeze);
+        let (reg_covar, freeze) = (self.settings.reg_covar, &self.settings.freeze);
         let statistics = evaluator.statistics(before.density())?;
         let numbers = before.covariances().shape().iter().product();
         let (mixture, lower_bound) = on_pool_thread(numbers, || -> Result<_> {
             let from = Some((before, freeze));
-            if freeze == Freeze::default() {
+            if *freeze == Freeze::default() {
                 let entropy = before.entropy(&statistics);
                 let mixture = VariationalMixture::m_step(&self.prior, statistics, reg_covar, from)?;
                 let lower_bound = mixture.lower_bound(entropy);

@@ -111,13 +111,17 @@ impl Method for GaussianMixtureValidParams {
     }
 
     fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
-        GaussianMixtureValidParams::initialise(self, evaluator, run)
+        self.begin_at(GaussianMixtureValidParams::initialise(self, evaluator, run)?)
+    }
+
+    fn begin_at(&self, given: Mixture) -> Result<Mixture> {
+        self.freeze.start(given)
     }
 
     fn iterate(&self, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Iterated<Mixture>> {
         let statistics = evaluator.statistics(mixture)?;
         let lower_bound = statistics.lower_bound();
-        let update = statistics.into_update(mixture, self.reg_covar, self.freeze)?;
+        let update = statistics.into_update(mixture, self.reg_covar, &self.freeze)?;
         Ok(Iterated { mixture: update.mixture, lower_bound, retained: update.retained })
     }
 }

@@ -16,9 +16,10 @@ use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
-use crate::statistics::{Freeze, Statistics};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, Axis, concatenate, s};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
@@ -67,7 +68,7 @@ pub(super) struct Found {
 impl Found {
     fn into_mixture(self, reg_covar: f64) -> Result<Mixture> {
         let mixture = match &self.assigner {
-            Some(assigner) => self.statistics.update(assigner, reg_covar, Freeze::default())?.mixture,
+            Some(assigner) => self.statistics.update(assigner, reg_covar, &Freeze::default())?.mixture,
             None => self.statistics.to_mixture(reg_covar)?,
         };
         with_gaps(mixture, self.gaps)
@@ -186,7 +187,7 @@ impl GaussianMixtureValidParams {
         let mut likelihood = |centres: &Array2<f64>| -> Result<f64> {
             let narrow = narrow_variance(points, centres).unwrap_or(1.0);
             let (statistics, assigner) = assign(&mut data, centres, narrow, kind)?;
-            let mixture = statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture;
+            let mixture = statistics.update(&assigner, self.reg_covar, &Freeze::default())?.mixture;
             data.log_likelihood(&mixture)
         };
         // A set that makes no mixture is not taken. If neither does, the start reports why.

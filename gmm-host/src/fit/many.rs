@@ -185,7 +185,8 @@ mod gpu {
     use crate::backends::cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
     use crate::fit::init::{LLOYD_TOL, SUBSET_LLOYD};
     use crate::fit::params::InitParams;
-    use crate::statistics::{Freeze, Statistics};
+    use crate::freeze::Freeze;
+    use crate::statistics::Statistics;
     use rand::RngExt;
 
     /// The course of the runs, if a GPU can make them whole.

@@ -2,10 +2,10 @@
 use super::outcome::Fit;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::freeze::Freeze;
 use crate::memory;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
-use crate::statistics::Freeze;
 use ndarray::{Array1, Array2};
 
 /// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes
@@ -311,6 +311,7 @@ impl GaussianMixtureParams {
         self.0.check_numbers()?;
         self.0.check_start()?;
         self.0.check_initial_parameters()?;
+        self.0.freeze.check(self.0.n_components, self.0.covariance_type)?;
         Ok(&self.0)
     }
 }

@@ -28,20 +28,21 @@
 //! ```text
 //! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, conditional, sampler
-//! freeze, statistics, metropolis, sampling
+//! freeze, prior, statistics, adapt, metropolis, sampling
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, grow,
+//! fit: scikit_learn, outcome, map_prior, params, kmeans, init, moments, iterate, em, standard, bayesian, many, grow,
 //!     select, merge, stepwise
 //! predict, impute, linfa
 //! ```
 //!
 //! So `evaluator` knows no backend, and `load` knows them all. A module takes a name from the
 //! module that defines it, never from this one.
+mod adapt;
 mod backends;
 mod compensated;
 
@@ -90,12 +91,14 @@ mod metropolis;
 mod model;
 mod precision;
 mod predict;
+mod prior;
 mod sampling;
 pub mod simd;
 mod source;
 mod statistics;
 mod variational;
 
+pub use adapt::Adaptation;
 pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
@@ -114,7 +117,7 @@ pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Run, Selection, Standardizable,
     Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, evaluate_rest,
     fit_on_gpu, grow, merge_down, select,
 };
@@ -129,6 +132,7 @@ pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
+pub use prior::ConjugatePrior;
 pub use sampling::Sampling;
 pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};

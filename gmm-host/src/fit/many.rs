@@ -197,7 +197,11 @@ mod gpu {
             InitParams::Random | InitParams::RandomFromData => return None,
         };
         let given = params.weights_init.is_some() || params.means_init.is_some() || params.precisions_init.is_some();
-        let plain = !given && params.start.is_none() && params.freeze == Freeze::default() && !params.halving;
+        let plain = !given
+            && params.start.is_none()
+            && params.freeze == Freeze::default()
+            && params.prior.is_none()
+            && !params.halving;
         plain.then_some(Course {
             covariance_type: params.covariance_type,
             d,

@@ -17,6 +17,7 @@ mod linfa;
 mod many;
 mod missing;
 mod posterior;
+mod prior;
 #[cfg(feature = "serde")]
 mod serde;
 mod sharded;

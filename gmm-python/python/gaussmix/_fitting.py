@@ -45,6 +45,8 @@ class ill_defined:
 def _takes_chunks(estimator: Fitting) -> bool:
     if estimator.standardize:
         raise AttributeError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
+    if getattr(estimator, "prior", None) is not None:
+        raise AttributeError("partial_fit takes no prior, because it does not know how many samples there will be")
     return True
 
 

@@ -394,7 +394,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         seen = self._seen + statistics.weight
         total = seen if self.total_samples is None else float(self.total_samples)
         before = self._posterior()
-        after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze))
+        after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze, self.n_components))
         bound = after.lower_bound_of(before, statistics.scaled(total / statistics.weight), self.reg_covar)
         self._set_posterior(after, self.means_.dtype)
         self._seen = seen
@@ -425,7 +425,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
             "mean_prior": mean,
             "degrees_of_freedom_prior": degrees,
             "covariance_prior": covariance,
-            "freeze": _parameters.frozen(self.freeze),
+            "freeze": _parameters.frozen(self.freeze, self.n_components),
             "seed": 0,
             "last_lower_bound": None,
         }

@@ -115,5 +115,6 @@ pub mod fit {
 #[doc = include_str!("../docs/inside.md")]
 #[doc = include_str!("../docs/likelihood.md")]
 #[doc = include_str!("../docs/many.md")]
+#[doc = include_str!("../docs/moves.md")]
 #[doc = include_str!("../docs/rust.md")]
 struct Guide;

@@ -58,9 +58,14 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         The most iterations of a run.
     n_init : int, default=1
         The number of runs from different starts, of which the best counts.
-    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, default='kmeans'
+    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
+            default='kmeans'
         How a start is found. Up to 16,384 samples it is the very start of scikit-learn for the same
         `random_state`; with more, the engine finds one by the same method, in much less time.
+        An array gives the start: responsibilities of shape (n_samples, n_components), whole numbers
+        of shape (n_samples,) as labels, -1 for samples without one, or means of shape
+        (n_components, n_features). A callable is given the samples, the number of components and a
+        random state, and returns such an array.
     weights_init : array-like of shape (n_components,), default=None
         The weights to start with.
     means_init : array-like of shape (n_components, n_features), default=None
@@ -168,7 +173,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
         reg_covar: float = 1e-6,
         max_iter: int = 100,
         n_init: int = 1,
-        init_params: str = "kmeans",
+        init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
         precisions_init: ArrayLike | None = None,
@@ -356,7 +361,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Parts):
             "tol": self.tol,
             "reg_covar": self.reg_covar,
             "max_iter": self.max_iter,
-            "init_params": self.init_params,
+            "init_params": self.init_params if _start.is_name(self.init_params) else "kmeans",
             "weights_init": weights,
             "means_init": means,
             "precisions_init": precisions,

@@ -62,7 +62,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "reg_covar": [Interval(Real, 0.0, None, closed="left")],
     "max_iter": [Interval(Integral, 0, None, closed="left")],
     "n_init": [Interval(Integral, 1, None, closed="left")],
-    "init_params": [StrOptions(set(CHOICES["init_params"]))],
+    "init_params": [StrOptions(set(CHOICES["init_params"])), "array-like", callable],
     "weights_init": ["array-like", None],
     "means_init": ["array-like", None],
     "precisions_init": ["array-like", None],

@@ -190,7 +190,8 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         The most iterations of a run.
     n_init : int, default=1
         The number of runs from different starts, of which the best counts.
-    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, default='kmeans'
+    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
+            default='kmeans'
         How a start is found, as in :class:`GaussianMixture`.
     weight_concentration_prior_type : {'dirichlet_process', 'dirichlet_distribution'}, \
             default='dirichlet_process'
@@ -319,7 +320,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         reg_covar: float = 1e-6,
         max_iter: int = 100,
         n_init: int = 1,
-        init_params: str = "kmeans",
+        init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
         weight_concentration_prior_type: str = "dirichlet_process",
         weight_concentration_prior: float | None = None,
         mean_precision_prior: float | None = None,
@@ -418,7 +419,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
             "tol": self.tol,
             "reg_covar": self.reg_covar,
             "max_iter": self.max_iter,
-            "init_params": self.init_params,
+            "init_params": self.init_params if _start.is_name(self.init_params) else "kmeans",
             "weight_concentration_prior_type": self.weight_concentration_prior_type,
             "weight_concentration_prior": self.weight_concentration_prior,
             "mean_precision_prior": self.mean_precision_prior,

@@ -94,17 +94,17 @@ pub mod evaluator {
 /// The sufficient statistics of an E-step, and the mixture that follows from them.
 pub mod statistics {
     #[doc(inline)]
-    pub use gmm_host::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+    pub use gmm_host::{COUNT_FLOOR, CentredSums, ConjugatePrior, Freeze, Frozen, Statistics, Update};
 }
 
 /// Fitting by expectation-maximisation, and the choice of the number of components.
 pub mod fit {
     #[doc(inline)]
     pub use gmm_host::{
-        BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-        GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
-        Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_on_gpu, grow,
-        merge_down, scikit_learn, select,
+        Adaptation, BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion,
+        Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Run, Selection,
+        Standardizable, Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_on_gpu,
+        grow, merge_down, scikit_learn, select,
     };
 }
 
@@ -117,5 +117,6 @@ pub mod fit {
 #[doc = include_str!("../docs/inside.md")]
 #[doc = include_str!("../docs/likelihood.md")]
 #[doc = include_str!("../docs/many.md")]
+#[doc = include_str!("../docs/moves.md")]
 #[doc = include_str!("../docs/rust.md")]
 struct Guide;

@@ -55,13 +55,13 @@ fn em(c: &mut Criterion) {
                 group.bench_function(BenchmarkId::from_parameter(&id), |b| {
                     b.iter(|| {
                         let statistics = evaluator.statistics(black_box(&mixture))?;
-                        statistics.update(&mixture, 1e-6, Freeze::default())
+                        statistics.update(&mixture, 1e-6, &Freeze::default())
                     })
                 });
                 group.finish();
                 let Ok(statistics) = evaluator.statistics(&mixture) else { continue };
                 c.bench_function(&format!("m-step/{id}"), |b| {
-                    b.iter(|| black_box(&statistics).update(&mixture, 1e-6, Freeze::default()))
+                    b.iter(|| black_box(&statistics).update(&mixture, 1e-6, &Freeze::default()))
                 });
             }
         }

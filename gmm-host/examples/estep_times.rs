@@ -68,7 +68,7 @@ fn main() -> Result<(), Error> {
                 statistics => statistics?,
             };
             steps.push(began.elapsed().as_secs_f64() * 1e3);
-            statistics.update(&start, 1e-6, Freeze::default())?;
+            statistics.update(&start, 1e-6, &Freeze::default())?;
             iterations.push(began.elapsed().as_secs_f64() * 1e3);
         }
         if steps.is_empty() {

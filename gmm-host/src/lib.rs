@@ -29,20 +29,21 @@
 //! error, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
 //!     sampler, gaussian, transport, distances, products, merging
-//! statistics, metropolis, sampling
+//! freeze, prior, statistics, adapt, metropolis, sampling
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, params, kmeans, init, iterate, em, standard, bayesian, many, grow,
+//! fit: scikit_learn, outcome, map_prior, params, kmeans, init, moments, iterate, em, standard, bayesian, many, grow,
 //!     select, merge, stepwise
 //! score_function, predict, impute, linfa
 //! ```
 //!
 //! So `evaluator` knows no backend, and `load` knows them all. A module takes a name from the
 //! module that defines it, never from this one.
+mod adapt;
 mod backends;
 mod compensated;
 
@@ -71,6 +72,7 @@ mod draw;
 mod error;
 mod evaluator;
 mod fit;
+mod freeze;
 mod gpus;
 mod impute;
 #[cfg(feature = "linfa")]
@@ -90,6 +92,7 @@ mod metropolis;
 mod model;
 mod precision;
 mod predict;
+mod prior;
 mod sampling;
 mod score_function;
 pub mod simd;
@@ -97,6 +100,7 @@ mod source;
 mod statistics;
 mod variational;
 
+pub use adapt::Adaptation;
 pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
@@ -115,10 +119,11 @@ pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, Run, Selection, Standardizable,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Run, Selection, Standardizable,
     Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, evaluate_rest,
     fit_on_gpu, grow, merge_down, select,
 };
+pub use freeze::{Freeze, Frozen};
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;
 pub use load::{LoadOptions, devices, kernel_names, load, load_chunks};
@@ -132,9 +137,10 @@ pub use model::order::Order;
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
+pub use prior::ConjugatePrior;
 pub use sampling::Sampling;
 pub use source::DataSource;
-pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+pub use statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};
 pub use variational::mixture::VariationalMixture;
 pub use variational::prior::{VariationalPrior, WeightConcentrationPriorType};
 

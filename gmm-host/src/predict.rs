@@ -1,4 +1,5 @@
 //! What a mixture says about samples, in one call.
+use crate::adapt::Adaptation;
 use crate::device::Device;
 use crate::error::Result;
 use crate::fit::Criterion;
@@ -121,7 +122,37 @@ impl Mixture {
     }
 }
 
+/// # Adaptation
+impl Mixture {
+    /// The mixture adapted to samples; [`Adaptation`] says how.
+    ///
+    /// ```
+    /// use gmm_host::{Adaptation, Covariances, Mixture};
+    /// use ndarray::array;
+    ///
+    /// let background = Mixture::new(array![1.0], array![[0.0]], Covariances::Spherical(array![1.0]))?;
+    /// let adaptation = Adaptation { relevance: 4.0, ..Adaptation::default() };
+    /// let adapted = background.adapt(&array![[3.0], [3.0]], &adaptation)?;
+    /// assert!((adapted.supervector()[0] - 1.0).abs() < 1e-12);
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation), and as [`Adaptation::apply`].
+    pub fn adapt(&self, data: impl DataSource, adaptation: &Adaptation) -> Result<Mixture> {
+        self.on(Device::Auto).adapt(data, adaptation)
+    }
+}
+
 impl MixtureOn<'_> {
+    /// As [`Mixture::adapt`].
+    ///
+    /// # Errors
+    /// As [`Mixture::adapt`].
+    pub fn adapt(self, data: impl DataSource, adaptation: &Adaptation) -> Result<Mixture> {
+        data.evaluate(self.device, |evaluator| adaptation.apply(self.mixture, &evaluator.statistics(self.mixture)?))
+    }
+
     /// As [`Mixture::predict`].
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! The sufficient statistics of an E-step, and the M-step.
 use crate::error::{Error, Result};
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
     all, at_once, for_each_matrix, mirror, row_major, sum_of, trace_of_product, try_for_each_row, vectorised,
 };
 use crate::model::mixture::Mixture;
+use crate::prior::ConjugatePrior;
 use ndarray::parallel::prelude::*;
 #[cfg(feature = "cuda")]
 use ndarray::{Array, Array3, ArrayViewMut, RemoveAxis};
@@ -114,18 +116,6 @@ impl CentredSums {
             }
         }
     }
-}
-
-/// Which parameters an M-step leaves as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Freeze {
-    /// Leave the weights.
-    pub weights: bool,
-    /// Leave the means.
-    pub means: bool,
-    /// Leave the covariances.
-    pub covariances: bool,
 }
 
 /// The result of an M-step.
@@ -260,6 +250,20 @@ impl Statistics {
             means: Array2::zeros((n_components, n_features)),
             scatter: Covariances::zeros(covariance_type, n_components, n_features),
         }
+    }
+
+    /// The statistics that so many samples of each component would have, spread as the component is.
+    pub(crate) fn of_mixture(mixture: &Mixture, samples: f64) -> Self {
+        let (k, d) = mixture.means().dim();
+        let factor = match mixture.covariance_type() {
+            CovarianceType::Tied => samples * k as f64,
+            CovarianceType::Spherical => samples * d as f64,
+            CovarianceType::Full | CovarianceType::Diag => samples,
+        };
+        let mut scatter = mixture.covariances().clone();
+        scatter.map_inplace(|v| *v *= factor);
+        let counts = Array1::from_elem(k, samples);
+        Self { weight: counts.sum(), log_likelihood: 0.0, counts, means: mixture.means().to_owned(), scatter }
     }
 
     /// Moves the moments from the given centres to each component's own mean: x̄ₖ = cₖ + δₖ with
@@ -545,7 +549,7 @@ impl Statistics {
             return Err(Error::EmptyComponent { component, count });
         }
         let floor = self.floor();
-        let covariances = self.clone().into_covariances(self.means.view(), reg_covar);
+        let covariances = self.clone().into_covariances(self.means.view(), reg_covar, 0.0);
         let (factor, failures) = covariances.factorise();
         if let Some(failure) = failures.into_iter().next() {
             return Err(failure);
@@ -565,7 +569,8 @@ impl Statistics {
     /// diagonal. (scikit-learn's means are Σ r x / nₖ, which draws a component that has almost
     /// nothing towards the origin; here they do not depend on the origin.)
     ///
-    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means.
+    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means, and
+    /// weights share what frozen ones leave of 1, so that each is the best beside what is frozen.
     ///
     /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and
     /// its weight nₖ / Σ nₖ is nearly zero. A component whose new covariance is not positive
@@ -584,50 +589,87 @@ impl Statistics {
     /// [`Error::ShapeMismatch`] where `previous` has another K or D,
     /// [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component with samples has
     /// a usable covariance: the data are degenerate then, and `reg_covar` is too small.
-    pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
-        self.clone().into_update(previous, reg_covar, freeze)
+    pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: &Freeze) -> Result<Update> {
+        self.clone().into_update(previous, reg_covar, freeze, None)
     }
 
-    /// As [`update`](Self::update), with the new covariances in the memory of the scatter. Large
-    /// matrices in new memory would take a good part of the time of an M-step.
+    /// As [`update`](Self::update), to the mode of the posterior under a prior: nothing collapses that
+    /// the prior keeps from it, and the sum of the log-likelihood and the
+    /// [logarithm of the prior's density](ConjugatePrior::log_density) never falls.
     ///
     /// # Errors
-    /// As [`update`](Self::update).
-    pub fn into_update(self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
+    /// As [`update`](Self::update), and for a prior of another shape.
+    pub fn update_under(
+        &self,
+        prior: &ConjugatePrior,
+        previous: &Mixture,
+        reg_covar: f64,
+        freeze: &Freeze,
+    ) -> Result<Update> {
+        self.clone().into_update(previous, reg_covar, freeze, Some(prior))
+    }
+
+    /// As [`update`](Self::update) or [`update_under`](Self::update_under), with the new covariances
+    /// in the memory of the scatter. Large matrices in new memory would take a good part of the time
+    /// of an M-step.
+    ///
+    /// # Errors
+    /// As [`update_under`](Self::update_under).
+    pub fn into_update(
+        mut self,
+        previous: &Mixture,
+        reg_covar: f64,
+        freeze: &Freeze,
+        prior: Option<&ConjugatePrior>,
+    ) -> Result<Update> {
         let (k, d) = self.means.dim();
         if previous.means().dim() != (k, d) {
             let got = previous.means().shape().to_vec();
             return Err(Error::ShapeMismatch { what: "means of the previous mixture", expected: vec![k, d], got });
         }
         previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
-        let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
-        let weights = if freeze.weights { previous.weights().to_owned() } else { weights(&self.counts, self.floor()) };
-        let means = if freeze.means {
-            previous.means().to_owned()
+        freeze.check(k, self.covariance_type())?;
+        let pseudo_count = self.floor() + prior.map_or(0.0, ConjugatePrior::pseudo_count);
+        let weights = if freeze.weights.any() || freeze.equal_weights {
+            freeze.weights(&self.counts + pseudo_count, previous)
         } else {
-            let mut means = self.means.clone();
-            for &c in &empty {
-                means.row_mut(c).assign(&previous.means().row(c));
-            }
-            means
+            weights(&self.counts, pseudo_count)
         };
-        if freeze.covariances {
+        let mut divisor = 0.0;
+        if let Some(prior) = prior {
+            prior.check(k, d, self.covariance_type())?;
+            self.add_prior(prior);
+            divisor = prior.divisor(k);
+        }
+        let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
+        // Those whose covariance follows from nothing.
+        let bare = if prior.is_some() { &[][..] } else { &empty };
+        let mut means = self.means.clone();
+        for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
+            means.row_mut(c).assign(&previous.means().row(c));
+        }
+        let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
+        if frozen.len() == k {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
             return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
         }
         let covariance_type = self.covariance_type();
         let tied = covariance_type == CovarianceType::Tied;
-        let mut covariances = self.into_covariances(means.view(), reg_covar);
+        let mut covariances = self.into_covariances(means.view(), reg_covar, divisor);
         if !tied {
-            for &c in &empty {
+            for &c in bare.iter().chain(&frozen) {
                 covariances.copy_component(c, previous.covariances());
             }
         }
         let (factor, mut failures) = covariances.factorise();
-        let n_alive = if tied { 1 } else { k - empty.len() };
+        let n_alive = if tied { 1 } else { k - bare.len() };
         let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?;
+        // With the factors that they have, which may come from precisions.
+        frozen.iter().for_each(|&c| mixture.copy_covariance(c, previous));
+        failures.retain(|failure| component_of(failure).is_none_or(|c| !freeze.covariances.has(c)));
         let failed: Vec<usize> = failures.iter().filter_map(component_of).collect();
-        let sound: Vec<usize> = (0..k).filter(|c| !empty.contains(c) && !failed.contains(c)).collect();
+        let sound: Vec<usize> =
+            (0..k).filter(|c| !bare.contains(c) && !failed.contains(c) && !freeze.covariances.has(*c)).collect();
         let mut doubtful = Vec::new();
         if !tied || failures.is_empty() {
             for (of, rounding) in Rounding::of_each(&mixture, &sound, reg_covar) {
@@ -657,13 +699,31 @@ impl Statistics {
         Ok(Update { mixture, retained })
     }
 
+    /// Joins the samples that a prior stands for: κ at each mean, and Ψ.
+    fn add_prior(&mut self, prior: &ConjugatePrior) {
+        let kappa = prior.mean_precision();
+        for c in 0..self.n_components() {
+            let (count, joined) = (self.counts[c], self.counts[c] + kappa);
+            if kappa > 0.0 && count > 0.0 {
+                let delta = &prior.mean(c) - &self.means.row(c);
+                self.means.row_mut(c).scaled_add(kappa / joined, &delta);
+                add_outer(&mut self.scatter, c, count * (kappa / joined), &delta.to_vec());
+            } else if kappa > 0.0 {
+                self.means.row_mut(c).assign(&prior.mean(c));
+            }
+            self.counts[c] = joined;
+        }
+        prior.add_scatter(&mut self.scatter);
+    }
+
     /// [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
     fn floor(&self) -> f64 {
         COUNT_FLOOR * self.weight.min(1.0)
     }
 
-    /// Scatter around the given means over the counts, with the diagonal raised.
-    fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64) -> Covariances {
+    /// Scatter around the given means over the counts and `more` (of each component, or of a tied
+    /// covariance), with the diagonal raised.
+    pub(crate) fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64, more: f64) -> Covariances {
         let (k, d) = self.means.dim();
         let floor = self.floor();
         let mut covariances = self.scatter;
@@ -679,19 +739,19 @@ impl Statistics {
         let counts = &self.counts + floor;
         match &mut covariances {
             Covariances::Full(v) => for_each_matrix(v, |c, mut v| {
-                v /= counts[c];
+                v /= counts[c] + more;
                 v.diag_mut().map_inplace(|v| *v += reg_covar);
             }),
             Covariances::Tied(v) => {
-                *v /= counts.sum();
+                *v /= counts.sum() + more;
                 v.diag_mut().map_inplace(|v| *v += reg_covar);
             }
             Covariances::Diag(v) => {
-                *v /= &counts.insert_axis(Axis(1));
+                *v /= &(counts + more).insert_axis(Axis(1));
                 *v += reg_covar;
             }
             Covariances::Spherical(v) => {
-                *v /= &(counts * d as f64);
+                *v /= &((counts + more) * d as f64);
                 *v += reg_covar;
             }
         }

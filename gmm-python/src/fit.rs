@@ -5,8 +5,8 @@ use crate::mixture::Mixture;
 use crate::statistics::{Statistics, freeze};
 use crate::variational::VariationalMixture;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, Iteration};
-use gaussmix::model::Covariances;
+use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, Iteration, MapPrior};
+use gaussmix::model::{CovarianceType, Covariances};
 use numpy::{PyArray1, ToPyArray};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -34,11 +34,44 @@ pub struct FitOptions {
     means_init: Option<Py<PyAny>>,
     precisions_init: Option<Py<PyAny>>,
     freeze: Vec<String>,
+    prior: Option<PriorOptions>,
     /// Added to the first lower bound: the logarithm of the sum that the weights of scikit-learn's
     /// start have.
     shift: f64,
     /// The lower bound of the last iteration of an earlier fit that this one goes on with.
     last_lower_bound: Option<f64>,
+}
+
+/// A prior of EM, of which the defaults stand where nothing is given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PriorOptions {
+    weight_concentration: Option<f64>,
+    mean_precision: Option<f64>,
+    mean: Option<Py<PyAny>>,
+    degrees_of_freedom: Option<f64>,
+    /// In the shape that the covariances of one component have.
+    covariance: Option<Py<PyAny>>,
+}
+
+impl PriorOptions {
+    fn prior(&self, py: Python<'_>, covariance_type: CovarianceType, n_features: usize) -> PyResult<MapPrior> {
+        let mut prior = MapPrior { degrees_of_freedom: self.degrees_of_freedom, ..MapPrior::default() };
+        if let Some(value) = self.weight_concentration {
+            prior.weight_concentration = value;
+        }
+        if let Some(value) = self.mean_precision {
+            prior.mean_precision = value;
+        }
+        if let Some(mean) = &self.mean {
+            prior.mean = Some(arrays::matrix("the prior's mean", mean.bind(py))?);
+        }
+        if let Some(covariance) = &self.covariance {
+            let covariance = arrays::numbers(covariance.bind(py))?;
+            prior.covariance = Some(arrays::covariances(covariance_type, 1, n_features, covariance)?);
+        }
+        Ok(prior)
+    }
 }
 
 /// The parameters of a run of variational inference.
@@ -251,6 +284,9 @@ pub fn parameters(
 ) -> PyResult<GaussianMixtureParams> {
     let covariance_type = arrays::covariance_type(&options.covariance_type)?;
     let mut params = common_parameters!(GaussianMixtureParams, options, covariance_type);
+    if let Some(prior) = &options.prior {
+        params = params.prior(prior.prior(py, covariance_type, n_features)?);
+    }
     if let Some(start) = start {
         let mut before = gaussmix::fit::Fit::new(start);
         before.lower_bounds.extend(options.last_lower_bound);

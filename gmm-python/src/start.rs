@@ -62,7 +62,7 @@ pub fn mixture_of(
     let (k, d) = clusters.means().dim();
     let narrow = Covariances::isotropic(clusters.covariance_type(), k, d, reg_covar);
     let empty = gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
-    Ok(clusters.update(&empty, reg_covar, Freeze::default())?.mixture)
+    Ok(clusters.update(&empty, reg_covar, &Freeze::default())?.mixture)
 }
 
 /// The statistics of the clusters of k-means, and the number of clusters that have samples.

@@ -3,6 +3,7 @@ use crate::arrays::{self, matrix};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::exception;
 use crate::mixture::Mixture;
+use gaussmix::fit::Adaptation;
 use gaussmix::statistics::{CentredSums, Freeze};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, ToPyArray};
@@ -22,22 +23,10 @@ const MAGIC: &Magic = b"gmmstat\x02";
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Statistics(pub gaussmix::statistics::Statistics);
 
-/// Reads the parameters to be left as they are from their names.
+/// Reads the parameters to be left as they are from their names, each as the program takes it.
 pub fn freeze(names: &[String]) -> PyResult<Freeze> {
-    let mut freeze = Freeze::default();
-    for name in names {
-        match name.as_str() {
-            "weights" => freeze.weights = true,
-            "means" => freeze.means = true,
-            "covariances" => freeze.covariances = true,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "freeze names `{other}`; use 'weights', 'means' or 'covariances'"
-                )));
-            }
-        }
-    }
-    Ok(freeze)
+    let each = names.iter().map(|name| name.parse::<Freeze>().map_err(exception));
+    each.reduce(|a, b| Ok(a?.or(b?))).unwrap_or_else(|| Ok(Freeze::default()))
 }
 
 #[pymethods]
@@ -162,7 +151,7 @@ impl Statistics {
     /// reg_covar : float, default=0.0
     ///     Added to all variances.
     /// freeze : list of {'weights', 'means', 'covariances'}, default=[]
-    ///     Parameters that stay as they are in the mixture before.
+    ///     Parameters that stay as they are in the mixture before; of single components as in 'means=0,2'.
     ///
     /// Returns
     /// -------
@@ -172,8 +161,28 @@ impl Statistics {
     ///     Components that have lost their samples or collapsed, and retained parameters of the mixture before.
     #[pyo3(signature = (previous, reg_covar=0.0, freeze=vec![]))]
     fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Vec<String>) -> PyResult<(Mixture, Vec<usize>)> {
-        let update = self.0.update(&previous.0, reg_covar, self::freeze(&freeze)?).map_err(exception)?;
+        let update = self.0.update(&previous.0, reg_covar, &self::freeze(&freeze)?).map_err(exception)?;
         Ok((update.mixture.into(), update.retained))
+    }
+
+    /// Adapt a mixture to the samples of these statistics, which are of an E-step under it.
+    ///
+    /// Parameters
+    /// ----------
+    /// mixture : Mixture
+    ///     The mixture before.
+    /// relevance : float
+    ///     A component with so many samples moves half of the way to them.
+    /// parameters : str
+    ///     What is adapted: 'weights', 'means', 'covariances', separated by commas.
+    ///
+    /// Returns
+    /// -------
+    /// adapted : Mixture
+    ///     The adapted mixture.
+    fn adapt(&self, mixture: &Mixture, relevance: f64, parameters: &str) -> PyResult<Mixture> {
+        let adapted = Adaptation::of(parameters, relevance).and_then(|how| how.apply(&mixture.0, &self.0));
+        adapted.map(Mixture::from).map_err(exception)
     }
 
     #[getter]

@@ -170,7 +170,7 @@ impl VariationalMixture {
     /// The M-step, which leaves the parts of this posterior that `freeze` names.
     fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: Vec<String>) -> PyResult<Self> {
         let freeze = self::freeze(&freeze)?;
-        self.0.update(&statistics.0, reg_covar, freeze).map(Self).map_err(exception)
+        self.0.update(&statistics.0, reg_covar, &freeze).map(Self).map_err(exception)
     }
 
     /// The lower bound of samples of which these are the statistics, made under `before`.

@@ -1,5 +1,6 @@
 //! The commands, a file or a folder each. A command goes from typed options to the engine and back
 //! to text.
+mod adapt;
 mod axis;
 mod bench;
 mod by_group;
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "\
 Examples:
   gmm fit data.npy -k 8 -o model.json         fit a mixture of 8 components to data
   gmm select data.npy -k 1:20 -o model.json   choose the number of components
+  gmm adapt model.json new.npy -o m.json      the model, adapted to a few samples
   gmm score model.json data.npy               log-likelihood of the data under the model
   gmm predict model.json data.npy -o k.npy    the most probable component of each sample
   gmm impute model.json data.csv -o full.csv  fill in missing values
@@ -63,6 +65,7 @@ SIGTERM or SIGHUP.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Fit(fit::Fit),
+    Adapt(adapt::Adapt),
     Select(select::Select),
     Score(score::Score),
     Predict(predict::Predict),
@@ -90,6 +93,7 @@ impl Cli {
         let success = |()| SUCCESS;
         let code = match self.command {
             Command::Fit(command) => command.run(),
+            Command::Adapt(command) => command.run().map(success),
             Command::Select(command) => command.run(),
             Command::Score(command) => command.run().map(success),
             Command::Predict(command) => command.run().map(success),

@@ -2,7 +2,7 @@
 use super::values::whole_number;
 use crate::input::DataOptions;
 use clap::Args;
-use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams};
+use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams, MapPrior};
 use gaussmix::io::Identity;
 use std::path::PathBuf;
 
@@ -32,6 +32,10 @@ pub struct Training {
     /// would have been the best.
     #[arg(long)]
     pub halving: bool,
+    /// Find the mode of the posterior under a prior, so that no component collapses: default, or
+    /// numbers that differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2
+    #[arg(long, value_name = "PRIOR", conflicts_with = "variational")]
+    pub prior: Option<MapPrior>,
     /// How to find a start: kmeans, k-means++, random or random_from_data
     #[arg(long, value_name = "METHOD", default_value = "kmeans")]
     init_params: InitParams,
@@ -53,14 +57,18 @@ pub struct Training {
 
 impl Training {
     pub fn params(&self) -> GaussianMixtureParams {
-        GaussianMixtureParams::default()
+        let params = GaussianMixtureParams::default()
             .tol(self.tol)
             .max_iter(self.max_iter)
             .reg_covar(self.reg_covar)
             .n_init(self.n_init)
             .halving(self.halving)
             .init_params(self.init_params)
-            .random_state(self.seed)
+            .random_state(self.seed);
+        match &self.prior {
+            Some(prior) => params.prior(prior.clone()),
+            None => params,
+        }
     }
 
     /// As [`params`](Self::params), of variational inference.
@@ -97,11 +105,23 @@ impl Training {
             n_init,
             // The state of all runs is in no checkpoint: --halving and --checkpoint are refused together.
             halving: _,
+            prior,
             init_params,
             seed,
             sample_weight: _,
             standardize,
         } = self;
+        let identity = match prior {
+            Some(MapPrior { weight_concentration, mean_precision, degrees_of_freedom, .. }) => identity.with(
+                "prior",
+                format!(
+                    "{weight_concentration},{mean_precision},{}",
+                    degrees_of_freedom.map_or("D+2".into(), |v| v.to_string())
+                ),
+            ),
+            // As checkpoints that were made without this option.
+            None => identity,
+        };
         identity
             .with("reg-covar", *reg_covar)
             .with("n-init", *n_init)

@@ -1,10 +1,14 @@
 //! Expectation-maximisation over any evaluator.
+use super::init::check_columns;
 use super::iterate::{self, Iterated, Method};
+use super::map_prior::MapPrior;
+use super::moments::{covariance_of, moments};
 use super::outcome::{Callback, Fit};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::model::mixture::Mixture;
+use crate::prior::ConjugatePrior;
 use crate::source::DataSource;
 use std::ops::ControlFlow;
 
@@ -70,7 +74,32 @@ impl GaussianMixtureValidParams {
     /// # Errors
     /// As [`fit`](Self::fit).
     pub fn fit_with(&self, evaluator: &mut dyn Evaluator, callback: Callback<'_>) -> Result<Fit> {
-        iterate::fit(self, evaluator, callback)
+        let prior = self.prior.as_ref().map(|prior| self.conjugate(prior, evaluator)).transpose()?;
+        iterate::fit(&Em { settings: self, prior }, evaluator, callback)
+    }
+
+    /// The prior, with what is not given of it from the samples.
+    fn conjugate(&self, prior: &MapPrior, evaluator: &mut dyn Evaluator) -> Result<ConjugatePrior> {
+        let (k, d, kind) = (self.n_components, evaluator.n_features(), self.covariance_type);
+        let MapPrior { weight_concentration, mean_precision, mean, degrees_of_freedom, covariance } = prior.clone();
+        let (mean, covariance) = match (mean, covariance) {
+            (Some(mean), Some(covariance)) => (mean, covariance),
+            (mean, covariance) => {
+                check_columns(evaluator)?;
+                let moments = moments(evaluator, kind)?;
+                let of_data = || {
+                    let mut covariance = covariance_of(&moments, kind);
+                    covariance.map_inplace(|v| *v /= (k as f64).powf(2.0 / d as f64));
+                    covariance
+                };
+                let mean = mean.unwrap_or_else(|| moments.means().to_owned());
+                (mean, covariance.unwrap_or_else(of_data))
+            }
+        };
+        let nu = degrees_of_freedom.unwrap_or(d as f64 + 2.0);
+        let known = ConjugatePrior::new(weight_concentration, mean_precision, mean, nu, covariance)?;
+        known.check(k, d, kind)?;
+        Ok(known)
     }
 
     /// Checks the initial parameters against the data's D.
@@ -95,29 +124,41 @@ impl GaussianMixtureValidParams {
     }
 }
 
-impl Method for GaussianMixtureValidParams {
+/// A fit whose prior is known, if it has one.
+struct Em<'a> {
+    settings: &'a GaussianMixtureValidParams,
+    prior: Option<ConjugatePrior>,
+}
+
+impl Method for Em<'_> {
     type Model = Mixture;
 
     fn settings(&self) -> &GaussianMixtureValidParams {
-        self
+        self.settings
     }
 
     fn start(&self) -> Option<&Start> {
-        self.start.as_ref()
+        self.settings.start.as_ref()
     }
 
     fn check(&self, evaluator: &dyn Evaluator) -> Result<()> {
-        self.check_features(evaluator.n_features())
+        self.settings.check_features(evaluator.n_features())
     }
 
     fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
-        GaussianMixtureValidParams::initialise(self, evaluator, run)
+        self.begin_at(self.settings.initialise(evaluator, run, self.prior.as_ref())?)
+    }
+
+    fn begin_at(&self, given: Mixture) -> Result<Mixture> {
+        self.settings.freeze.start(given)
     }
 
     fn iterate(&self, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Iterated<Mixture>> {
         let statistics = evaluator.statistics(mixture)?;
-        let lower_bound = statistics.lower_bound();
-        let update = statistics.into_update(mixture, self.reg_covar, self.freeze)?;
+        let of_prior = self.prior.as_ref().map_or(0.0, |prior| prior.log_density(mixture) / statistics.weight());
+        let lower_bound = statistics.lower_bound() + of_prior;
+        let GaussianMixtureValidParams { reg_covar, freeze, .. } = self.settings;
+        let update = statistics.into_update(mixture, *reg_covar, freeze, self.prior.as_ref())?;
         Ok(Iterated { mixture: update.mixture, lower_bound, retained: update.retained })
     }
 }

@@ -16,9 +16,11 @@ use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
-use crate::statistics::{Freeze, Statistics};
+use crate::prior::ConjugatePrior;
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, Axis, concatenate, s};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
@@ -65,9 +67,9 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn into_mixture(self, reg_covar: f64) -> Result<Mixture> {
+    fn into_mixture(self, reg_covar: f64, prior: Option<&ConjugatePrior>) -> Result<Mixture> {
         let mixture = match &self.assigner {
-            Some(assigner) => self.statistics.update(assigner, reg_covar, Freeze::default())?.mixture,
+            Some(assigner) => self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture,
             None => self.statistics.to_mixture(reg_covar)?,
         };
         with_gaps(mixture, self.gaps)
@@ -98,13 +100,18 @@ impl GaussianMixtureValidParams {
     }
 
     /// The start of a run for which no mixture is given.
-    pub(super) fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
+    pub(super) fn initialise(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        run: usize,
+        prior: Option<&ConjugatePrior>,
+    ) -> Result<Mixture> {
         let found = match (&self.weights_init, &self.means_init, &self.precisions_init) {
             (Some(weights), Some(means), Some(precisions)) => {
                 check_columns(evaluator)?;
                 return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
             }
-            _ => self.find(evaluator, run)?.into_mixture(self.reg_covar)?,
+            _ => self.find(evaluator, run)?.into_mixture(self.reg_covar, prior)?,
         };
         let weights = self.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
         let means = self.means_init.clone().unwrap_or_else(|| found.means().to_owned());
@@ -186,7 +193,7 @@ impl GaussianMixtureValidParams {
         let mut likelihood = |centres: &Array2<f64>| -> Result<f64> {
             let narrow = narrow_variance(points, centres).unwrap_or(1.0);
             let (statistics, assigner) = assign(&mut data, centres, narrow, kind)?;
-            let mixture = statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture;
+            let mixture = statistics.update(&assigner, self.reg_covar, &Freeze::default())?.mixture;
             data.log_likelihood(&mixture)
         };
         // A set that makes no mixture is not taken. If neither does, the start reports why.

@@ -34,6 +34,11 @@ pub(super) trait Method {
     /// The start of a run for which none is given.
     fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Self::Model>;
 
+    /// What begins at a given start.
+    fn begin_at(&self, given: Self::Model) -> Result<Self::Model> {
+        Ok(given)
+    }
+
     /// An E-step and an M-step.
     fn iterate(&self, evaluator: &mut dyn Evaluator, model: &Self::Model) -> Result<Iterated<Self::Model>>;
 }
@@ -68,7 +73,7 @@ pub(super) fn fit<M: Method>(
     }
     let (mut best, mut present, runs) = match method.start() {
         None => (None, None, 0..settings.n_init),
-        Some(Start::At(mixture, _)) => (None, Some(Fit::new((**mixture).clone())), 0..1),
+        Some(Start::At(mixture, _)) => (None, Some(Fit::new(method.begin_at((**mixture).clone())?)), 0..1),
         Some(Start::Resume(fits)) => {
             let (present, best) = &**fits;
             (best.clone(), Some(present.clone()), present.run..settings.n_init.max(present.run + 1))

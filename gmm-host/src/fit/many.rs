@@ -195,7 +195,8 @@ mod gpu {
     use crate::backends::cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
     use crate::fit::init::{LLOYD_TOL, SUBSET_LLOYD};
     use crate::fit::params::InitParams;
-    use crate::statistics::{Freeze, Statistics};
+    use crate::freeze::Freeze;
+    use crate::statistics::Statistics;
     use rand::RngExt;
 
     /// The course of the runs, if a GPU can make them whole.
@@ -206,7 +207,11 @@ mod gpu {
             InitParams::Random | InitParams::RandomFromData => return None,
         };
         let given = params.weights_init.is_some() || params.means_init.is_some() || params.precisions_init.is_some();
-        let plain = !given && params.start.is_none() && params.freeze == Freeze::default() && !params.halving;
+        let plain = !given
+            && params.start.is_none()
+            && params.freeze == Freeze::default()
+            && params.prior.is_none()
+            && !params.halving;
         plain.then_some(Course {
             covariance_type: params.covariance_type,
             d,

@@ -6,7 +6,9 @@ mod init;
 mod iterate;
 mod kmeans;
 mod many;
+mod map_prior;
 mod merge;
+mod moments;
 mod outcome;
 mod params;
 pub mod scikit_learn;
@@ -16,6 +18,7 @@ mod stepwise;
 
 pub use bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
 pub use many::{Run, Watch, evaluate_each, evaluate_rest, fit_on_gpu};
+pub use map_prior::MapPrior;
 pub use merge::merge_down;
 pub use outcome::{Callback, Fit, Iteration};
 pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};

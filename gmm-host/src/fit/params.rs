@@ -1,11 +1,12 @@
 //! The parameters of a fit, and their check.
+use super::map_prior::MapPrior;
 use super::outcome::Fit;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::freeze::Freeze;
 use crate::memory;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
-use crate::statistics::Freeze;
 use ndarray::{Array1, Array2};
 
 /// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes
@@ -98,6 +99,7 @@ pub struct GaussianMixtureValidParams {
     pub(super) precisions_init: Option<Covariances>,
     pub(super) random_state: u64,
     pub(super) freeze: Freeze,
+    pub(super) prior: Option<MapPrior>,
     pub(super) start: Option<Start>,
     pub(super) device: Device,
 }
@@ -139,6 +141,7 @@ impl Default for GaussianMixtureValidParams {
             precisions_init: None,
             random_state: 0,
             freeze: Freeze::default(),
+            prior: None,
             start: None,
             device: Device::Auto,
         }
@@ -262,6 +265,26 @@ impl GaussianMixtureParams {
         self
     }
 
+    /// A prior: the fit finds the mode of the posterior (MAP) instead of the likeliest parameters, and
+    /// a component cannot collapse. Lower bounds then are those of the log-likelihood and the logarithm
+    /// of the prior's density, up to a constant, over the weight of the samples. Default none.
+    ///
+    /// ```
+    /// use gmm_host::{GaussianMixtureParams, MapPrior};
+    /// use ndarray::array;
+    ///
+    /// // Two rows are equal: without a prior, a component would collapse onto them.
+    /// let x = array![[1.0, 2.0], [1.0, 2.0], [7.0, 9.0], [8.0, 7.0], [9.0, 8.0]];
+    /// let fit = GaussianMixtureParams::new(2).reg_covar(0.0).prior(MapPrior::default()).fit(&x)?;
+    /// assert!(fit.retained.is_empty());
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prior(mut self, prior: MapPrior) -> Self {
+        self.0.prior = Some(prior);
+        self
+    }
+
     /// Starts at a mixture, of the same K and covariance type; `n_init` is then ignored.
     #[must_use]
     pub fn start(mut self, mixture: Mixture) -> Self {
@@ -311,6 +334,8 @@ impl GaussianMixtureParams {
         self.0.check_numbers()?;
         self.0.check_start()?;
         self.0.check_initial_parameters()?;
+        self.0.prior.as_ref().map_or(Ok(()), MapPrior::check)?;
+        self.0.freeze.check(self.0.n_components, self.0.covariance_type)?;
         Ok(&self.0)
     }
 }

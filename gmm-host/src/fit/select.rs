@@ -4,9 +4,9 @@ use super::outcome::{Callback, Fit};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
-use crate::statistics::Freeze;
 
 /// A criterion for choosing among models; the model with the least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

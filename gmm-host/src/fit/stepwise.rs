@@ -1,8 +1,9 @@
 //! Fitting to a stream of chunks.
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::mixture::Mixture;
-use crate::statistics::{Freeze, Statistics};
+use crate::statistics::Statistics;
 use crate::variational::mixture::VariationalMixture;
 use crate::variational::prior::check_positive;
 
@@ -81,7 +82,7 @@ impl StepwiseEm {
         let statistics = chunk.statistics(&self.mixture)?;
         let lower_bound = statistics.lower_bound();
         let average = self.average.with(statistics)?;
-        self.mixture = average.update(&self.mixture, self.average.reg_covar, self.freeze)?.mixture;
+        self.mixture = average.update(&self.mixture, self.average.reg_covar, &self.freeze)?.mixture;
         self.average.set(average);
         Ok(lower_bound)
     }
@@ -147,7 +148,7 @@ impl StochasticVariational {
         let seen = self.seen + weight;
         let total = self.total_samples.unwrap_or(seen);
         let average = self.average.with(statistics.clone())?;
-        let mixture = self.mixture.update(&average.clone().scaled(total), reg_covar, self.freeze)?;
+        let mixture = self.mixture.update(&average.clone().scaled(total), reg_covar, &self.freeze)?;
         let lower_bound = mixture.lower_bound_of(&self.mixture, &statistics.scaled(total / weight), reg_covar)?;
         self.mixture = mixture;
         self.seen = seen;

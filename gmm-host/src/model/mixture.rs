@@ -184,6 +184,12 @@ impl Mixture {
         self.weights.view()
     }
 
+    /// The means of all components after each other (K·D,), by which adapted mixtures are compared
+    /// (Campbell, Sturim and Reynolds 2006).
+    pub fn supervector(&self) -> Array1<f64> {
+        self.means.iter().copied().collect()
+    }
+
     /// Means μ (K, D).
     pub fn means(&self) -> ArrayView2<'_, f64> {
         self.means.view()

@@ -11,12 +11,13 @@ use super::gamma::{digamma_sum, ln_gamma_sum};
 use super::prior::{VariationalPrior, WeightConcentrationPriorType};
 use crate::compensated::neumaier_sum;
 use crate::error::{Error, Result};
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
     LogProduct, at_once, for_each_matrix, row_major, squared_length, sum_of, trace_of_product, vectorised,
 };
 use crate::model::mixture::Mixture;
-use crate::statistics::{COUNT_FLOOR, Freeze, Statistics};
+use crate::statistics::{COUNT_FLOOR, Statistics};
 use libm::lgamma;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip};
 use rayon::prelude::*;
@@ -157,7 +158,7 @@ impl VariationalMixture {
     ///
     /// # Errors
     /// As [`from_statistics`](Self::from_statistics).
-    pub fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: Freeze) -> Result<Self> {
+    pub fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: &Freeze) -> Result<Self> {
         Self::m_step(&self.prior, statistics.clone(), reg_covar, Some((self, freeze)))
     }
 
@@ -167,7 +168,7 @@ impl VariationalMixture {
         prior: &VariationalPrior,
         statistics: Statistics,
         reg_covar: f64,
-        frozen: Option<(&Self, Freeze)>,
+        frozen: Option<(&Self, &Freeze)>,
     ) -> Result<Self> {
         let (k, d) = statistics.means().dim();
         if prior.n_features() != d {
@@ -175,13 +176,14 @@ impl VariationalMixture {
             return Err(Error::ShapeMismatch { what, expected: vec![d], got });
         }
         prior.covariance.check_type("covariance_prior", statistics.covariance_type(), 1, d)?;
-        if let Some((before, _)) = frozen {
+        if let Some((before, freeze)) = frozen {
             before.check_statistics(&statistics)?;
+            freeze.check_whole()?;
         }
         let frozen_part =
-            |part: fn(Freeze) -> bool| frozen.filter(|(_, freeze)| part(*freeze)).map(|(before, _)| before);
+            |part: fn(&Freeze) -> bool| frozen.filter(|(_, freeze)| part(freeze)).map(|(before, _)| before);
         let counts = &statistics.counts() + COUNT_FLOOR;
-        let concentration = match frozen_part(|freeze| freeze.weights) {
+        let concentration = match frozen_part(|freeze| freeze.weights.any()) {
             Some(before) if before.prior.weight_concentration_type == prior.weight_concentration_type => {
                 before.weight_concentration.clone()
             }
@@ -194,7 +196,7 @@ impl VariationalMixture {
             }
             None => prior.weight_concentration_of(&counts),
         };
-        let (means, beta, offsets) = match frozen_part(|freeze| freeze.means) {
+        let (means, beta, offsets) = match frozen_part(|freeze| freeze.means.any()) {
             Some(before) => {
                 let (means, of_prior) = (before.means().to_owned(), Array1::from_elem(k, prior.mean_precision));
                 let mut away = &statistics.means() - &means;
@@ -208,7 +210,7 @@ impl VariationalMixture {
             }
             None => posterior_means(prior, &statistics, &counts),
         };
-        let (parts, nu) = match frozen_part(|freeze| freeze.covariances) {
+        let (parts, nu) = match frozen_part(|freeze| freeze.covariances.any()) {
             Some(before) => {
                 let (covariances, factor) = (before.covariances().clone(), before.density.factor().cloned());
                 (Mixture::from_parts(uniform(k), means, covariances, factor)?, before.degrees_of_freedom.clone())

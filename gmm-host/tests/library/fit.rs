@@ -329,12 +329,11 @@ fn frozen_parameters_stay_through_a_fit() {
     let start = mixture(12, CovarianceType::Diag, 3, 2, 3.0);
     let p = params(3, CovarianceType::Diag).start(start.clone()).tol(0.0).max_iter(10);
     let frozen = |f| fit(p.clone().freeze(f), &mut reference(x.view())).mixture;
-    let none = Freeze::default();
-    let m = frozen(Freeze { weights: true, ..none });
+    let m = frozen(Freeze { weights: true.into(), ..Freeze::default() });
     assert!(m.weights() == start.weights() && m.means() != start.means());
-    let m = frozen(Freeze { means: true, ..none });
+    let m = frozen(Freeze { means: true.into(), ..Freeze::default() });
     assert!(m.means() == start.means() && m.covariances() != start.covariances());
-    let m = frozen(Freeze { covariances: true, ..none });
+    let m = frozen(Freeze { covariances: true.into(), ..Freeze::default() });
     assert!(m.covariances() == start.covariances() && m.weights() != start.weights());
 }
 
@@ -903,7 +902,81 @@ fn growing_is_never_worse_than_starts_alone() {
         }
     }
     let mut e = reference(x.view());
-    let frozen = GaussianMixtureParams::default().freeze(Freeze { weights: true, ..Freeze::default() });
+    let frozen = GaussianMixtureParams::default().freeze(Freeze { weights: true.into(), ..Freeze::default() });
     let refused = grow(&mut e, &frozen, &[1, 2], &[CovarianceType::Full], Criterion::Bic, go);
     assert!(matches!(refused, Err(Error::BadParameter { name: "freeze", .. })));
+}
+
+/// What may be frozen of three components: parts of them, and weights that are equal.
+fn parts() -> impl Iterator<Item = Freeze> {
+    [
+        "means=0,2",
+        "weights=1",
+        "covariances=1",
+        "weights=0,means=0,covariances=0",
+        "weights=equal",
+        "weights=2,weights=equal",
+    ]
+    .into_iter()
+    .map(|text| text.parse().unwrap())
+}
+
+#[test]
+fn single_components_stay_and_the_bound_never_falls() {
+    let x = blobs(41, 120, 2);
+    for t in CovarianceType::ALL {
+        let start = mixture(42, t, 3, 2, 3.0);
+        for freeze in parts().filter(|freeze| t != CovarianceType::Tied || !freeze.covariances.any()) {
+            let p = params(3, t).start(start.clone()).tol(0.0).reg_covar(0.0).max_iter(30).freeze(freeze.clone());
+            let found = fit(p, &mut reference(x.view()));
+            for pair in found.lower_bounds.windows(2) {
+                // Rounding of a mean over 120 samples.
+                assert!(pair[1] >= pair[0] - 1e-12, "{t} {freeze}: {:?}", found.lower_bounds);
+            }
+            assert!(found.lower_bound() > found.lower_bounds[0] + 0.01, "{t} {freeze}");
+            let (new, old) = (&found.mixture, &start);
+            for c in 0..3 {
+                let what = format!("{t} {freeze} {c}");
+                assert_eq!(new.weights()[c] == old.weights()[c], freeze.weights.has(c), "{what}");
+                assert_eq!(new.means().row(c) == old.means().row(c), freeze.means.has(c), "{what}");
+                let same = (0..2).all(|j| new.variance(c, j) == old.variance(c, j));
+                assert_eq!(same, freeze.covariances.has(c), "{what}");
+            }
+            assert!((new.weights().sum() - 1.0).abs() < 1e-14);
+            let free: Vec<f64> = (0..3).filter(|&c| !freeze.weights.has(c)).map(|c| new.weights()[c]).collect();
+            assert_eq!(free.iter().all(|w| *w == free[0]), freeze.equal_weights, "{t} {freeze}");
+        }
+    }
+}
+
+#[test]
+fn equal_weights_hold_from_any_start() {
+    let x = blobs(43, 90, 2);
+    let freeze = Freeze { equal_weights: true, ..Freeze::default() };
+    for weights in [None, Some(array![0.8, 0.1, 0.1])] {
+        let mut p = params(3, CovarianceType::Diag).freeze(freeze.clone()).tol(0.0).max_iter(10);
+        if let Some(weights) = weights {
+            p = p.weights_init(weights);
+        }
+        let found = fit(p, &mut reference(x.view()));
+        assert_eq!(found.mixture.weights(), Array1::from_elem(3, 1.0 / 3.0));
+        assert!(found.lower_bounds.windows(2).all(|pair| pair[1] >= pair[0] - 1e-12));
+    }
+}
+
+#[test]
+fn what_cannot_be_frozen_is_refused() {
+    let message = |k, t, text: &str| {
+        let freeze = text.parse::<Freeze>();
+        let checked = freeze.and_then(|freeze| params(k, t).freeze(freeze).check());
+        checked.map(drop).unwrap_err().to_string()
+    };
+    let full = CovarianceType::Full;
+    assert!(message(3, full, "means=3").contains("means of component 3"));
+    assert!(message(3, full, "precisions").contains("`precisions`"));
+    assert!(message(3, full, "means=equal").contains("`means=equal`"));
+    assert!(message(3, full, "weights,3").contains("`3`"));
+    assert!(message(2, full, "weights=0,1,weights=equal").contains("leave out one"));
+    assert!(message(3, CovarianceType::Tied, "covariances=1").contains("tied"));
+    assert!(params(2, CovarianceType::Tied).freeze("covariances=0,1".parse().unwrap()).check().is_ok());
 }

@@ -19,6 +19,7 @@ mod many;
 mod missing;
 mod one_dimension;
 mod posterior;
+mod prior;
 mod score_function;
 #[cfg(feature = "serde")]
 mod serde;

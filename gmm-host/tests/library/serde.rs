@@ -58,7 +58,7 @@ fn fits_and_parameters_come_back() {
         .n_init(2)
         .random_state(7)
         .init_params(InitParams::RandomFromData)
-        .freeze(Freeze { weights: true, ..Freeze::default() })
+        .freeze(Freeze { weights: true.into(), means: vec![0].into(), ..Freeze::default() })
         .device(Device::Reference);
     let begun = all.clone().max_iter(0).start(start.clone()).fit(&x).unwrap();
     for params in [

@@ -268,7 +268,7 @@ fn a_component_that_lost_its_samples_retains_its_parameters() {
         let s = reference(x.view()).statistics(&m).unwrap();
         assert_eq!(s.counts()[1], 0.0);
         assert!(matches!(s.to_mixture(1e-6), Err(Error::EmptyComponent { component: 1, .. })));
-        let u = s.update(&m, 1e-6, Freeze::default()).unwrap();
+        let u = s.update(&m, 1e-6, &Freeze::default()).unwrap();
         assert_eq!(u.retained, [1], "{t}");
         assert_eq!(u.mixture.means().row(1), m.means().row(1));
         assert!(u.mixture.weights()[1] < 1e-15);
@@ -300,9 +300,9 @@ fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
             Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [200.0, 200.0]], start.covariances().clone()).unwrap();
         let s = reference(x.view()).statistics(&start).unwrap();
         assert!(s.to_mixture(0.0).is_err(), "{t}");
-        let u = s.update(&start, 0.0, Freeze::default()).unwrap();
+        let u = s.update(&start, 0.0, &Freeze::default()).unwrap();
         assert_eq!(u.retained, [0]);
-        let u = s.update(&start, 1e-6, Freeze::default()).unwrap();
+        let u = s.update(&start, 1e-6, &Freeze::default()).unwrap();
         assert!(u.retained.is_empty());
         let floor = u.mixture.covariances().iter().next().unwrap();
         assert_close("floor", floor, 1e-6, 1e-12, 0.0);
@@ -338,10 +338,10 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
     let full = |left: f64| array![[[20.0, 20.0], [20.0, 20.0 * (1.0 + left)]], [[20.0, 0.0], [0.0, 20.0]]];
     for (left, usable) in [(1e-15, false), (5e-15, false), (1e-13, true), (1e-9, true)] {
         let (previous, s) = (start(CovarianceType::Full), statistics(Covariances::Full(full(left))));
-        let update = s.update(&previous, 0.0, Freeze::default()).unwrap();
+        let update = s.update(&previous, 0.0, &Freeze::default()).unwrap();
         assert_eq!(update.retained.is_empty(), usable, "{left:e}");
         assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{left:e}");
-        assert!(s.update(&previous, 1e-6, Freeze::default()).unwrap().retained.is_empty());
+        assert!(s.update(&previous, 1e-6, &Freeze::default()).unwrap().retained.is_empty());
     }
     // The mean of 1 has the last place 2.2e-16, of which 64 are 1.4e-14, the square of which is
     // 2e-28.
@@ -351,10 +351,10 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
             (CovarianceType::Spherical, Covariances::Spherical(array![40.0 * variance, 40.0])),
         ] {
             let (previous, s) = (start(t), statistics(second));
-            let update = s.update(&previous, 0.0, Freeze::default()).unwrap();
+            let update = s.update(&previous, 0.0, &Freeze::default()).unwrap();
             assert_eq!(update.retained.is_empty(), usable, "{t} {variance:e}");
             assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{t} {variance:e}");
-            assert!(s.update(&previous, 1e-6, Freeze::default()).unwrap().retained.is_empty());
+            assert!(s.update(&previous, 1e-6, &Freeze::default()).unwrap().retained.is_empty());
         }
     }
 }
@@ -377,12 +377,12 @@ fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
     let previous = sums(1e-13).to_mixture(0.0).unwrap();
     // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component, and rounding
     // may take 0.011.
-    let update = sums(1.1e-13).update(&previous, 0.0, Freeze::default()).unwrap();
+    let update = sums(1.1e-13).update(&previous, 0.0, &Freeze::default()).unwrap();
     assert_eq!(update.retained, [0]);
     assert_eq!(update.mixture.covariances(), previous.covariances());
     // Of one of 1e-9 rounding takes next to nothing.
     let previous = sums(1e-9).to_mixture(0.0).unwrap();
-    let update = sums(1.1e-9).update(&previous, 0.0, Freeze::default()).unwrap();
+    let update = sums(1.1e-9).update(&previous, 0.0, &Freeze::default()).unwrap();
     assert!(update.retained.is_empty());
 }
 
@@ -392,18 +392,23 @@ fn frozen_parameters_stay() {
     for t in CovarianceType::ALL {
         let m = mixture(15, t, 2, 3, 0.0);
         let s = reference(x.view()).statistics(&m).unwrap();
-        let freeze = |weights, means, covariances| Freeze { weights, means, covariances };
-        let u = s.update(&m, 0.0, freeze(true, true, true)).unwrap().mixture;
+        let freeze = |weights: bool, means: bool, covariances: bool| Freeze {
+            weights: weights.into(),
+            means: means.into(),
+            covariances: covariances.into(),
+            ..Freeze::default()
+        };
+        let u = s.update(&m, 0.0, &freeze(true, true, true)).unwrap().mixture;
         assert_eq!(u, m);
-        let u = s.update(&m, 0.0, freeze(true, false, false)).unwrap().mixture;
+        let u = s.update(&m, 0.0, &freeze(true, false, false)).unwrap().mixture;
         assert_eq!(u.weights(), m.weights());
-        let u = s.update(&m, 0.0, freeze(false, false, true)).unwrap().mixture;
+        let u = s.update(&m, 0.0, &freeze(false, false, true)).unwrap().mixture;
         assert_eq!((u.covariances(), u.means()), (m.covariances(), s.means()));
         // With frozen means the second moments are taken around those, and are larger than around
         // the samples' means.
-        let u = s.update(&m, 0.0, freeze(false, true, false)).unwrap().mixture;
+        let u = s.update(&m, 0.0, &freeze(false, true, false)).unwrap().mixture;
         assert_eq!(u.means(), m.means());
-        let free = s.update(&m, 0.0, Freeze::default()).unwrap().mixture;
+        let free = s.update(&m, 0.0, &Freeze::default()).unwrap().mixture;
         let trace = |m: &Mixture| m.covariances().iter().sum::<f64>();
         if matches!(t, CovarianceType::Diag | CovarianceType::Spherical) {
             assert!(trace(&u) > trace(&free), "{t}");
@@ -411,7 +416,7 @@ fn frozen_parameters_stay() {
         // K = 1: Σ = var + (x̄ − μ)².
         let one = mixture(16, t, 1, 3, 0.0);
         let s = reference(x.view()).statistics(&one).unwrap();
-        let u = s.update(&one, 0.0, freeze(false, true, false)).unwrap().mixture;
+        let u = s.update(&one, 0.0, &freeze(false, true, false)).unwrap().mixture;
         let d = &x.mean_axis(Axis(0)).unwrap() - &one.means().row(0);
         let want = x.var_axis(Axis(0), 0.0) + &d * &d;
         let got = match u.covariances() {

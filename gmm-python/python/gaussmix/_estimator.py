@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
 from ._between import Between
@@ -20,6 +21,9 @@ from ._prediction import Criteria
 from ._reports import Iteration, Reporter
 from ._samples import ArraySamples, Evaluations, Samples
 from ._units import Units
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 #: So many models of a selection are fitted in one call of the engine.
@@ -55,9 +59,14 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         The most iterations of a run.
     n_init : int, default=1
         The number of runs from different starts, of which the best counts.
-    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, default='kmeans'
+    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
+            default='kmeans'
         How a start is found. Up to 16,384 samples it is the very start of scikit-learn for the same
         `random_state`; with more, the engine finds one by the same method, in much less time.
+        An array gives the start: responsibilities of shape (n_samples, n_components), whole numbers
+        of shape (n_samples,) as labels, -1 for samples without one, or means of shape
+        (n_components, n_features). A callable is given the samples, the number of components and a
+        random state, and returns such an array.
     weights_init : array-like of shape (n_components,), default=None
         The weights to start with.
     means_init : array-like of shape (n_components, n_features), default=None
@@ -82,8 +91,18 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         devices at once 'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference'
         (slow and exact). 'auto' begins on the CPU and goes on on a GPU where that is measured to be
         faster. For an array in a GPU's memory, 'auto' and 'cuda' mean that GPU.
-    freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
-        Parameters that stay as the start has them.
+    freeze : sequence of {'weights', 'means', 'covariances'}, dict or None, default=None
+        Parameters that stay as the start has them. In a dict each name has the numbers of the
+        components whose parameter stays, or a mask of them, or True for all, as in
+        ``{"means": [0, 2]}``; ``{"weights": "equal"}`` makes all weights equal.
+    prior : {'default'}, dict or None, default=None
+        A prior, with which a fit finds the mode of the posterior (MAP), so that no component
+        collapses. In a dict, `weight_concentration` (at least 1, default 1) is that of a Dirichlet
+        distribution of the weights; `degrees_of_freedom` (default n_features + 2) and `covariance`
+        (default that of the samples over ``n_components ** (2 / n_features)``, in the shape of one
+        component) are those of an inverse Wishart distribution of the covariances; `mean` (default
+        that of the samples; or one for each component) counts as `mean_precision` samples (default
+        0.01). `lower_bound_` then has the logarithm of the prior's density too, up to a constant.
     standardize : bool, default=False
         Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter;
         `reg_covar` is in these units then. All attributes are in the units of the data. Not for
@@ -160,7 +179,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         reg_covar: float = 1e-6,
         max_iter: int = 100,
         n_init: int = 1,
-        init_params: str = "kmeans",
+        init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
         precisions_init: ArrayLike | None = None,
@@ -170,7 +189,8 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         verbose_interval: int = 10,
         halving: bool = False,
         device: str = "auto",
-        freeze: Sequence[str] | None = None,
+        freeze: Sequence[str] | Mapping[str, Any] | None = None,
+        prior: str | Mapping[str, Any] | None = None,
         standardize: bool = False,
         decay: float = 0.7,
         n_jobs: int | None = None,
@@ -194,6 +214,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         self.halving = halving
         self.device = device
         self.freeze = freeze
+        self.prior = prior
         self.standardize = standardize
         self.decay = decay
         self.n_jobs = n_jobs
@@ -202,10 +223,55 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
 
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
-        mixture, retained = average.update(self._mixture(), self.reg_covar, _parameters.frozen(self.freeze))
+        frozen = _parameters.frozen(self.freeze, self.n_components)
+        mixture, retained = average.update(self._mixture(), self.reg_covar, frozen)
         self._set_mixture(mixture, self.means_.dtype)
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
+
+    def adapt(
+        self,
+        X: ArrayLike,
+        relevance: float = 16.0,
+        parameters: str | Sequence[str] = "means",
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Adapt this mixture, a background model, to samples.
+
+        These are the formulas of Reynolds, Quatieri and Dunn (2000), "Speaker verification using
+        adapted Gaussian mixture models". The mixture itself stays as it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        relevance : float, default=16.0
+            A component with so many samples moves half of the way to them.
+        parameters : {'weights', 'means', 'covariances'} or a sequence of them, default='means'
+            What is adapted; the other parameters are those of this mixture.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        adapted : object
+            A fitted mixture.
+        """
+        check_is_fitted(self)
+        names = [parameters] if isinstance(parameters, str) else list(parameters)
+        statistics = self._statistics(X, sample_weight)
+        return self._another(statistics.adapt(self._mixture(), float(relevance), ",".join(names)))
+
+    def supervector(self) -> NDArray[Any]:
+        """Give the means of all components after each other, by which adapted mixtures are compared.
+
+        Returns
+        -------
+        means : ndarray of shape (n_components * n_features,)
+            The stacked means.
+        """
+        check_is_fitted(self)
+        return np.ravel(self.means_).copy()
 
     @classmethod
     def _fitted(
@@ -318,8 +384,9 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
     def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""
         parameters = self._checked_start(samples.shape)
-        # An error about `freeze` comes before the samples are loaded.
-        _parameters.frozen(self.freeze)
+        # Errors about `freeze` and `prior` come before the samples are loaded.
+        _parameters.frozen(self.freeze, self.n_components)
+        _parameters.map_prior(self.prior, self.standardize)
         data = samples.load()
         _start.check_memory(self, samples.shape[1])
         # What is fitted to: the data, or in other units.
@@ -349,11 +416,12 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
             "max_iter": self.max_iter,
             "n_init": self.n_init if self.halving else 1,
             "halving": self.halving,
-            "init_params": self.init_params,
+            "init_params": self.init_params if _start.is_name(self.init_params) else "kmeans",
             "weights_init": weights,
             "means_init": means,
             "precisions_init": precisions,
-            "freeze": _parameters.frozen(self.freeze),
+            "freeze": _parameters.frozen(self.freeze, self.n_components),
+            "prior": _parameters.map_prior(self.prior, self.standardize),
             "seed": 0,
             "shift": 0.0,
             "last_lower_bound": None,

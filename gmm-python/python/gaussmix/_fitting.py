@@ -45,6 +45,8 @@ class ill_defined:
 def _takes_chunks(estimator: Fitting) -> bool:
     if estimator.standardize:
         raise AttributeError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
+    if getattr(estimator, "prior", None) is not None:
+        raise AttributeError("partial_fit takes no prior, because it does not know how many samples there will be")
     return True
 
 
@@ -52,7 +54,7 @@ class Fitting(Prediction):
     """An estimator that is fitted by iterations from a start."""
 
     n_components: int
-    init_params: str
+    init_params: Any
     max_iter: int
     missing: bool
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
@@ -178,7 +180,9 @@ class Fitting(Prediction):
                 "Expected n_samples >= n_components "
                 f"but got n_components = {self.n_components}, n_samples = {n_samples}"
             )
-        if get_config().get("array_api_dispatch") and self.init_params not in ("random", "random_from_data"):
+        if get_config().get("array_api_dispatch") and (
+            not _start.is_name(self.init_params) or self.init_params in ("kmeans", "k-means++")
+        ):
             raise NotImplementedError(
                 "Allowed `init_params` are ['random', 'random_from_data'] if 'array_api_dispatch' is enabled. You "
                 f"passed init_params={self.init_params!r}, which are not implemented to work with "

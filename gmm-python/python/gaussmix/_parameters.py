@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 #: The parameters that scikit-learn's estimator has too.
@@ -61,7 +62,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "reg_covar": [Interval(Real, 0.0, None, closed="left")],
     "max_iter": [Interval(Integral, 0, None, closed="left")],
     "n_init": [Interval(Integral, 1, None, closed="left")],
-    "init_params": [StrOptions(set(CHOICES["init_params"]))],
+    "init_params": [StrOptions(set(CHOICES["init_params"])), "array-like", callable],
     "weights_init": ["array-like", None],
     "means_init": ["array-like", None],
     "precisions_init": ["array-like", None],
@@ -71,7 +72,8 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "verbose_interval": [Interval(Integral, 1, None, closed="left")],
     "halving": ["boolean"],
     "device": [str],
-    "freeze": [list, tuple, set, None],
+    "freeze": [list, tuple, set, dict, None],
+    "prior": [StrOptions({"default"}), dict, None],
     "standardize": ["boolean"],
     "decay": [Interval(Real, 0.5, 1.0, closed="right")],
     "n_jobs": [Integral, None],
@@ -115,10 +117,58 @@ def validate(estimator: Any, check: Callable[[], None]) -> None:
         _VALID.add(key)
 
 
-def frozen(freeze: Iterable[str] | None) -> list[str]:
-    """Check and sort the names of the parameters that a fit is to leave as they are."""
-    names = [] if freeze is None else sorted(freeze)
-    for name in names:
+def frozen(freeze: Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:
+    """Check and sort what a fit is to leave as it is, each parameter as the engine takes it."""
+    chosen = freeze if isinstance(freeze, Mapping) else dict.fromkeys(freeze or (), True)
+    names = []
+    for name, components in chosen.items():
         if name not in CHOICES["freeze"]:
             raise ValueError(f"freeze names {name!r}; use 'weights', 'means' or 'covariances'")
-    return names
+        if components is None or components is False:
+            continue
+        if components is True:
+            names.append(name)
+        elif isinstance(components, str):
+            if (name, components) != ("weights", "equal"):
+                raise ValueError(f"freeze has {name}={components!r}; give component numbers, a mask, True or 'equal' (weights)")
+            names.append("weights=equal")
+        else:
+            numbers = _numbers(name, components, n_components)
+            if numbers:
+                names.append(f"{name}={','.join(map(str, numbers))}")
+    return sorted(names)
+
+
+def _numbers(name: str, components: Any, n_components: int) -> list[int]:
+    """Give the components of which a parameter is frozen, from their numbers or a mask."""
+    array = np.asarray(components)
+    if array.dtype == bool:
+        if array.shape != (n_components,):
+            raise ValueError(f"the mask of freeze[{name!r}] has the shape {array.shape}; it should be ({n_components},)")
+        array = np.flatnonzero(array)
+    if array.size == 0:
+        return []
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= n_components:
+        raise ValueError(f"freeze[{name!r}] is {components!r}; give component numbers from 0 to {n_components - 1}, or a mask")
+    return [int(number) for number in array]
+
+
+#: What a prior of a fit by EM consists of.
+_PRIOR = ("weight_concentration", "mean_precision", "mean", "degrees_of_freedom", "covariance")
+
+
+def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool) -> dict[str, Any] | None:
+    """Check a prior of a fit by EM; what is not given of it follows from the samples."""
+    if prior is None:
+        return None
+    given: dict[str, Any] = dict(prior) if isinstance(prior, Mapping) else {}
+    for name in given:
+        if name not in _PRIOR:
+            raise ValueError(f"prior names {name!r}; use {', '.join(map(repr, _PRIOR))}")
+        if standardize and name in ("mean", "covariance") and given[name] is not None:
+            raise ValueError(f"prior gives a {name}, which has units, beside standardize=True; leave out one of them")
+    if given.get("mean") is not None:
+        given["mean"] = np.atleast_2d(np.asarray(given["mean"], dtype=np.float64))
+    if given.get("covariance") is not None:
+        given["covariance"] = np.atleast_1d(np.asarray(given["covariance"], dtype=np.float64))
+    return {name: given.get(name) for name in _PRIOR}

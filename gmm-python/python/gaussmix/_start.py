@@ -130,7 +130,8 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
     """
     given = any(getattr(estimator, name, None) is not None for name in ("weights_init", "means_init", "precisions_init"))
     return (
-        estimator.init_params == "kmeans"
+        is_name(estimator.init_params)
+        and estimator.init_params == "kmeans"
         and not given
         and estimator.callback is None
         # Its runs take turns.
@@ -172,12 +173,55 @@ def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int)
         )
 
 
+def is_name(init_params: Any) -> bool:
+    """Say whether a start is found by a method with a name, rather than given."""
+    return isinstance(init_params, str)
+
+
+def _given_statistics(
+    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None
+) -> _core.Statistics:
+    """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them."""
+    k, given = estimator.n_components, estimator.init_params
+    if callable(given):
+        given = given(X, k, random_state)
+    array = np.asarray(given)
+    n_samples, n_features = X.shape
+    if array.shape == (n_samples, k) and array.dtype.kind in "fiub":
+        resp = array.astype(np.float64)
+        if not np.all(np.isfinite(resp)) or np.any(resp < 0.0):
+            raise ValueError("init_params has responsibilities that are negative or not finite")
+    elif array.shape == (n_samples,) and array.dtype.kind in "iu":
+        if np.any(array < -1) or np.any(array >= k):
+            raise ValueError(f"init_params has labels outside of 0 to {k - 1}, or -1 for samples without one")
+        resp = (array[:, np.newaxis] == np.arange(k)).astype(np.float64)
+    elif array.shape == (k, n_features) and array.dtype.kind in "fiu":
+        distances = [np.sum((X - mean) ** 2, axis=1) for mean in array]
+        resp = (np.argmin(distances, axis=0)[:, np.newaxis] == np.arange(k)).astype(np.float64)
+    else:
+        raise ValueError(
+            f"init_params gives an array of shape {array.shape} and type {array.dtype}; it should be responsibilities "
+            f"{(n_samples, k)}, whole numbers as labels ({n_samples},), or means {(k, n_features)}"
+        )
+    if sample_weight is not None:
+        resp = resp * sample_weight[:, np.newaxis]
+    without = np.flatnonzero(resp.sum(axis=0) <= 0.0)
+    if len(without):
+        raise ValueError(f"init_params gives component {without[0]} no sample to start with")
+    counted = resp.sum(axis=1) > 0.0
+    if np.isnan(X[counted]).any():
+        raise ValueError("init_params gives samples with missing values to a component; give them the label -1")
+    return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[counted]), resp[counted], estimator.covariance_type)
+
+
 def statistics_of(
     X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None
 ) -> _core.Statistics:
-    """Make the statistics of scikit-learn's start, from the same random numbers."""
+    """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
     check_weighted(sample_weight, k)
+    if not is_name(init_params):
+        return _given_statistics(X, estimator, random_state, sample_weight)
     if init_params == "random":
         resp = random_state.uniform(size=(X.shape[0], k))
         resp /= resp.sum(axis=1)[:, np.newaxis]
@@ -235,7 +279,9 @@ def _tied(
 
 
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
-    """Say whether the start of samples of this shape is scikit-learn's own."""
+    """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
+    if not is_name(estimator.init_params):
+        return True
     n_samples, n_features = shape
     return n_samples <= SCIKIT_LEARN_START or n_samples * n_features <= estimator._numbers_of_own_start
 
@@ -246,7 +292,7 @@ def few(X: Floats | _core.GpuArray, estimator: Any) -> Floats | None:
         return None
     x: Floats = on_host(X)
     # scikit-learn's k-means takes no missing values; the engine's does.
-    return None if estimator.missing and np.isnan(x).any() else x
+    return None if is_name(estimator.init_params) and estimator.missing and np.isnan(x).any() else x
 
 
 def start(
@@ -268,10 +314,13 @@ def start(
     if (x := few(X, estimator)) is None:
         return None, 0.0
     statistics = statistics_of(x, estimator, random_state, sample_weight)
-    found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)
+    if is_name(estimator.init_params):
+        found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)
+    else:
+        found, count = _core.mixture_of_clusters(statistics, estimator.reg_covar), total_weight
     # Of k-means and random responsibilities all samples count, of the other starts one for each component.
     shift = 0.0
-    if weights is None and estimator.init_params in ("k-means++", "random_from_data"):
+    if weights is None and is_name(estimator.init_params) and estimator.init_params in ("k-means++", "random_from_data"):
         shift = math.log(count / total_weight)
     if weights is None and means is None and precisions is None:
         return found, shift

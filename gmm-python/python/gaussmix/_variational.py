@@ -190,7 +190,8 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         The most iterations of a run.
     n_init : int, default=1
         The number of runs from different starts, of which the best counts.
-    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, default='kmeans'
+    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
+            default='kmeans'
         How a start is found, as in :class:`GaussianMixture`.
     weight_concentration_prior_type : {'dirichlet_process', 'dirichlet_distribution'}, \
             default='dirichlet_process'
@@ -324,7 +325,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         reg_covar: float = 1e-6,
         max_iter: int = 100,
         n_init: int = 1,
-        init_params: str = "kmeans",
+        init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
         weight_concentration_prior_type: str = "dirichlet_process",
         weight_concentration_prior: float | None = None,
         mean_precision_prior: float | None = None,
@@ -401,7 +402,7 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         seen = self._seen + statistics.weight
         total = seen if self.total_samples is None else float(self.total_samples)
         before = self._posterior()
-        after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze))
+        after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze, self.n_components))
         bound = after.lower_bound_of(before, statistics.scaled(total / statistics.weight), self.reg_covar)
         self._set_posterior(after, self.means_.dtype)
         self._seen = seen
@@ -427,14 +428,14 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
             "max_iter": self.max_iter,
             "n_init": self.n_init if self.halving else 1,
             "halving": self.halving,
-            "init_params": self.init_params,
+            "init_params": self.init_params if _start.is_name(self.init_params) else "kmeans",
             "weight_concentration_prior_type": self.weight_concentration_prior_type,
             "weight_concentration_prior": self.weight_concentration_prior,
             "mean_precision_prior": self.mean_precision_prior,
             "mean_prior": mean,
             "degrees_of_freedom_prior": degrees,
             "covariance_prior": covariance,
-            "freeze": _parameters.frozen(self.freeze),
+            "freeze": _parameters.frozen(self.freeze, self.n_components),
             "seed": 0,
             "last_lower_bound": None,
         }

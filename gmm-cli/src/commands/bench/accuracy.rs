@@ -142,7 +142,7 @@ impl Truth {
         let mut reference = ReferenceEvaluator::new(bench.samples.clone());
         let total = reference.log_likelihood(bench.mixture)?;
         let statistics = reference.statistics(bench.mixture)?;
-        let updated = statistics.update(bench.mixture, 0.0, Freeze::default())?.mixture;
+        let updated = statistics.update(bench.mixture, 0.0, &Freeze::default())?.mixture;
         Ok(Self { total, statistics, updated })
     }
 
@@ -151,7 +151,7 @@ impl Truth {
     }
 
     fn statistics_errors(&self, statistics: &Statistics, mixture: &Mixture) -> Result<StatisticsErrors, Error> {
-        let updated = statistics.update(mixture, 0.0, Freeze::default())?.mixture;
+        let updated = statistics.update(mixture, 0.0, &Freeze::default())?.mixture;
         let (means, true_means) = (updated.means(), self.updated.means());
         let deviations = means
             .indexed_iter()

@@ -13,7 +13,7 @@ use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, anyhow};
 use checkpoints::{CheckpointWriter, Fittable};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Description, Evaluator};
 use gaussmix::fit::{Callback, Fit as Fitted, GaussianMixtureParams};
@@ -40,7 +40,7 @@ Examples:
   gmm fit data.csv -k 3 --covariance-type diag --n-init 10 --plot fit.svg -o model.npz
   gmm fit data.npy -k 64 --standardize --max-iter 1000 --checkpoint fit.json -o model.json
   gmm fit data.npy -k 20 --variational --plot fit.svg -o model.json
-  gmm fit new.npy --init model.json --freeze means -o adapted.json
+  gmm fit new.npy --init model.json --freeze means=0,2,weights -o refitted.json
   gmm fit iris.csv -k 3 --drop species -o model.json
   gmm fit customers.parquet -k 8 --columns age,income,visits -o model.json
   gmm fit folder-of-parquet-files -k 8 --memory 4G -o model.json
@@ -57,9 +57,10 @@ pub struct Fit {
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
     /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
-    /// separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    freeze: Vec<Parameter>,
+    /// separated by commas; of single components (from 0) as in means=0,2. With weights=equal all
+    /// weights are equal
+    #[arg(long, value_name = "NAMES")]
+    freeze: Vec<Freeze>,
     /// Fit a mixture to each group of rows with the same value in this column (numbers, truth
     /// values or texts), which is no feature
     ///
@@ -97,23 +98,6 @@ pub struct Fit {
     training: Training,
     #[command(flatten)]
     variational: Variational,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Parameter {
-    Weights,
-    Means,
-    Covariances,
-}
-
-impl Parameter {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Weights => "weights",
-            Self::Means => "means",
-            Self::Covariances => "covariances",
-        }
-    }
 }
 
 /// A hash of the parameters of a start, by which a checkpoint knows it again.
@@ -275,13 +259,9 @@ impl Fit {
         covariance_type: CovarianceType,
         init: Option<&Mixture>,
     ) -> gaussmix::Result<Identity> {
-        let mut freeze: Vec<&str> = self.freeze.iter().map(|parameter| parameter.name()).collect();
-        freeze.sort_unstable();
-        freeze.dedup();
-        let freeze = if freeze.is_empty() { "none".into() } else { freeze.join(",") };
         let start = init.map(start_fingerprint).transpose()?;
         let shape = data.with("k", k).with("covariance-type", covariance_type.name());
-        Ok(self.training.identify(shape.with("freeze", freeze).with("init", start)))
+        Ok(self.training.identify(shape.with("freeze", self.frozen().to_string()).with("init", start)))
     }
 
     /// Refuses a checkpoint of other data or options.
@@ -313,12 +293,7 @@ impl Fit {
 
     /// What stays that of the start.
     fn frozen(&self) -> Freeze {
-        let frozen = |parameter| self.freeze.contains(&parameter);
-        Freeze {
-            weights: frozen(Parameter::Weights),
-            means: frozen(Parameter::Means),
-            covariances: frozen(Parameter::Covariances),
-        }
+        self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or)
     }
 
     /// The fits of a checkpoint in the units of the samples, which a fit resumes.

@@ -1,0 +1,76 @@
+//! The prior of a fit by EM as it is given.
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
+use crate::prior::check_numbers;
+use ndarray::Array2;
+
+/// The prior under which a fit by EM finds the mode of the posterior
+/// ([`GaussianMixtureParams::prior`](super::GaussianMixtureParams::prior)), with the symbols of
+/// [`ConjugatePrior`](crate::ConjugatePrior). What is not given follows from the samples.
+///
+/// The defaults are those of Fraley and Raftery 2007, "Bayesian regularization for normal mixture
+/// estimation and model-based clustering".
+///
+/// ```
+/// let prior: gmm_host::MapPrior = "mean_precision=0.5,weight_concentration=2".parse()?;
+/// assert_eq!((prior.mean_precision, prior.weight_concentration), (0.5, 2.0));
+/// assert_eq!("default".parse::<gmm_host::MapPrior>()?, gmm_host::MapPrior::default());
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct MapPrior {
+    /// α, at least 1: each weight has α − 1 counts more; default 1.
+    pub weight_concentration: f64,
+    /// κ, at least 0: how many samples the prior of a mean is worth; default 0.01.
+    pub mean_precision: f64,
+    /// m (K, D), or (1, D) for all components; default the mean of the samples.
+    pub mean: Option<Array2<f64>>,
+    /// ν, above D − 1; default D + 2.
+    pub degrees_of_freedom: Option<f64>,
+    /// Ψ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D) or (1,);
+    /// default the covariance of the samples over K^(2/D), a K-th of their volume.
+    pub covariance: Option<Covariances>,
+}
+
+impl Default for MapPrior {
+    fn default() -> Self {
+        Self { weight_concentration: 1.0, mean_precision: 0.01, mean: None, degrees_of_freedom: None, covariance: None }
+    }
+}
+
+impl MapPrior {
+    /// Checks the numbers that do not need the data.
+    pub(super) fn check(&self) -> Result<()> {
+        check_numbers(self.weight_concentration, self.mean_precision)
+    }
+}
+
+impl std::str::FromStr for MapPrior {
+    type Err = Error;
+
+    /// `default`, or numbers that differ from it, such as `mean_precision=1,degrees_of_freedom=9`.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut prior = Self::default();
+        if text == "default" {
+            return Ok(prior);
+        }
+        for part in text.split(',').map(str::trim) {
+            let bad = || Error::BadParameter {
+                name: "prior",
+                value: format!("`{part}`"),
+                remedy: "use default, or weight_concentration, mean_precision or degrees_of_freedom with a number, as in mean_precision=1",
+            };
+            let (name, value) = part.split_once('=').ok_or_else(bad)?;
+            let value: f64 = value.trim().parse().map_err(|_| bad())?;
+            match name.trim() {
+                "weight_concentration" => prior.weight_concentration = value,
+                "mean_precision" => prior.mean_precision = value,
+                "degrees_of_freedom" => prior.degrees_of_freedom = Some(value),
+                _ => return Err(bad()),
+            }
+        }
+        prior.check()?;
+        Ok(prior)
+    }
+}

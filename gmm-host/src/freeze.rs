@@ -1,0 +1,237 @@
+//! What an M-step leaves as it is.
+use crate::error::{Error, Result};
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use ndarray::Array1;
+use std::fmt;
+
+/// Of which components a parameter stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Frozen {
+    /// Of none.
+    #[default]
+    None,
+    /// Of all.
+    All,
+    /// Of these, counted from 0.
+    Components(Vec<usize>),
+}
+
+impl Frozen {
+    /// Whether the parameter of this component stays.
+    pub fn has(&self, component: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Components(components) => components.contains(&component),
+        }
+    }
+
+    /// Whether that of any component stays.
+    pub fn any(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Components(components) => !components.is_empty(),
+        }
+    }
+
+    /// For each of K components whether its parameter stays.
+    pub fn mask(&self, n_components: usize) -> Vec<bool> {
+        (0..n_components).map(|c| self.has(c)).collect()
+    }
+
+    /// What either says.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::None, other) | (other, Self::None) => other,
+            (Self::Components(mut a), Self::Components(b)) => {
+                a.extend(b);
+                Self::Components(a)
+            }
+            _ => Self::All,
+        }
+    }
+}
+
+impl From<bool> for Frozen {
+    /// Of all components, or of none.
+    fn from(all: bool) -> Self {
+        if all { Self::All } else { Self::None }
+    }
+}
+
+impl From<Vec<usize>> for Frozen {
+    fn from(components: Vec<usize>) -> Self {
+        Self::Components(components)
+    }
+}
+
+/// Which parameters an M-step leaves as they are, of all components or of single ones, and whether
+/// the weights are equal.
+///
+/// ```
+/// use gmm_host::{Freeze, Frozen};
+///
+/// let freeze: Freeze = "means=0,2,covariances".parse()?;
+/// assert_eq!(freeze.means, Frozen::Components(vec![0, 2]));
+/// assert_eq!(freeze, Freeze { means: vec![0, 2].into(), covariances: true.into(), ..Freeze::default() });
+/// assert_eq!(freeze.to_string(), "covariances,means=0,2");
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct Freeze {
+    /// Leave these weights. The other components share what they leave of 1.
+    pub weights: Frozen,
+    /// Leave these means.
+    pub means: Frozen,
+    /// Leave these covariances; of `tied` ones all or none.
+    pub covariances: Frozen,
+    /// Give all components whose weight is not frozen the same weight.
+    pub equal_weights: bool,
+}
+
+impl Freeze {
+    /// What either says.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            weights: self.weights.or(other.weights),
+            means: self.means.or(other.means),
+            covariances: self.covariances.or(other.covariances),
+            equal_weights: self.equal_weights || other.equal_weights,
+        }
+    }
+
+    /// The parameters by name.
+    fn parts(&self) -> [(&'static str, &Frozen); 3] {
+        [("covariances", &self.covariances), ("means", &self.means), ("weights", &self.weights)]
+    }
+
+    /// Checks the numbers of the components.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`].
+    pub fn check(&self, n_components: usize, covariance_type: CovarianceType) -> Result<()> {
+        let bad = |value: String, remedy| Err(Error::BadParameter { name: "freeze", value, remedy });
+        for (name, frozen) in self.parts() {
+            if let Frozen::Components(components) = frozen
+                && let Some(component) = components.iter().find(|component| **component >= n_components)
+            {
+                return bad(format!("{name} of component {component}"), "components are counted from 0 to K − 1");
+            }
+        }
+        let some = |frozen: &Frozen| frozen.any() && !(0..n_components).all(|c| frozen.has(c));
+        if covariance_type == CovarianceType::Tied && some(&self.covariances) {
+            return bad(
+                "covariances of some components".into(),
+                "a tied covariance is frozen of all components or of none",
+            );
+        }
+        if self.equal_weights && (0..n_components).all(|c| self.weights.has(c)) {
+            return bad("all weights, and equal weights".into(), "leave out one of them");
+        }
+        Ok(())
+    }
+
+    /// As [`check`](Self::check), for methods that leave a parameter of all components or of none.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`].
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        let single = self.parts().into_iter().any(|(_, frozen)| matches!(frozen, Frozen::Components(_)));
+        if single || self.equal_weights {
+            return Err(Error::BadParameter {
+                name: "freeze",
+                value: self.to_string(),
+                remedy: "variational inference can freeze a parameter of all components only",
+            });
+        }
+        Ok(())
+    }
+
+    /// New weights, in proportion to these numbers where they are not frozen.
+    pub(crate) fn weights(&self, numbers: Array1<f64>, previous: &Mixture) -> Array1<f64> {
+        let k = numbers.len();
+        let numbers = if self.equal_weights { Array1::ones(k) } else { numbers };
+        let mask = self.weights.mask(k);
+        let of_free: f64 = (0..k).filter(|&c| !mask[c]).map(|c| numbers[c]).sum();
+        let of_frozen: f64 = (0..k).filter(|&c| mask[c]).map(|c| previous.weights()[c]).sum();
+        let share = (1.0 - of_frozen).max(0.0);
+        Array1::from_shape_fn(k, |c| if mask[c] { previous.weights()[c] } else { share * numbers[c] / of_free })
+    }
+
+    /// A start with the weights that every M-step will give it, so that no lower bound falls.
+    pub(crate) fn start(&self, mixture: Mixture) -> Result<Mixture> {
+        if !self.equal_weights {
+            return Ok(mixture);
+        }
+        let weights = self.weights(mixture.weights().to_owned(), &mixture);
+        let (covariances, factor) = (mixture.covariances().clone(), mixture.factor().cloned());
+        Mixture::from_parts(weights, mixture.means().to_owned(), covariances, factor)
+    }
+}
+
+impl std::str::FromStr for Freeze {
+    type Err = Error;
+
+    /// Names, separated by commas: `weights`, `means`, `covariances`, each of all components or,
+    /// after `=`, of some of them; and `weights=equal`.
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |part: &str| Error::BadParameter {
+            name: "freeze",
+            value: format!("`{part}`"),
+            remedy: "use weights, means or covariances, for single components as in means=0,2, or weights=equal",
+        };
+        let mut freeze = Self::default();
+        // Numbers after a comma belong to the last name that has `=`.
+        let mut last = None;
+        for part in text.split(',').map(str::trim) {
+            let (name, value) = match (part.split_once('='), last) {
+                (Some((name, value)), _) => (name.trim(), Some(value.trim())),
+                (None, Some(name)) if part.parse::<usize>().is_ok() => (name, Some(part)),
+                (None, _) => (part, None),
+            };
+            last = value.map(|_| name);
+            let (frozen, equal) = match value {
+                None => (Frozen::All, false),
+                Some("equal") if name == "weights" => (Frozen::None, true),
+                Some(number) => (Frozen::Components(vec![number.parse().map_err(|_| bad(part))?]), false),
+            };
+            let named = match name {
+                "weights" => Self { weights: frozen, equal_weights: equal, ..Self::default() },
+                "means" => Self { means: frozen, ..Self::default() },
+                "covariances" => Self { covariances: frozen, ..Self::default() },
+                _ => return Err(bad(part)),
+            };
+            freeze = freeze.or(named);
+        }
+        Ok(freeze)
+    }
+}
+
+impl fmt::Display for Freeze {
+    /// As it is parsed, in one order; `none` where nothing is frozen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Vec::new();
+        for (name, frozen) in self.parts() {
+            match frozen {
+                Frozen::All => names.push(name.to_owned()),
+                Frozen::Components(components) if !components.is_empty() => {
+                    let mut components = components.clone();
+                    components.sort_unstable();
+                    components.dedup();
+                    let numbers: Vec<String> = components.iter().map(usize::to_string).collect();
+                    names.push(format!("{name}={}", numbers.join(",")));
+                }
+                _ => {}
+            }
+        }
+        if self.equal_weights {
+            names.push("weights=equal".into());
+        }
+        f.write_str(if names.is_empty() { "none".into() } else { names.join(",") }.as_str())
+    }
+}

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()
         .map_err(|error| format!("rust-cuda could not compile the kernels: {error}; see docs/rust-cuda.md"))?;
     let kernels = split(&fs::read_to_string(&module)?, "rust-cuda")?;
-    let archive = out.join("kernels.zip");
+    let archive = out.join("kernels.packed");
     fs::write(&archive, pack(&kernels)?)?;
     // Named, so that the tests of gmm-host can be given it too.
     println!("cargo::warning={} kernels by rust-cuda in {}", kernels.len(), archive.display());

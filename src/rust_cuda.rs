@@ -6,5 +6,5 @@
 /// # Errors
 /// A kernel was used before.
 pub fn use_rust_cuda_kernels() -> std::io::Result<()> {
-    gmm_kernels::ptx::replace(include_bytes!(concat!(env!("OUT_DIR"), "/kernels.zip")))
+    gmm_kernels::ptx::replace(include_bytes!(concat!(env!("OUT_DIR"), "/kernels.packed")))
 }

@@ -10,7 +10,7 @@ use std::{format, io};
 use gmm_ptx::Archive;
 
 /// The committed PTX, made by `cargo xtask ptx`.
-static COMMITTED: &[u8] = include_bytes!("../ptx.zip");
+static COMMITTED: &[u8] = include_bytes!("../ptx.packed");
 
 /// The archive in use, set when a kernel is first asked for.
 static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();

@@ -1,37 +1,34 @@
-//! The archive of PTX: a zip file with one text for each kernel, named after the kernel.
-use std::io::{self, Cursor, Read as _, Write as _};
+//! The archive of PTX: one text for each kernel.
+use std::io;
 
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+use crate::packed::Packed;
 
-use crate::Entry;
+const TITLE: &str = "PTX 1";
 
 /// An archive of PTX whose index has been read. Texts are unpacked when they are asked for.
 #[derive(Debug, Clone)]
 pub struct Archive<'a> {
-    zip: ZipArchive<Cursor<&'a [u8]>>,
+    packed: Packed<'a>,
 }
 
 impl<'a> Archive<'a> {
     /// Reads the index of an archive.
     ///
     /// # Errors
-    /// The bytes are no zip file.
+    /// The bytes are no such archive, or not all of it.
     pub fn open(bytes: &'a [u8]) -> io::Result<Self> {
-        Ok(Self { zip: ZipArchive::new(Cursor::new(bytes))? })
+        Ok(Self { packed: Packed::open(TITLE, bytes)? })
     }
 
-    /// The names of the kernels, in the order of the archive.
+    /// The names of the kernels, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.zip.file_names()
+        self.packed.kernels().map(|((name, _), _)| name.as_str())
     }
 
     /// The CRC-32 of a kernel's PTX, from the index; `None` if the archive has no such kernel.
     #[must_use]
     pub fn checksum(&self, name: &str) -> Option<u32> {
-        let index = self.zip.index_for_name(name)?;
-        // Reading takes `&mut`; a clone shares the index and the bytes.
-        self.zip.clone().by_index_raw(index).ok().map(|file| file.crc32())
+        self.packed.checksum(name, None)
     }
 
     /// Unpacks a kernel's PTX; `None` if the archive has no such kernel.
@@ -39,12 +36,8 @@ impl<'a> Archive<'a> {
     /// # Errors
     /// The archive is damaged: what comes out is not what its checksum says, or is no text.
     pub fn text(&self, name: &str) -> io::Result<Option<String>> {
-        let Some(index) = self.zip.index_for_name(name) else { return Ok(None) };
-        let mut zip = self.zip.clone();
-        let mut file = zip.by_index(index)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        Ok(Some(text))
+        let text = self.packed.kernel(name, None)?.map(String::from_utf8).transpose();
+        text.map_err(|_| self.packed.damaged())
     }
 }
 
@@ -52,34 +45,40 @@ impl<'a> Archive<'a> {
 /// the same.
 ///
 /// # Errors
-/// Two entries have the same name, or the archive grows beyond what a zip file can be.
-pub fn pack(entries: &[Entry]) -> io::Result<Vec<u8>> {
-    // The time is fixed, so that the bytes do not depend on when they were made.
-    let options = SimpleFileOptions::default()
-        .compression_method(CompressionMethod::Deflated)
-        .compression_level(Some(9))
-        .last_modified_time(DateTime::default())
-        .unix_permissions(0o644);
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    for entry in entries {
-        zip.start_file(entry.name.as_str(), options)?;
-        zip.write_all(entry.text.as_bytes())?;
+/// Two entries have the same name, or the compressor fails.
+#[cfg(feature = "pack")]
+pub fn pack(entries: &[crate::Entry]) -> io::Result<Vec<u8>> {
+    use crate::machine_code::Cubin;
+    use crate::packed::Packing;
+
+    let mut names = std::collections::BTreeSet::new();
+    if let Some(twice) = entries.iter().find(|entry| !names.insert(&entry.name)) {
+        let problem = format!("there are two kernels `{}`", twice.name);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
-    Ok(zip.finish()?.into_inner())
+    let kernel = |entry: &crate::Entry| Cubin {
+        name: entry.name.clone(),
+        registers: None,
+        ptx: crc32fast::hash(entry.text.as_bytes()),
+        code: entry.text.clone().into_bytes(),
+    };
+    let packing = Packing { group: 128 << 10, bits: (3, 0, 0) };
+    crate::packed::pack(TITLE, "", &packing, entries.iter().map(kernel).collect())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "pack"))]
 mod tests {
     use super::*;
+    use crate::Entry;
 
     fn entries() -> [Entry; 2] {
-        ["a", "b"].map(|name| Entry { name: name.into(), text: format!("// {name}\n").repeat(1000) })
+        ["a", "b"].map(|name| Entry { name: name.into(), text: format!("// {name}\n").repeat(20_000) })
     }
 
     #[test]
     fn what_is_packed_comes_out_again() {
         let bytes = pack(&entries()).unwrap();
-        assert!(bytes.len() < 1000, "8 KB of the same line take {} bytes", bytes.len());
+        assert!(bytes.len() < 1000, "200 KB of two lines take {} bytes", bytes.len());
         let archive = Archive::open(&bytes).unwrap();
         assert_eq!(archive.names().collect::<Vec<_>>(), ["a", "b"]);
         for entry in entries() {
@@ -98,10 +97,11 @@ mod tests {
     fn damage_is_an_error() {
         let bytes = pack(&entries()).unwrap();
         assert!(Archive::open(&bytes[..bytes.len() - 30]).is_err());
-        // The local header of the first entry is 30 bytes and its name, one; then comes its
-        // compressed text.
+        // Each kernel has a group of its own, and one has as many bytes as the other.
+        let end = bytes.len();
+        let index = bytes.windows(2).position(|two| two == b"\n\n").unwrap() + 2;
         let mut damaged = bytes;
-        damaged[33] ^= 0x55;
+        damaged[index + (end - index) / 4] ^= 0x55;
         let archive = Archive::open(&damaged).unwrap();
         let error = archive.text("a").unwrap_err().to_string();
         assert!(!error.is_empty());

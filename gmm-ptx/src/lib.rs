@@ -1,16 +1,18 @@
 //! The archive of PTX, the text that a CUDA driver compiles for its GPU.
 //!
-//! The archive holds one text for each kernel, compressed separately, so that a program unpacks,
-//! and the driver compiles, only the kernels that are launched. It is a zip file, because every
-//! tool can list and unpack it, and because it keeps a checksum of each text that can be read
-//! without unpacking. Beside it `machine_code` has archives of what an assembler made of the texts.
+//! The archive holds one text for each kernel, so that the driver compiles only the kernels that
+//! are launched; a few neighbours are packed together, so that a program unpacks little besides.
+//! Beside it `machine_code` has archives of what an assembler made of the texts. Their indices are
+//! plain text, with a checksum of each kernel's PTX that can be read without unpacking.
 mod archive;
-#[cfg(feature = "machine-code")]
 pub mod machine_code;
+mod packed;
 #[cfg(feature = "split")]
 mod split;
 
-pub use archive::{Archive, pack};
+pub use archive::Archive;
+#[cfg(feature = "pack")]
+pub use archive::pack;
 #[cfg(feature = "split")]
 pub use split::{BARRIER_MARK, WARPGROUP_TARGET, split};
 

@@ -3,7 +3,7 @@ mod devices;
 mod ptx;
 mod rust_cuda;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Compile the kernels and write gmm-kernels/ptx.zip
+    /// Compile the kernels and write gmm-kernels/ptx.packed
     Ptx {
         /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was
         /// duplicated, if ptxas refuses a kernel or finds a stack or spills in a fast one, or if the
@@ -28,6 +28,9 @@ enum Chore {
         /// Compile nothing; print the committed PTX of this kernel
         #[arg(long, value_name = "KERNEL", conflicts_with = "check")]
         show: Option<String>,
+        /// Compile nothing; print all texts of an archive, as `git diff` needs them
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "show"])]
+        texts: Option<PathBuf>,
     },
     /// Assemble the committed PTX for common GPUs and write gmm-machine-code/cards; needs ptxas
     MachineCode {
@@ -61,6 +64,7 @@ fn run(chore: Chore) -> Result<()> {
     match chore {
         Chore::Devices(options) => devices::run(&options),
         Chore::Ptx { show: Some(kernel), .. } => ptx::show(root, &kernel),
+        Chore::Ptx { texts: Some(file), .. } => ptx::show_all(&file),
         Chore::Ptx { check: true, .. } => ptx::check(root),
         Chore::Ptx { .. } => ptx::write(root),
         Chore::MachineCode { check: true } => ptx::machine_code::check(root),

@@ -23,7 +23,7 @@ use gmm_ptx::{Archive, Entry, pack, split};
 const MAKER: &str = "`cargo xtask ptx`";
 
 fn archive_file(root: &Path) -> PathBuf {
-    root.join("gmm-kernels/ptx.zip")
+    root.join("gmm-kernels/ptx.packed")
 }
 
 /// What differs between the committed archive and these entries. A missing file counts as an
@@ -99,7 +99,23 @@ pub fn show(root: &Path, name: &str) -> Result<()> {
         }
         bail!("there is no kernel `{name}`; there is {}", near.join(", "));
     };
-    match io::stdout().write_all(text.as_bytes()) {
+    print(text.as_bytes())
+}
+
+/// Prints all texts of an archive.
+pub fn show_all(file: &Path) -> Result<()> {
+    let cannot = || format!("cannot read {}", file.display());
+    let bytes = fs::read(file).with_context(cannot)?;
+    let archive = Archive::open(&bytes).with_context(cannot)?;
+    let mut texts = String::new();
+    for name in archive.names() {
+        texts.push_str(&archive.text(name).with_context(cannot)?.unwrap_or_default());
+    }
+    print(texts.as_bytes())
+}
+
+fn print(bytes: &[u8]) -> Result<()> {
+    match io::stdout().write_all(bytes) {
         // The reader of a pipe has closed it (`| head`).
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
         _ => Ok(()),

@@ -386,7 +386,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         parameters = self._checked_start(samples.shape)
         # Errors about `freeze` and `prior` come before the samples are loaded.
         _parameters.frozen(self.freeze, self.n_components)
-        _parameters.map_prior(self.prior, self.standardize)
+        _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
         data = samples.load()
         _start.check_memory(self, samples.shape[1])
         # What is fitted to: the data, or in other units.
@@ -421,7 +421,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
             "means_init": means,
             "precisions_init": precisions,
             "freeze": _parameters.frozen(self.freeze, self.n_components),
-            "prior": _parameters.map_prior(self.prior, self.standardize),
+            "prior": _parameters.map_prior(self.prior, self.standardize, self.covariance_type),
             "seed": 0,
             "shift": 0.0,
             "last_lower_bound": None,

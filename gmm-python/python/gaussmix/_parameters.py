@@ -157,7 +157,7 @@ def _numbers(name: str, components: Any, n_components: int) -> list[int]:
 _PRIOR = ("weight_concentration", "mean_precision", "mean", "degrees_of_freedom", "covariance")
 
 
-def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool) -> dict[str, Any] | None:
+def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool, covariance_type: str) -> dict[str, Any] | None:
     """Check a prior of a fit by EM; what is not given of it follows from the samples."""
     if prior is None:
         return None
@@ -170,5 +170,6 @@ def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool) -> dict[
     if given.get("mean") is not None:
         given["mean"] = np.atleast_2d(np.asarray(given["mean"], dtype=np.float64))
     if given.get("covariance") is not None:
-        given["covariance"] = np.atleast_1d(np.asarray(given["covariance"], dtype=np.float64))
+        covariance = np.atleast_1d(np.asarray(given["covariance"], dtype=np.float64))
+        given["covariance"] = covariance[np.newaxis] if covariance_type in ("full", "diag") else covariance
     return {name: given.get(name) for name in _PRIOR}

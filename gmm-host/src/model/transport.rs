@@ -7,12 +7,12 @@ use ndarray::Array2;
 /// Shortest paths one after the other (as in Kuhn's Hungarian method): the prices u and v keep
 /// cᵢⱼ − uᵢ − vⱼ ≥ 0, with 0 wherever something is brought, so that no plan is cheaper at any time.
 /// Each path empties a source, fills a sink, or takes back all that went one way.
-pub(super) fn cheapest_plan(costs: &Array2<f64>, mut supply: Vec<f64>, mut demand: Vec<f64>) -> Array2<f64> {
+pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: Vec<f64>) -> Array2<f64> {
     let (k, l) = costs.dim();
     let mut plan = Array2::zeros((k, l));
     let (mut u, mut v) = (vec![0.0; k], vec![0.0; l]);
-    for source in 0..k {
-        while supply[source] > 0.0 {
+    for (source, mut supply) in supply.into_iter().enumerate() {
+        while supply > 0.0 {
             let Some(tree) = Tree::grow(costs, &plan, &u, &v, source, &demand) else {
                 // What rounding has left over.
                 break;
@@ -25,14 +25,14 @@ pub(super) fn cheapest_plan(costs: &Array2<f64>, mut supply: Vec<f64>, mut deman
             }
             let path = tree.path();
             let brought = path.iter().map(|(_, _, back)| back.map_or(f64::INFINITY, |j| plan[[j.0, j.1]]));
-            let brought = brought.fold(supply[source].min(demand[tree.end]), f64::min);
+            let brought = brought.fold(supply.min(demand[tree.end]), f64::min);
             for (i, j, back) in path {
                 plan[[i, j]] += brought;
                 if let Some(back) = back {
                     plan[[back.0, back.1]] -= brought;
                 }
             }
-            supply[source] -= brought;
+            supply -= brought;
             demand[tree.end] -= brought;
         }
     }
@@ -51,6 +51,10 @@ struct Tree {
     end: usize,
     length: f64,
 }
+
+/// The source and the sink of a step of a path, and the (source, sink) from which the step before it
+/// took back what this one brings.
+type Step = (usize, usize, Option<(usize, usize)>);
 
 impl Tree {
     fn grow(
@@ -91,9 +95,8 @@ impl Tree {
         }
     }
 
-    /// The steps to the end, the last one first: of each the source, the sink, and the (source, sink)
-    /// from which the step before it took back what this one brings.
-    fn path(&self) -> Vec<(usize, usize, Option<(usize, usize)>)> {
+    /// The steps to the end, the last one first.
+    fn path(&self) -> Vec<Step> {
         let (mut steps, mut sink) = (Vec::new(), self.end);
         loop {
             let source = self.before_sink[sink];

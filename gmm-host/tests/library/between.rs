@@ -9,7 +9,7 @@ fn one(mean: f64, variance: f64) -> Mixture {
 }
 
 fn densities(m: &Mixture, x: &Array2<f64>) -> Array1<f64> {
-    reference(x.view()).score_samples(m).unwrap().into()
+    reference(x.view()).score_samples(m).unwrap()
 }
 
 /// The trapezoidal rule, which for densities that vanish at the ends has no error but for rounding.

@@ -40,6 +40,9 @@ pub struct FitLog {
     file: Mutex<File>,
 }
 
+/// Fits that have ended, each with the name of its set.
+type Ended<M> = Vec<(String, Fit<M>)>;
+
 #[derive(Serialize, Deserialize)]
 struct Head<I> {
     made_with: I,
@@ -64,10 +67,7 @@ impl FitLog {
     /// # Errors
     /// As [`Output::create`]; also if the name does not end in `.jsonl`, or the file is something else,
     /// or belongs to fits with other data or options than these.
-    pub fn open<M: DeserializeOwned>(
-        path: impl AsRef<Path>,
-        made_with: &Identity,
-    ) -> Result<(Self, Vec<(String, Fit<M>)>)> {
+    pub fn open<M: DeserializeOwned>(path: impl AsRef<Path>, made_with: &Identity) -> Result<(Self, Ended<M>)> {
         let path = path.as_ref();
         if extension(path) != "jsonl" {
             return Err(Problem::format("the name of a checkpoint of many fits must end in .jsonl").at(path));
@@ -121,7 +121,7 @@ fn line(value: &impl Serialize) -> std::result::Result<Vec<u8>, Problem> {
     Ok(line)
 }
 
-fn parse<M: DeserializeOwned>(text: &str, now: &Identity) -> std::result::Result<Vec<(String, Fit<M>)>, Problem> {
+fn parse<M: DeserializeOwned>(text: &str, now: &Identity) -> std::result::Result<Ended<M>, Problem> {
     let mut lines = text.lines().enumerate();
     let Some((_, head)) = lines.next() else { return Ok(Vec::new()) };
     let Head::<Identity> { made_with } = serde_json::from_str(head)
@@ -189,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.jsonl");
         let x = ndarray::Array2::from_shape_fn((50, 2), |(i, j)| (i as f64 * 0.7 + j as f64).sin());
-        let fit = BayesianGaussianMixtureParams::new(3).fit(&Samples::from_f64(x.view()).unwrap()).unwrap();
+        let fit = BayesianGaussianMixtureParams::new(3).fit(Samples::from_f64(x.view()).unwrap()).unwrap();
         let (log, _) = FitLog::open::<VariationalMixture>(&path, &Identity::default()).unwrap();
         log.add("all", &fit).unwrap();
         let (_, read) = FitLog::open::<VariationalMixture>(&path, &Identity::default()).unwrap();

@@ -208,15 +208,12 @@ impl Fit {
     }
 
     /// Fits to all groups by `fit`, with progress and the checkpoint.
-    fn fit_groups<M: Serialize + DeserializeOwned + Clone + Sync>(
+    fn fit_groups<M: Serialize + DeserializeOwned + Clone + Send + Sync>(
         &self,
         groups: &Groups<'_>,
         made_with: &Identity,
         fit: impl FnOnce(&dyn Watch<M>) -> Vec<Result<Fitted<M>>> + Send,
-    ) -> anyhow::Result<Vec<Result<Fitted<M>>>>
-    where
-        M: Send,
-    {
+    ) -> anyhow::Result<Vec<Result<Fitted<M>>>> {
         let (checkpoint, known) = match &self.checkpoint {
             Some(path) => {
                 let (log, known) = FitLog::open(path, made_with)?;

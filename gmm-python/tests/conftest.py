@@ -22,7 +22,12 @@ def pytest_sessionstart():
 
 
 def pytest_collection_modifyitems(items):
-    """A test that is an exception must fail: otherwise the list of exceptions is wrong."""
+    """Put the tests of JAX last, and mark exceptions.
+
+    The threads of JAX could hang the tests that fork. A test that is an exception must fail: otherwise the list of
+    exceptions is wrong.
+    """
+    items.sort(key=lambda item: item.path.name == "test_jax.py")
     for item in items:
         exceptions = getattr(item.module, "EXCEPTIONS", {}) if hasattr(item, "module") else {}
         reason = exceptions.get(item.name) or exceptions.get(getattr(item, "originalname", item.name))

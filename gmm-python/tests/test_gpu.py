@@ -466,8 +466,8 @@ def test_the_derivatives_take_little_memory(torch):
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     log_likelihood(x, weights, means, variances).backward()
-    # The derivatives by samples have 52 MB, and each of three buffers 17 MB; an array (N, K, D) would have 416 MB.
-    assert torch.cuda.max_memory_allocated() - before < 130e6
+    # The derivatives by samples have 52 MB, and each of about five buffers 34 MB; by automatic differentiation it is 2.5 GB.
+    assert torch.cuda.max_memory_allocated() - before < 250e6
 
 
 def test_a_likelihood_has_a_copy(torch):

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from gaussmix import (
     BayesianGaussianMixture,
@@ -9,6 +11,7 @@ from gaussmix import (
     GaussianMixtureClassifier,
     GaussianMixtureOutlierDetector,
     GaussianMixtureRegressor,
+    register_skl2onnx,
     to_onnx,
 )
 
@@ -90,3 +93,30 @@ def test_what_cannot_be_is_refused(iris):
         to_onnx(GaussianMixture(2).fit(iris), dtype=np.int32)
     with pytest.raises(TypeError, match="no labels of the type float64"):
         to_onnx(GaussianMixtureClassifier().fit(iris, np.repeat([0.0, 1.0], 75)))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GaussianMixture(3, random_state=0),
+        BayesianGaussianMixture(n_components=3, random_state=0, max_iter=500),
+        GaussianMixtureClassifier(random_state=0),
+        GaussianMixtureOutlierDetector(3, random_state=0),
+        GaussianMixtureRegressor(2, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_pipelines_by_skl2onnx(iris, model, global_dtype):
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    register_skl2onnx()
+    target = SPECIES if isinstance(model, GaussianMixtureClassifier) else iris[:, 3].astype(global_dtype)
+    x = iris[:, :3].astype(global_dtype)
+    # The name of the scaled samples is another than X, and so are those of the nodes.
+    pipeline = make_pipeline(StandardScaler(), StandardScaler(), model).fit(x, target)
+    found = run(skl2onnx.to_onnx(pipeline, x[:1]), x)
+    if isinstance(model, GaussianMixtureRegressor):
+        np.testing.assert_allclose(found["mean"].ravel(), pipeline.predict(x), atol=TOLERANCES[global_dtype])
+    else:
+        assert found["label"].tolist() == pipeline.predict(x).tolist()
+    if isinstance(model, GaussianMixture):
+        np.testing.assert_allclose(found["score"], pipeline.score_samples(x), atol=TOLERANCES[global_dtype])

@@ -17,7 +17,7 @@ from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
-from ._onnx import to_onnx
+from ._onnx import register_skl2onnx, to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
 from ._parts import OnAxis, Region
 from ._patch import patch_sklearn, unpatch_sklearn
@@ -51,6 +51,7 @@ __all__ = [
     "inner_products",
     "patch_sklearn",
     "plot",
+    "register_skl2onnx",
     "select",
     "to_onnx",
     "unpatch_sklearn",

@@ -54,6 +54,80 @@ def to_onnx(model: Model, *, dtype: DTypeLike | None = None) -> Any:
     graph : onnx.ModelProto
         The graph; ``onnx.save(graph, "model.onnx")`` writes it.
     """
+    return _graph(model, dtype).model(model)
+
+
+def register_skl2onnx() -> None:
+    """Make skl2onnx know the models of this package, so that it converts pipelines with them.
+
+    It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the
+    pipeline's numbers.
+
+    Examples
+    --------
+    >>> import gaussmix
+    >>> gaussmix.register_skl2onnx()  # doctest: +SKIP
+    >>> onx = skl2onnx.to_onnx(make_pipeline(StandardScaler(), GaussianMixture(3)).fit(X), X[:1])  # doctest: +SKIP
+    """
+    try:
+        import skl2onnx
+    except ImportError as error:
+        raise ImportError("register_skl2onnx needs the package skl2onnx; install it with `pip install skl2onnx`") from error
+    for kind in Model.__args__:
+        alias = f"Gaussmix{kind.__name__}"
+        skl2onnx.update_registered_converter(kind, alias, lambda operator: None, _convert, parser=_parse)
+
+
+def _type_of_input(operator: Any) -> np.dtype[Any]:
+    from skl2onnx.common.data_types import DoubleTensorType
+
+    return np.dtype(np.float64 if isinstance(operator.inputs[0].type, DoubleTensorType) else np.float32)
+
+
+def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    """Declare the outputs of a model to skl2onnx."""
+    from skl2onnx import get_model_alias
+    from skl2onnx.common import data_types
+
+    operator = scope.declare_local_operator(get_model_alias(type(model)), model)
+    operator.inputs = list(inputs)
+    for output in _graph(model, _type_of_input(operator))._outputs:
+        number = output.type.tensor_type.elem_type
+        kind = {
+            1: data_types.FloatTensorType,
+            7: data_types.Int64TensorType,
+            8: data_types.StringTensorType,
+            11: data_types.DoubleTensorType,
+        }[number]
+        shape = [None] * len(output.type.tensor_type.shape.dim)
+        operator.outputs.append(scope.declare_local_variable(output.name, kind(shape)))
+    return operator.outputs
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add the graph of a model to one of skl2onnx."""
+    model = operator.raw_operator
+    graph = _graph(model, _type_of_input(operator))
+    names: dict[str, str] = {"X": operator.inputs[0].full_name}
+    names.update(zip((output.name for output in graph._outputs), (o.full_name for o in operator.outputs), strict=True))
+
+    def name_of(name: str) -> str:
+        if name not in names:
+            names[name] = scope.get_unique_variable_name(f"gaussmix_{name}")
+        return names[name]
+
+    for constant in graph._constants:
+        values = graph.onnx.numpy_helper.to_array(constant)
+        container.add_initializer(name_of(constant.name), constant.data_type, values.shape, values.ravel().tolist())
+    for node in graph._nodes:
+        attributes = {a.name: graph.onnx.helper.get_attribute_value(a) for a in node.attribute}
+        inputs, outputs = [name_of(name) for name in node.input], [name_of(name) for name in node.output]
+        unique = scope.get_unique_operator_name("gaussmix")
+        container.add_node(node.op_type, inputs, outputs, op_version=_OPSET, name=unique, **attributes)
+
+
+def _graph(model: Model, dtype: DTypeLike | None) -> _Graph:
+    """Make the nodes and outputs of a model."""
     if not isinstance(model, Model):
         raise TypeError(f"the model is a {type(model).__name__}; give a fitted mixture or estimator of this package")
     check_is_fitted(model)
@@ -73,7 +147,7 @@ def to_onnx(model: Model, *, dtype: DTypeLike | None = None) -> Any:
         graph.give("label", graph.add("ArgMax", logs, axis=1, keepdims=0), np.dtype(np.int64))
         graph.give("probabilities", graph.add("Softmax", logs, axis=1))
         graph.give("score", graph.add("Add", _log_sum(graph, logs), graph.number(model._log_factor())))
-    return graph.model(model)
+    return graph
 
 
 def _type_of(model: Any) -> np.dtype[Any]:

@@ -19,9 +19,12 @@ from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters
 
 __all__ = ["LogLikelihood", "log_likelihood"]
 
-#: Numbers of a buffer (components, samples, features) of the derivatives by samples on a GPU, of which there are three:
-#: as many as fill the GPU, and few beside the samples.
-_BUFFER = 1 << 21
+#: Numbers of a buffer of the derivatives by samples on a GPU, of which there are about five: as many as fill the GPU, and
+#: few beside what automatic differentiation holds.
+_BUFFER = 1 << 22
+#: Where the squared distance of a component from the centre of all, in standard deviations, is larger, squares of
+#: differences are computed as such.
+_SEPARATE = 1e8
 
 
 class LogLikelihood:
@@ -218,15 +221,16 @@ class _Total(torch.autograd.Function):
         held: LogLikelihood = ctx.held
         gradient: list[Tensor] = ctx.gradient
 
-        def by_samples(of: Parameters) -> Tensor:
-            derivatives = held._by_samples(of)
+        def by_samples(of: Callable[[], Parameters]) -> Tensor:
+            derivatives = held._by_samples(of())
             if held._sample_weight is not None:
                 derivatives *= held._sample_weight[:, None]
             return derivatives.mul_(factor)
 
-        def by_parameters(of: Parameters) -> list[Tensor]:
+        def by_parameters(of: Callable[[], Parameters]) -> list[Tensor]:
             # The factor is a number on the GPU, where the samples are; the derivatives are on the host.
-            return [part * factor.detach().cpu() for part in gradient]
+            on_host = factor.detach().cpu()
+            return [part * on_host for part in gradient]
 
         return _differentiate(ctx, factor, by_samples, by_parameters)
 
@@ -253,11 +257,11 @@ class _Scores(torch.autograd.Function):
     def backward(ctx: Any, factors: Tensor) -> tuple[Tensor | None, ...]:
         held: LogLikelihood = ctx.held
 
-        def by_samples(of: Parameters) -> Tensor:
-            return held._by_samples(of).mul_(factors[:, None])
+        def by_samples(of: Callable[[], Parameters]) -> Tensor:
+            return held._by_samples(of()).mul_(factors[:, None])
 
-        def by_parameters(of: Parameters) -> list[Tensor]:
-            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(_on_host(factors), of)]
+        def by_parameters(of: Callable[[], Parameters]) -> list[Tensor]:
+            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(_on_host(factors), of())]
 
         return _differentiate(ctx, factors, by_samples, by_parameters)
 
@@ -265,15 +269,17 @@ class _Scores(torch.autograd.Function):
 def _differentiate(
     ctx: Any,
     factor: Tensor,
-    by_samples: Callable[[Parameters], Tensor],
-    by_parameters: Callable[[Parameters], list[Tensor]],
+    by_samples: Callable[[Callable[[], Parameters]], Tensor],
+    by_parameters: Callable[[Callable[[], Parameters]], list[Tensor]],
 ) -> tuple[Tensor | None, ...]:
     """Give what `backward` is to give: the derivatives that are asked for, of the type of their inputs."""
     inputs: tuple[Tensor, ...] = ctx.saved_tensors
     needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
 
+    def of() -> Parameters:
+        return ctx.held._parameters(inputs[1:])  # type: ignore[no-any-return]
+
     def compute() -> list[Tensor | None]:
-        of = ctx.held._parameters(inputs[1:])
         parts: list[Tensor | None] = [by_samples(of) if needed[0] else None]
         parts += by_parameters(of) if any(needed[1:]) else [None] * 3
         return [
@@ -281,7 +287,8 @@ def _differentiate(
             for part, one, need in zip(parts, inputs, needed, strict=True)
         ]
 
-    derivatives: tuple[Tensor | None, ...] = _Derivatives.apply(compute, factor, *inputs)
+    # Gradients are recorded in `backward` only where derivatives of them may be asked for.
+    derivatives: Any = _Derivatives.apply(compute, factor, *inputs) if torch.is_grad_enabled() else compute()
     return (*derivatives, None, None)
 
 
@@ -300,28 +307,47 @@ class _Derivatives(torch.autograd.Function):
 def _score_function(x: Tensor, of: Parameters) -> Tensor:
     """Give the derivatives of the samples' log-likelihoods by the samples, computed where these are, in float64.
 
-    They are -Σₖ rₖ Uₖ yₖ with yₖ = Uₖᵀ (x - μₖ), the precisions Uₖ Uₖᵀ and the responsibilities r,
-    chunk by chunk, so that of the intermediate results of all samples none is in the memory.
+    They are -Σₖ rₖ Σₖ⁻¹ (x - μₖ) with the responsibilities r: a few products of matrices, chunk by
+    chunk, so that of the intermediate results of all samples none is in the memory.
     """
     k, d = of.means.shape
-    covariances = torch.from_numpy(of.covariances)
-    log_weights = torch.from_numpy(of.weights).log()
+    weights, covariances = torch.from_numpy(of.weights), torch.from_numpy(of.covariances)
+    # Around the centre of the mixture, so that little is lost where all of it is far from the origin.
+    centre = weights @ torch.from_numpy(of.means) / weights.sum()
+    means = torch.from_numpy(of.means) - centre
     if of.matrices:
         factors = torch.linalg.cholesky(covariances)
         identity = torch.eye(d, dtype=torch.float64)
+        # The precisions are U Uᵀ.
         u = torch.linalg.solve_triangular(factors, identity, upper=False).mT.expand(k, d, d)
-        log_norm = log_weights + u.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constants = weights.log() + u.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        # yₖ = Uₖᵀ (x - μₖ) of all components is one product.
+        matrix = u.permute(1, 0, 2).reshape(d, k * d).to(x.device)
+        shifts = torch.bmm(means[:, None], u).reshape(-1).to(x.device)
     else:
-        # (K, 1, D), also of spherical ones.
-        u = covariances.rsqrt().reshape(k, 1, -1).expand(k, 1, d)
-        log_norm = log_weights + u.log().sum((-2, -1))
-    u, log_norm, means = (part.to(x.device) for part in (u, log_norm[:, None], torch.from_numpy(of.means)[:, None]))
+        precisions = covariances.reciprocal().reshape(k, -1).expand(k, d)
+        constants = weights.log() + precisions.log().sum(-1) / 2
+        separate = bool((precisions * means**2).sum(-1).max() > _SEPARATE)
+        matrix, products = precisions.to(x.device), (precisions * means).to(x.device)
+        if not separate:
+            constants = constants - (precisions * means**2).sum(-1) / 2
+    centre, constants, means = (part.to(x.device) for part in (centre, constants, means))
     derivatives = torch.empty_like(x)
-    size = max(1, _BUFFER // (k * d))
+    size = max(1, _BUFFER // ((k if of.matrices else 1) * d))
     for rows, out in zip(x.split(size), derivatives.split(size), strict=True):
-        delta = rows.to(torch.float64) - means
-        y = torch.bmm(delta, u) if of.matrices else delta.mul_(u)
-        r = torch.softmax(log_norm - torch.linalg.vector_norm(y, dim=-1).square() / 2, dim=0)
-        y *= r[:, :, None]
-        out.copy_((torch.bmm(y, u.mT, out=delta) if of.matrices else y.mul_(u)).sum(0).neg_())
+        delta = rows.to(torch.float64) - centre
+        if of.matrices:
+            y = torch.addmm(shifts, delta, matrix, beta=-1).view(-1, k, d)
+            r = torch.softmax(constants - torch.linalg.vector_norm(y, dim=-1).square() / 2, dim=1)
+            y *= r[:, :, None]
+            out.copy_(torch.mm(y.view(-1, k * d), matrix.mT).neg_())
+            continue
+        if separate:
+            # Squares of differences, of which the terms would cancel.
+            squares = torch.stack([((delta - mean) ** 2) @ p for mean, p in zip(means, matrix, strict=True)], dim=1)
+            logs = constants - squares / 2
+        else:
+            logs = torch.addmm(constants, delta.square(), matrix.mT, alpha=-0.5).addmm_(delta, products.mT)
+        r = torch.softmax(logs, dim=1)
+        out.copy_(torch.addcmul(r @ products, delta, r @ matrix, value=-1))
     return derivatives

@@ -23,14 +23,15 @@ use std::sync::{Mutex, PoisonError};
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("fits.jsonl");
 /// let made_with = Identity::default().with("k", 1);
-/// let (log, ended) = FitLog::open(&path, &made_with)?;
+/// let (log, ended): (_, Vec<(String, Fit)>) = FitLog::open(&path, &made_with)?;
 /// assert!(ended.is_empty());
 /// let x = ndarray::arr2(&[[0.1], [0.3], [0.7]]);
 /// let fit = GaussianMixtureParams::new(1).fit(&Samples::from_f64(x.view())?)?;
 /// log.add("the first set", &fit)?;
 ///
-/// let (_, ended): (_, Vec<(String, Fit)>) = FitLog::open(&path, &made_with)?;
-/// assert_eq!((&ended[0].0[..], &ended[0].1.mixture), ("the first set", &fit.mixture));
+/// let (_, ended) = FitLog::open(&path, &made_with)?;
+/// let (set, found): &(String, Fit) = &ended[0];
+/// assert_eq!((&set[..], &found.mixture), ("the first set", &fit.mixture));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -85,9 +85,9 @@ pub mod cuda {
 pub mod evaluator {
     #[doc(inline)]
     pub use gmm_host::{
-        ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, Load, MetropolisPrior, MetropolisSteps,
-        MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling, ShardedEvaluator, evaluate_each,
-        evaluate_rest,
+        ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, LabelledEvaluator, Labels, Load,
+        MetropolisPrior, MetropolisSteps, MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling,
+        ShardedEvaluator, evaluate_each, evaluate_rest,
     };
 }
 

@@ -2,6 +2,7 @@
 use crate::data::samples::Rows;
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
+use crate::labels::Labels;
 use crate::memory;
 use crate::model::density::Density;
 use crate::model::mixture::Mixture;
@@ -47,6 +48,11 @@ pub trait Evaluator: Sampling + Send {
 
     /// The weights of the samples (N,), if they have any and this evaluator holds them.
     fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        None
+    }
+
+    /// What restricts the components of the samples, if anything does.
+    fn labels(&self) -> Option<&Labels> {
         None
     }
 
@@ -215,6 +221,7 @@ macro_rules! pass_on {
             use $crate::draw::{Draw, Drawn};
             use $crate::error::Result;
             use $crate::evaluator::{Description, Evaluator};
+            use $crate::labels::Labels;
             use $crate::metropolis::{MetropolisSteps, MetropolisTarget};
             use $crate::model::mixture::Mixture;
             use $crate::precision::{Operation, Precision};
@@ -234,6 +241,9 @@ macro_rules! pass_on {
                 }
                 fn weights(&self) -> Option<ArrayView1<'_, f64>> {
                     self.inner().weights()
+                }
+                fn labels(&self) -> Option<&Labels> {
+                    self.inner().labels()
                 }
                 fn describe(&self) -> Description {
                     self.inner().describe()

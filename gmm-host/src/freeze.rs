@@ -1,8 +1,9 @@
 //! What an M-step leaves as it is.
 use crate::error::{Error, Result};
-use crate::model::covariances::CovarianceType;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::{gram, inverse};
 use crate::model::mixture::Mixture;
-use ndarray::Array1;
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use std::fmt;
 
 /// Of which components a parameter stays as it is.
@@ -69,7 +70,7 @@ impl From<Vec<usize>> for Frozen {
 }
 
 /// Which parameters an M-step leaves as they are, of all components or of single ones, and whether
-/// the weights are equal.
+/// the others are equal.
 ///
 /// ```
 /// use gmm_host::{Freeze, Frozen};
@@ -91,6 +92,8 @@ pub struct Freeze {
     pub covariances: Frozen,
     /// Give all components whose weight is not frozen the same weight.
     pub equal_weights: bool,
+    /// Give all components whose mean is not frozen the same mean, which makes them a scale mixture.
+    pub equal_means: bool,
 }
 
 impl Freeze {
@@ -102,6 +105,7 @@ impl Freeze {
             means: self.means.or(other.means),
             covariances: self.covariances.or(other.covariances),
             equal_weights: self.equal_weights || other.equal_weights,
+            equal_means: self.equal_means || other.equal_means,
         }
     }
 
@@ -123,15 +127,18 @@ impl Freeze {
                 return bad(format!("{name} of component {component}"), "components are counted from 0 to K − 1");
             }
         }
-        let some = |frozen: &Frozen| frozen.any() && !(0..n_components).all(|c| frozen.has(c));
-        if covariance_type == CovarianceType::Tied && some(&self.covariances) {
+        let all = |frozen: &Frozen| (0..n_components).all(|c| frozen.has(c));
+        if covariance_type == CovarianceType::Tied && self.covariances.any() && !all(&self.covariances) {
             return bad(
                 "covariances of some components".into(),
                 "a tied covariance is frozen of all components or of none",
             );
         }
-        if self.equal_weights && (0..n_components).all(|c| self.weights.has(c)) {
+        if self.equal_weights && all(&self.weights) {
             return bad("all weights, and equal weights".into(), "leave out one of them");
+        }
+        if self.equal_means && all(&self.means) {
+            return bad("all means, and equal means".into(), "leave out one of them");
         }
         Ok(())
     }
@@ -142,7 +149,7 @@ impl Freeze {
     /// [`Error::BadParameter`].
     pub(crate) fn check_whole(&self) -> Result<()> {
         let single = self.parts().into_iter().any(|(_, frozen)| matches!(frozen, Frozen::Components(_)));
-        if single || self.equal_weights {
+        if single || self.equal_weights || self.equal_means {
             return Err(Error::BadParameter {
                 name: "freeze",
                 value: self.to_string(),
@@ -163,14 +170,66 @@ impl Freeze {
         Array1::from_shape_fn(k, |c| if mask[c] { previous.weights()[c] } else { share * numbers[c] / of_free })
     }
 
-    /// A start with the weights that every M-step will give it, so that no lower bound falls.
+    /// The mean that all components share whose mean is not frozen: with nₖ samples around x̄ₖ, the
+    /// likeliest one under the covariances before, (Σₖ nₖ Σₖ⁻¹)⁻¹ Σₖ nₖ Σₖ⁻¹ x̄ₖ (Meng and Rubin 1993,
+    /// "Maximum likelihood estimation via the ECM algorithm"). None where no such component has samples.
+    pub(crate) fn shared_mean(
+        &self,
+        counts: ArrayView1<'_, f64>,
+        means: ArrayView2<'_, f64>,
+        previous: &Mixture,
+    ) -> Option<Array1<f64>> {
+        let (k, d) = means.dim();
+        let sharing = || (0..k).filter(|&c| !self.means.has(c) && counts[c] > 0.0);
+        // Differences from one of them, so that nothing is lost far from the origin.
+        let origin = means.row(sharing().max_by(|&a, &b| counts[a].total_cmp(&counts[b]))?);
+        let shift = if previous.factor().is_some() {
+            let (mut precision, mut moment) = (Array2::zeros((d, d)), Array1::zeros(d));
+            for c in sharing() {
+                let of_component = gram(previous.factor_of(c)?) * counts[c];
+                moment += &of_component.dot(&(&means.row(c) - &origin));
+                precision += &of_component;
+            }
+            inverse(precision.view()).ok()?.dot(&moment)
+        } else {
+            Array1::from_shape_fn(d, |j| {
+                let (mut precision, mut moment) = (0.0, 0.0);
+                for c in sharing() {
+                    let of_component = counts[c] / previous.variance(c, j);
+                    moment += of_component * (means[[c, j]] - origin[j]);
+                    precision += of_component;
+                }
+                moment / precision
+            })
+        };
+        shift.iter().all(|v| v.is_finite()).then(|| &origin + &shift)
+    }
+
+    /// A start with the weights and means that every M-step will give it, so that no lower bound falls.
     pub(crate) fn start(&self, mixture: Mixture) -> Result<Mixture> {
-        if !self.equal_weights {
+        if !self.equal_weights && !self.equal_means {
             return Ok(mixture);
         }
-        let weights = self.weights(mixture.weights().to_owned(), &mixture);
-        let (covariances, factor) = (mixture.covariances().clone(), mixture.factor().cloned());
-        Mixture::from_parts(weights, mixture.means().to_owned(), covariances, factor)
+        let weights = match self.equal_weights {
+            true => self.weights(mixture.weights().to_owned(), &mixture),
+            false => mixture.weights().to_owned(),
+        };
+        let (mut means, mut covariances) = (mixture.means().to_owned(), mixture.covariances().clone());
+        let mean = if self.equal_means { self.shared_mean(weights.view(), means.view(), &mixture) } else { None };
+        let Some(mean) = mean else {
+            return Mixture::from_parts(weights, means, covariances, mixture.factor().cloned());
+        };
+        // Around the new mean, so that components stay as different as they were.
+        let tied = covariances.covariance_type() == CovarianceType::Tied;
+        for c in (0..weights.len()).filter(|&c| !self.means.has(c)) {
+            let delta = &means.row(c) - &mean;
+            means.row_mut(c).assign(&mean);
+            if !self.covariances.has(c) {
+                let d = if let Covariances::Spherical(_) = covariances { delta.len() as f64 } else { 1.0 };
+                covariances.add_outer(c, if tied { weights[c] } else { 1.0 / d }, &delta.to_vec());
+            }
+        }
+        Mixture::new(weights, means, covariances)
     }
 }
 
@@ -178,12 +237,12 @@ impl std::str::FromStr for Freeze {
     type Err = Error;
 
     /// Names, separated by commas: `weights`, `means`, `covariances`, each of all components or,
-    /// after `=`, of some of them; and `weights=equal`.
+    /// after `=`, of some of them; and `weights=equal`, `means=equal`.
     fn from_str(text: &str) -> Result<Self> {
         let bad = |part: &str| Error::BadParameter {
             name: "freeze",
             value: format!("`{part}`"),
-            remedy: "use weights, means or covariances, for single components as in means=0,2, or weights=equal",
+            remedy: "use weights, means or covariances, for single components as in means=0,2, or weights=equal, means=equal",
         };
         let mut freeze = Self::default();
         // Numbers after a comma belong to the last name that has `=`.
@@ -197,12 +256,12 @@ impl std::str::FromStr for Freeze {
             last = value.map(|_| name);
             let (frozen, equal) = match value {
                 None => (Frozen::All, false),
-                Some("equal") if name == "weights" => (Frozen::None, true),
+                Some("equal") if name != "covariances" => (Frozen::None, true),
                 Some(number) => (Frozen::Components(vec![number.parse().map_err(|_| bad(part))?]), false),
             };
             let named = match name {
                 "weights" => Self { weights: frozen, equal_weights: equal, ..Self::default() },
-                "means" => Self { means: frozen, ..Self::default() },
+                "means" => Self { means: frozen, equal_means: equal, ..Self::default() },
                 "covariances" => Self { covariances: frozen, ..Self::default() },
                 _ => return Err(bad(part)),
             };
@@ -229,9 +288,8 @@ impl fmt::Display for Freeze {
                 _ => {}
             }
         }
-        if self.equal_weights {
-            names.push("weights=equal".into());
-        }
+        let equal = [("means=equal", self.equal_means), ("weights=equal", self.equal_weights)];
+        names.extend(equal.into_iter().filter(|(_, equal)| *equal).map(|(name, _)| name.to_owned()));
         f.write_str(if names.is_empty() { "none".into() } else { names.join(",") }.as_str())
     }
 }

@@ -32,8 +32,8 @@
 //! freeze, prior, statistics, adapt, metropolis, sampling
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
-//! draw, evaluator
-//! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
+//! draw, labels, evaluator
+//! backends: parts, chunked, sharded, labelled, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
 //! fit: scikit_learn, outcome, map_prior, params, kmeans, init, moments, iterate, em, standard, bayesian, many, grow,
@@ -75,6 +75,7 @@ mod fit;
 mod freeze;
 mod gpus;
 mod impute;
+mod labels;
 #[cfg(feature = "linfa")]
 mod linfa;
 mod load;
@@ -108,6 +109,7 @@ pub use backends::cuda::{
     CudaEvaluator, CudaKernel, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
     cuda_kernels,
 };
+pub use backends::labelled::LabelledEvaluator;
 pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Missing, Rows, Samples, View};
@@ -124,6 +126,7 @@ pub use fit::{
     fit_on_gpu, grow, merge_down, select,
 };
 pub use freeze::{Freeze, Frozen};
+pub use labels::Labels;
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;
 pub use load::{LoadOptions, devices, kernel_names, load, load_chunks};

@@ -373,7 +373,7 @@ impl Statistics {
                 }
                 deltas.outer_iter_mut().zip(counts).for_each(|(delta, count)| divide(delta, *count));
                 let delta = |c: usize| deltas.row(c).to_vec();
-                (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
+                (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| scatter.add_outer(c, -counts[c], &delta(c)));
                 match scatter {
                     Covariances::Tied(v) => tidy_matrix(v.as_slice_mut().unwrap_or_default(), d),
                     scatter => scatter.map_inplace(clamp),
@@ -503,13 +503,30 @@ impl Statistics {
                     *delta = other - *mean;
                     *mean += *delta * share;
                 }
-                add_outer(&mut self.scatter, c, a * share, &delta);
+                self.scatter.add_outer(c, a * share, &delta);
             }
             self.counts[c] = a + b;
         }
         self.weight += other.weight;
         self.log_likelihood += other.log_likelihood;
         Ok(())
+    }
+
+    /// The statistics of samples that only these components of `mixture` can have generated: those of
+    /// the part that they are of it, with weights of sum one, where exp(`log_share`) is their sum in
+    /// the mixture.
+    pub(crate) fn as_part_of(&self, mixture: &Mixture, components: &[usize], log_share: f64) -> Self {
+        let (k, d) = mixture.means().dim();
+        let mut counts = Array1::zeros(k);
+        let mut means = mixture.means().to_owned();
+        let mut scatter = Covariances::zeros(self.covariance_type(), k, d);
+        for (of_part, &c) in components.iter().enumerate() {
+            counts[c] = self.counts[of_part];
+            means.row_mut(c).assign(&self.means.row(of_part));
+            scatter.copy_component_from(c, &self.scatter, of_part);
+        }
+        let log_likelihood = self.log_likelihood + self.weight * log_share;
+        Self { weight: self.weight, log_likelihood, counts, means, scatter }
     }
 
     /// The statistics as if every sample's weight were multiplied by `factor` (not negative).
@@ -648,6 +665,15 @@ impl Statistics {
         for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
             means.row_mut(c).assign(&previous.means().row(c));
         }
+        if freeze.equal_means {
+            let shared = freeze.shared_mean(self.counts.view(), self.means.view(), previous);
+            for c in (0..k).filter(|&c| !freeze.means.has(c)) {
+                match &shared {
+                    Some(shared) => means.row_mut(c).assign(shared),
+                    None => means.row_mut(c).assign(&previous.means().row(c)),
+                }
+            }
+        }
         let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
         if frozen.len() == k {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
@@ -707,7 +733,7 @@ impl Statistics {
             if kappa > 0.0 && count > 0.0 {
                 let delta = &prior.mean(c) - &self.means.row(c);
                 self.means.row_mut(c).scaled_add(kappa / joined, &delta);
-                add_outer(&mut self.scatter, c, count * (kappa / joined), &delta.to_vec());
+                self.scatter.add_outer(c, count * (kappa / joined), &delta.to_vec());
             } else if kappa > 0.0 {
                 self.means.row_mut(c).assign(&prior.mean(c));
             }
@@ -733,7 +759,7 @@ impl Statistics {
                 for ((delta, own), mean) in delta.iter_mut().zip(self.means.row(c)).zip(means.row(c)) {
                     *delta = own - mean;
                 }
-                add_outer(&mut covariances, c, self.counts[c], &delta);
+                covariances.add_outer(c, self.counts[c], &delta);
             }
         }
         let counts = &self.counts + floor;
@@ -873,30 +899,6 @@ fn weights(counts: &Array1<f64>, floor: f64) -> Array1<f64> {
     let counts = counts + floor;
     let sum = counts.sum();
     counts / sum
-}
-
-/// Adds `factor`·δδᵀ to the scatter of component `c`.
-fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
-    let mut matrix = match scatter {
-        Covariances::Full(v) => v.index_axis_mut(Axis(0), c),
-        Covariances::Tied(v) => v.view_mut(),
-        Covariances::Diag(v) => {
-            for (v, d) in v.row_mut(c).iter_mut().zip(delta) {
-                *v += factor * d * d;
-            }
-            return;
-        }
-        Covariances::Spherical(v) => {
-            v[c] += factor * delta.iter().map(|d| d * d).sum::<f64>();
-            return;
-        }
-    };
-    for (mut row, &a) in matrix.outer_iter_mut().zip(delta) {
-        for (v, b) in row.iter_mut().zip(delta) {
-            // The product of the deltas first: symmetric to the bit.
-            *v += factor * (a * b);
-        }
-    }
 }
 
 /// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle, of

@@ -10,9 +10,9 @@ use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
-use gaussmix::evaluator::Evaluator;
+use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels};
 use ndarray::{Array1, ArrayView2};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -59,6 +59,7 @@ impl Data {
         device: Device,
         samples: Samples<'static>,
         weights: Option<Array1<f64>>,
+        labels: Option<Labels>,
         options: &LoadOptions,
     ) -> gaussmix::Result<Loaded> {
         let samples = match weights {
@@ -66,8 +67,24 @@ impl Data {
             None => samples,
         };
         let shape = (samples.n_samples(), samples.n_features());
-        Ok((gaussmix::device::load(device, samples, options)?, shape))
+        let load = |samples| gaussmix::device::load(device, samples, options);
+        let evaluator = match labels {
+            Some(labels) => Box::new(LabelledEvaluator::new(samples, labels, load)?),
+            None => load(samples)?,
+        };
+        Ok((evaluator, shape))
     }
+}
+
+/// The labels of samples: numbers of components (N,), -1 where that is not known, or a mask of the
+/// components that each sample may belong to (N, K).
+fn labels(given: &Bound<'_, PyAny>, n_components: usize) -> PyResult<Labels> {
+    if let Ok(mask) = given.extract::<PyReadonlyArray2<'_, bool>>() {
+        return Labels::from_mask(mask.as_array()).map_err(exception);
+    }
+    let numbers = given.extract::<PyReadonlyArray1<'_, i64>>()?;
+    let known: Vec<Option<usize>> = numbers.as_array().iter().map(|&label| usize::try_from(label).ok()).collect();
+    Labels::new(&known, n_components).map_err(exception)
 }
 
 /// Checks samples, in which NaN stands for a missing value if `missing` says so.
@@ -123,7 +140,7 @@ fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, n_components=0))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -137,7 +154,10 @@ impl Data {
         memory: Option<u64>,
         missing: bool,
         one_gpu: bool,
+        labels: Option<&Bound<'_, PyAny>>,
+        n_components: usize,
     ) -> PyResult<Self> {
+        let labels = labels.map(|given| self::labels(given, n_components)).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
@@ -145,12 +165,13 @@ impl Data {
             let place = x.place(device)?;
             let from = || match place {
                 Place::Gpu => x.load(weights, &options, copy),
-                Place::Host(device) => Self::load(device, x.samples()?, weights, &options),
+                Place::Host(device) => Self::load(device, x.samples()?, weights, labels, &options),
             };
             (compute(py, from)?, None, x.dtype(py))
         } else {
             let device: Device = device.parse().map_err(exception)?;
-            let load = |samples: gaussmix::Result<Samples<'static>>| Self::load(device, samples?, weights, &options);
+            let load =
+                |samples: gaussmix::Result<Samples<'static>>| Self::load(device, samples?, weights, labels, &options);
             match &Matrix::new(x)? {
                 Matrix::F32(x) => {
                     let v = view(x);

@@ -34,6 +34,14 @@ def test_equal_weights():
     assert np.all(np.diff(gm.lower_bounds_) >= -1e-12)
 
 
+def test_equal_means():
+    gm = GaussianMixture(3, freeze={"means": "equal"}, random_state=0, tol=1e-6, max_iter=500).fit(clouds())
+    np.testing.assert_array_equal(gm.means_, gm.means_[[0, 0, 0]])
+    assert np.all(np.diff(gm.lower_bounds_) >= -1e-12)
+    # Not three times the same component.
+    assert gm.lower_bound_ > GaussianMixture(1).fit(clouds()).lower_bound_ + 0.01
+
+
 @pytest.mark.parametrize(
     ("freeze", "message"),
     [
@@ -42,7 +50,7 @@ def test_equal_weights():
         ({"means": [-1]}, "numbers from 0 to 2"),
         ({"means": [0.5]}, "numbers from 0 to 2"),
         ({"means": [True, False]}, r"should be \(3,\)"),
-        ({"means": "equal"}, "freeze has means='equal'"),
+        ({"covariances": "equal"}, "freeze has covariances='equal'"),
     ],
 )
 def test_what_cannot_be_frozen_is_an_error(freeze, message):

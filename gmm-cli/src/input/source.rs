@@ -6,7 +6,7 @@ use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::data::{Samples, Weights};
 use gaussmix::device::{Device, Footprint, MemoryPlan};
-use gaussmix::evaluator::{Evaluator, Operation, Precision};
+use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
 use gaussmix::model::{CovarianceType, Mixture};
@@ -337,6 +337,18 @@ impl<'a> Source<'a> {
         let read = move |rows| samples.rows(rows, standard.as_ref());
         let chunks = gaussmix::device::load_chunks(self.options.device, (n, d), rows, read, &options)?;
         Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
+    }
+
+    /// As [`evaluator`](Self::evaluator), where labels restrict the components of samples. Those have to
+    /// be in memory, because they are divided by their labels.
+    pub fn labelled(&self, labels: Labels) -> anyhow::Result<Box<dyn Evaluator + 'a>> {
+        if self.is_chunked() {
+            bail!("labels are for data that the memory holds; give more by --memory, or take fewer rows");
+        }
+        let options = self.options.load_options();
+        let load = |part| gaussmix::device::load(self.options.device, part, &options);
+        let samples = self.samples.rows(0..self.samples.n_samples(), None)?;
+        Ok(Box::new(LabelledEvaluator::new(samples, labels, load)?))
     }
 
     /// Loads one part of the data after the other and lets `work` compute a result for each, where

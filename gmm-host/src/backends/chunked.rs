@@ -5,6 +5,7 @@ use crate::data::samples::{Rows, Samples, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, cannot_share, check_features, check_responsibilities, shift_row};
+use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
@@ -173,6 +174,10 @@ impl Evaluator for ChunkedEvaluator<'_> {
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         Err(cannot_share())
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        None
     }
 
     fn describe(&self) -> Description {

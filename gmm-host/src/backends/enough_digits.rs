@@ -7,6 +7,7 @@ use crate::data::samples::Rows;
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, draw_by_scores};
+use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
@@ -227,6 +228,10 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
 
     fn total_weight(&self) -> f64 {
         self.framed.total_weight()
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        None
     }
 
     fn describe(&self) -> Description {

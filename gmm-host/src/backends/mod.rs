@@ -6,6 +6,7 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod device_parameters;
 pub(crate) mod enough_digits;
+pub(crate) mod labelled;
 pub(crate) mod parts;
 pub(crate) mod reference;
 pub(crate) mod sharded;

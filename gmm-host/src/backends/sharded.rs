@@ -5,6 +5,7 @@ use crate::data::samples::{Rows, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, shift_row};
+use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
@@ -128,6 +129,10 @@ impl Evaluator for ShardedEvaluator<'_> {
 
     /// None: each shard holds its own.
     fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        None
+    }
+
+    fn labels(&self) -> Option<&Labels> {
         None
     }
 

@@ -17,6 +17,7 @@ use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::freeze::Freeze;
+use crate::labels::Labels;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::prior::ConjugatePrior;
@@ -124,6 +125,9 @@ impl GaussianMixtureValidParams {
     /// A start by `init_params`.
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());
+        if let Some(labels) = evaluator.labels().cloned() {
+            return self.start_with_labels(evaluator, &labels, rng);
+        }
         let wanted = match self.init_params {
             // Each sample counts for all components.
             InitParams::Random => RANDOM_SUBSET.max(4 * evaluator.n_features()),
@@ -135,15 +139,11 @@ impl GaussianMixtureValidParams {
         };
         let subset = subset(evaluator, k, wanted, rng)?;
         match self.init_params {
-            InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, rng),
+            InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, |_, _| true, rng),
             InitParams::RandomFromData => {
                 let Rows { x, weights } = &subset.rows;
                 let points = Points::new(x, weights);
-                // This cannot fail: `subset` gives at least K samples, whose weights are positive
-                // and finite.
-                let chosen = index::sample_weighted(rng, weights.len(), |i| weights[i], k);
-                let chosen = chosen.map_err(|_| Error::ZeroSampleWeights)?.into_vec();
-                let mut centres = points.filled().select(Axis(0), &chosen);
+                let mut centres = points.filled().select(Axis(0), &random_rows(weights, k, rng)?);
                 points.settle_gaps(&mut centres);
                 self.start_at_centres(evaluator, &points, centres, true)
             }
@@ -167,6 +167,57 @@ impl GaussianMixtureValidParams {
                 self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
             }
         }
+    }
+
+    /// A start that heeds labels: a component of which samples are known begins at the mean of these,
+    /// and others at centres among the samples that may belong to them.
+    fn start_with_labels(&self, evaluator: &mut dyn Evaluator, labels: &Labels, rng: &mut ChaCha8Rng) -> Result<Found> {
+        let (k, n, d) = (self.n_components, evaluator.n_samples(), evaluator.n_features());
+        let sets = labels.sets();
+        let mut indices = subset(evaluator, k, SUBSET.max(k.saturating_mul(4)).min(n), rng)?.indices;
+        // Those of any set may be rare.
+        for set in 0..sets.len() {
+            let rows = labels.rows_of(set);
+            let size = rows.len().min(SUBSET.div_ceil(sets.len()));
+            indices.extend(index::sample(rng, rows.len(), size).iter().map(|i| rows[i]));
+        }
+        indices.sort_unstable();
+        indices.dedup();
+        let Rows { x, weights } = evaluator.rows(&indices)?;
+        let counted: Vec<usize> = (0..indices.len()).filter(|&i| weights[i] > 0.0).collect();
+        let (x, weights) = (x.select(Axis(0), &counted), weights.select(Axis(0), &counted));
+        let indices: Vec<usize> = counted.iter().map(|&i| indices[i]).collect();
+        if self.init_params == InitParams::Random {
+            return self.random_start(&x, &weights, |i, c| labels.allowed(indices[i]).contains(&c), rng);
+        }
+        let points = Points::new(&x, &weights);
+        let filled = points.filled();
+        let passes = passes(n, indices.len(), k, d);
+        let (mut centres, mut found) = (Array2::zeros((k, d)), Vec::new());
+        // The smaller a set, the more it says. At last all samples, for components that none may belong to.
+        let mut by_size: Vec<usize> = (0..sets.len()).collect();
+        by_size.sort_by_key(|&set| sets[set].len());
+        for set in by_size.into_iter().map(Some).chain([None]) {
+            let of_set = |row: usize| set.is_none_or(|set| labels.place(row).0 == set);
+            let here: Vec<usize> = (0..indices.len()).filter(|&i| of_set(indices[i])).collect();
+            let components = set.map_or_else(|| (0..k).collect(), |set| sets[set].clone());
+            let sought: Vec<usize> = components.iter().copied().filter(|c| !found.contains(c)).collect();
+            if here.is_empty() || sought.is_empty() {
+                continue;
+            }
+            let (x, weights) = (filled.select(Axis(0), &here), weights.select(Axis(0), &here));
+            let those = Points::new(&x, &weights);
+            let seeds = match self.init_params {
+                _ if components.len() == 1 => those.mean(),
+                InitParams::RandomFromData if sought.len() <= here.len() => {
+                    x.select(Axis(0), &random_rows(&weights, sought.len(), rng)?)
+                }
+                _ => those.plus_plus_beside(&centres.select(Axis(0), &found), sought.len(), passes, rng),
+            };
+            sought.iter().zip(seeds.outer_iter()).for_each(|(&c, seed)| centres.row_mut(c).assign(&seed));
+            found.extend(sought);
+        }
+        self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
     }
 
     /// Centres among some samples or all of them, the `whole`, and whether they have settled.
@@ -202,10 +253,20 @@ impl GaussianMixtureValidParams {
         Ok(if likelihoods[0] > likelihoods[1] { first } else { second })
     }
 
-    /// A start from random responsibilities of some samples.
-    fn random_start(&self, x: &Array2<f64>, weights: &Array1<f64>, rng: &mut ChaCha8Rng) -> Result<Found> {
+    /// A start from random responsibilities of some samples, each for the components that are `allowed`.
+    fn random_start(
+        &self,
+        x: &Array2<f64>,
+        weights: &Array1<f64>,
+        allowed: impl Fn(usize, usize) -> bool,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Found> {
         let points = Points::new(x, weights);
-        let mut r = Array2::from_shape_simple_fn((x.nrows(), self.n_components), || rng.random::<f64>());
+        let mut r = Array2::from_shape_fn((x.nrows(), self.n_components), |(i, c)| {
+            let random = rng.random::<f64>();
+            // Not zero: the component may be the only one.
+            if allowed(i, c) { random.max(f64::MIN_POSITIVE) } else { 0.0 }
+        });
         for (mut r, w) in r.outer_iter_mut().zip(weights) {
             let factor = w / r.sum();
             r *= factor;
@@ -244,6 +305,12 @@ impl GaussianMixtureValidParams {
             };
         Ok(Found { statistics, assigner: Some(assigner), gaps: points.gaps(&centres) })
     }
+}
+
+/// `size` random rows, by their weights, which are positive and finite and at least as many.
+fn random_rows(weights: &Array1<f64>, size: usize, rng: &mut ChaCha8Rng) -> Result<Vec<usize>> {
+    let chosen = index::sample_weighted(rng, weights.len(), |i| weights[i], size);
+    Ok(chosen.map_err(|_| Error::ZeroSampleWeights)?.into_vec())
 }
 
 /// The number of passes over `s` of `n` samples that FREE_WORK allows.

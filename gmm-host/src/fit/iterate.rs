@@ -61,6 +61,12 @@ pub(super) fn fit<M: Method>(
     if n_samples < n_components {
         return Err(Error::TooFewSamples { n_samples, n_components });
     }
+    if let Some(labels) = evaluator.labels()
+        && labels.n_components() != n_components
+    {
+        let what = "n_components (against those of the labels)";
+        return Err(Error::ShapeMismatch { what, expected: vec![labels.n_components()], got: vec![n_components] });
+    }
     method.check(evaluator)?;
     let shape = settings.covariance_type.shape(n_components, evaluator.n_features());
     let remedy = "use fewer components, or a covariance type with fewer numbers";

@@ -81,6 +81,16 @@ impl Points {
         Array2::from_shape_fn((self.weights.len(), self.d), |(i, j)| self.rows[i * self.d + j])
     }
 
+    /// The mean of the samples (1, D).
+    pub fn mean(&self) -> Array2<f64> {
+        let (mut mean, mut weight) = (Array2::zeros((1, self.d)), 0.0);
+        for (row, w) in self.rows.chunks_exact(self.d).zip(&self.weights) {
+            weight += w;
+            mean.iter_mut().zip(row).for_each(|(mean, v)| *mean += (v - *mean) * (w / weight));
+        }
+        mean
+    }
+
     fn row(&self, i: usize) -> &[f64] {
         &self.rows[i * self.d..][..self.d]
     }
@@ -90,14 +100,22 @@ impl Points {
     /// far, the best of 2 + ⌊ln K⌋ draws or of `trials`, if those are fewer. The result is (K, D);
     /// rows repeat where there are fewer than K different samples.
     pub fn plus_plus(&self, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
+        self.plus_plus_beside(&Array2::zeros((0, self.d)), k, trials, rng)
+    }
+
+    /// As [`plus_plus`](Self::plus_plus), `k` centres beside those that are known (C, D).
+    pub fn plus_plus_beside(&self, known: &Array2<f64>, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
         let trials = trials.clamp(1, 2 + (k as f64).ln() as usize);
-        let mut nearest = vec![f64::INFINITY; self.weights.len()];
+        let mut nearest = match known.is_empty() {
+            true => vec![f64::INFINITY; self.weights.len()],
+            false => self.distances(known),
+        };
         let mut centres = Array2::zeros((k, self.d));
         for c in 0..k {
             // For the first centre, and if all samples are centres already, samples are drawn by
             // their weights alone.
             let mut potential = Vec::new();
-            if c > 0 {
+            if c > 0 || !known.is_empty() {
                 potential = running(nearest.iter().zip(&self.weights).map(|(d, w)| d * w));
             }
             let by_weight = potential.last().is_none_or(|sum| *sum <= 0.0);

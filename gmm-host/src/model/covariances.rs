@@ -209,14 +209,43 @@ impl Covariances {
         self.check_shape(what, k, d)
     }
 
+    /// Adds `factor`·δδᵀ to component `c`: its diagonal to variances, its trace to a spherical one.
+    pub(crate) fn add_outer(&mut self, c: usize, factor: f64, delta: &[f64]) {
+        let mut matrix = match self {
+            Self::Full(v) => v.index_axis_mut(Axis(0), c),
+            Self::Tied(v) => v.view_mut(),
+            Self::Diag(v) => {
+                for (v, d) in v.row_mut(c).iter_mut().zip(delta) {
+                    *v += factor * d * d;
+                }
+                return;
+            }
+            Self::Spherical(v) => {
+                v[c] += factor * delta.iter().map(|d| d * d).sum::<f64>();
+                return;
+            }
+        };
+        for (mut row, &a) in matrix.outer_iter_mut().zip(delta) {
+            for (v, b) in row.iter_mut().zip(delta) {
+                // The product of the deltas first: symmetric to the bit.
+                *v += factor * (a * b);
+            }
+        }
+    }
+
     /// Copies the part of component `k` (all of it, if it is tied) from `other`, which has the same
     /// shape.
     pub(crate) fn copy_component(&mut self, k: usize, other: &Self) {
+        self.copy_component_from(k, other, k);
+    }
+
+    /// As [`copy_component`](Self::copy_component), from component `from` of another number of them.
+    pub(crate) fn copy_component_from(&mut self, k: usize, other: &Self, from: usize) {
         match (self, other) {
-            (Self::Full(a), Self::Full(b)) => a.index_axis_mut(Axis(0), k).assign(&b.index_axis(Axis(0), k)),
+            (Self::Full(a), Self::Full(b)) => a.index_axis_mut(Axis(0), k).assign(&b.index_axis(Axis(0), from)),
             (Self::Tied(a), Self::Tied(b)) => a.assign(b),
-            (Self::Diag(a), Self::Diag(b)) => a.row_mut(k).assign(&b.row(k)),
-            (Self::Spherical(a), Self::Spherical(b)) => a[k] = b[k],
+            (Self::Diag(a), Self::Diag(b)) => a.row_mut(k).assign(&b.row(from)),
+            (Self::Spherical(a), Self::Spherical(b)) => a[k] = b[from],
             _ => debug_assert!(false, "covariances of different types"),
         }
     }

@@ -964,6 +964,42 @@ fn equal_weights_hold_from_any_start() {
     }
 }
 
+/// Components around one mean, one of them with its own that stays: in each iteration the bound rises,
+/// and at the end no other shared mean is likelier, since Σₖ nₖ Σₖ⁻¹ (x̄ₖ − μ) is zero there.
+#[test]
+fn equal_means_are_the_likeliest() {
+    let x = blobs(47, 400, 2);
+    for t in CovarianceType::ALL {
+        let freeze: Freeze = "means=2,means=equal".parse().unwrap();
+        let p = params(3, t).freeze(freeze).tol(0.0).max_iter(300).reg_covar(0.0);
+        let mut data = reference(x.view());
+        let found = fit(p, &mut data);
+        let falls = found.lower_bounds.windows(2).filter(|pair| pair[1] < pair[0] - 1e-12).count();
+        assert_eq!(falls, 0, "{t}: {:?}", found.lower_bounds);
+        // With one covariance and one mean those two are equal, and the start has them already.
+        let gain = if t == CovarianceType::Tied { 0.0 } else { 0.01 };
+        assert!(found.lower_bound() > found.lower_bounds[0] + gain, "{t}: {:?}", found.lower_bounds);
+        let mixture = &found.mixture;
+        assert_eq!(mixture.means().row(0), mixture.means().row(1), "{t}");
+        assert_ne!(mixture.means().row(0), mixture.means().row(2), "{t}");
+        let statistics = data.statistics(mixture).unwrap();
+        let score = |c: usize| {
+            let precision = match mixture.precisions() {
+                Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
+                Covariances::Tied(v) => v,
+                Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
+                Covariances::Spherical(v) => Array2::eye(2) * v[c],
+                other => panic!("{other:?}"),
+            };
+            precision.dot(&(&statistics.means().row(c) - &mixture.means().row(c))) * statistics.counts()[c]
+        };
+        let (both, one) = (score(0) + score(1), score(0));
+        let largest = |v: &Array1<f64>| v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+        // EM has converged to what 300 iterations leave.
+        assert!(largest(&both) < 1e-3 * largest(&one).max(1.0), "{t}: {both} {one}");
+    }
+}
+
 #[test]
 fn what_cannot_be_frozen_is_refused() {
     let message = |k, t, text: &str| {
@@ -974,7 +1010,8 @@ fn what_cannot_be_frozen_is_refused() {
     let full = CovarianceType::Full;
     assert!(message(3, full, "means=3").contains("means of component 3"));
     assert!(message(3, full, "precisions").contains("`precisions`"));
-    assert!(message(3, full, "means=equal").contains("`means=equal`"));
+    assert!(message(3, full, "covariances=equal").contains("`covariances=equal`"));
+    assert!(message(2, full, "means,means=equal").contains("leave out one"));
     assert!(message(3, full, "weights,3").contains("`3`"));
     assert!(message(2, full, "weights=0,1,weights=equal").contains("leave out one"));
     assert!(message(3, CovarianceType::Tied, "covariances=1").contains("tied"));

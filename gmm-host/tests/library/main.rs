@@ -12,6 +12,7 @@ mod conditional;
 mod driver_symbols;
 mod estep;
 mod fit;
+mod labels;
 mod likelihood;
 #[cfg(feature = "linfa")]
 mod linfa;

@@ -174,11 +174,14 @@ def load(
     device: str,
     threads: int | None,
     original: Any = None,
+    labels: NDArray[np.int64] | NDArray[np.bool_] | None = None,
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
+    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY}
+    if labels is not None:
+        how |= {"labels": labels, "n_components": estimator.n_components}
     try:
-        missing = takes_missing(estimator)
-        return _core.Data(X, sample_weight, device=device, threads=threads, memory=MEMORY, missing=missing)
+        return _core.Data(X, sample_weight, missing=takes_missing(estimator), **how)
     except _core.NonFiniteError as error:
         if on_gpu(X):
             raise ValueError(f"Input X contains NaN or infinity: {error}") from error
@@ -192,6 +195,28 @@ def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
         validated(estimator, X, reset=False, check_finite=True)
     except ValueError as message:
         raise ValueError(f"{message}\n{error}") from error
+
+
+def checked_labels(labels: Any, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_]:
+    """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed."""
+    array = np.asarray(labels)
+    if array.dtype == np.bool_ and array.shape == (n_samples, n_components):
+        without = np.flatnonzero(~array.any(axis=1))
+        if len(without):
+            raise ValueError(f"labels allow sample {without[0]} no component")
+        return np.ascontiguousarray(array)
+    if array.dtype.kind not in "iu" or array.shape != (n_samples,):
+        raise ValueError(
+            f"labels have shape {array.shape} and type {array.dtype}; they should be whole numbers ({n_samples},), -1 where "
+            f"a label is not known, or a mask {(n_samples, n_components)} of the components that a sample may belong to"
+        )
+    outside = np.flatnonzero((array < -1) | (array >= n_components))
+    if len(outside):
+        raise ValueError(
+            f"labels have {array[outside[0]]} for sample {outside[0]}; they are the numbers of components, from 0 to "
+            f"{n_components - 1}, or -1 where that is not known"
+        )
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] | None:

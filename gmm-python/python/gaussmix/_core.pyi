@@ -284,6 +284,8 @@ class Data:
         memory: int | None = None,
         missing: bool = False,
         one_gpu: bool = False,
+        labels: NDArray[np.int64] | NDArray[np.bool_] | None = None,
+        n_components: int = 0,
     ) -> Self: ...
     @staticmethod
     def remote(object: object) -> Data: ...

@@ -94,7 +94,8 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
     freeze : sequence of {'weights', 'means', 'covariances'}, dict or None, default=None
         Parameters that stay as the start has them. In a dict each name has the numbers of the
         components whose parameter stays, or a mask of them, or True for all, as in
-        ``{"means": [0, 2]}``; ``{"weights": "equal"}`` makes all weights equal.
+        ``{"means": [0, 2]}``; ``{"weights": "equal"}`` makes all weights equal, and
+        ``{"means": "equal"}`` all means.
     prior : {'default'}, dict or None, default=None
         A prior, with which a fit finds the mode of the posterior (MAP), so that no component
         collapses. In a dict, `weight_concentration` (at least 1, default 1) is that of a Dirichlet
@@ -439,9 +440,10 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         if self.warm_start and hasattr(self, "converged_"):
             before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
         log_scale = 0.0 if units is None else units.log_scale
-        if self.n_init > 1 and isinstance(samples, ArraySamples) and _start.is_side_by_side(samples.X, self):
+        array = samples if isinstance(samples, ArraySamples) and samples.labels is None else None
+        if self.n_init > 1 and array is not None and _start.is_side_by_side(array.X, self):
             with ill_defined():
-                return samples.fit_many([self])[0], None
+                return array.fit_many([self])[0], None
         options = self._options(parameters)
 
         def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:

@@ -73,7 +73,9 @@ class Fitting(Prediction):
         _parameters.validate(self, super()._validate_params)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
+    ) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -84,19 +86,22 @@ class Fitting(Prediction):
             Not used, present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             A sample of weight 2 counts as two.
+        labels : array-like of shape (n_samples,) or (n_samples, n_components), default=None
+            What is known of the samples' components: the number of each one's component, -1 where it is not known; or a
+            mask of the components that each sample may belong to. A fit under labels has EM's guarantee too.
 
         Returns
         -------
         self : object
             The fitted mixture.
         """
-        with self._samples(X, sample_weight) as samples:
+        with self._samples(X, sample_weight, labels) as samples:
             self._fit(samples)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_predict(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
     ) -> NDArray[np.int64]:
         """Fit the mixture, and give the most probable component of each sample.
 
@@ -108,13 +113,17 @@ class Fitting(Prediction):
             Not used, present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             A sample of weight 2 counts as two.
+        labels : array-like of shape (n_samples,) or (n_samples, n_components), default=None
+            What is known of the samples' components: the number of each one's component, -1 where it is not known; or a
+            mask of the components that each sample may belong to. A fit under labels has EM's guarantee too.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            The components, which are those that `predict` gives afterwards.
+            The components, which are those that `predict` gives afterwards; under `labels` one of those that a sample
+            may belong to.
         """
-        with self._samples(X, sample_weight) as samples:
+        with self._samples(X, sample_weight, labels) as samples:
             return beside(self._fit(samples).labels(self._mixture()), X)
 
     @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
@@ -165,9 +174,9 @@ class Fitting(Prediction):
     def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
         return self._data(X, sample_weight).e_step(self._mixture())
 
-    def _samples(self, X: Any, sample_weight: Any) -> Samples:
+    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
         """Check what is to be fitted to."""
-        return ArraySamples(self, X, sample_weight)
+        return ArraySamples(self, X, sample_weight, labels)
 
     @abstractmethod
     def _fit(self, samples: Samples) -> Evaluations:

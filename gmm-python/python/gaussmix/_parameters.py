@@ -129,9 +129,10 @@ def frozen(freeze: Iterable[str] | Mapping[str, Any] | None, n_components: int) 
         if components is True:
             names.append(name)
         elif isinstance(components, str):
-            if (name, components) != ("weights", "equal"):
-                raise ValueError(f"freeze has {name}={components!r}; give component numbers, a mask, True or 'equal' (weights)")
-            names.append("weights=equal")
+            if name == "covariances" or components != "equal":
+                remedy = "give component numbers, a mask, True, or (weights, means) 'equal'"
+                raise ValueError(f"freeze has {name}={components!r}; {remedy}")
+            names.append(f"{name}=equal")
         else:
             numbers = _numbers(name, components, n_components)
             if numbers:

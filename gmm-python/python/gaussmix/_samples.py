@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _core, _start
-from ._arrays import Floats, checked_weights, load, n_threads, validated
+from ._arrays import Floats, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
 from ._units import Moments, Units
 
@@ -74,10 +74,13 @@ class Samples(AbstractContextManager["Samples"]):
 class ArraySamples(Samples):
     """An array of this process."""
 
-    def __init__(self, estimator: Any, X: Any, sample_weight: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None) -> None:
         self.estimator, self.given, self.sample_weight = estimator, X, sample_weight
         self.X: Floats | _core.GpuArray = validated(estimator, X, reset=True, min_samples=2)
         self.shape, self.dtype = (self.X.shape[0], self.X.shape[1]), self.X.dtype
+        self.labels = None if labels is None else checked_labels(labels, self.shape[0], estimator.n_components)
+        if labels is not None and on_gpu(self.X):
+            raise ValueError("labels do not go with an array in a GPU's memory; bring the array to the host")
 
     def load(self) -> _core.Data:
         if self.estimator.standardize and on_gpu(self.X):
@@ -94,7 +97,8 @@ class ArraySamples(Samples):
 
     def _load(self, original: Any = None) -> _core.Data:
         estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
-        return load(estimator, self.X, self.weights, device=estimator.device, threads=threads, original=original)
+        how = {"device": estimator.device, "threads": threads, "labels": self.labels}
+        return load(estimator, self.X, self.weights, original=original, **how)
 
     def standardize(self) -> tuple[Units, _core.Data]:
         # `load` refuses what is not on the host.
@@ -102,6 +106,10 @@ class ArraySamples(Samples):
         units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
         self.X = units.apply(X)
         return units, self._load()
+
+    def _start_is_by_labels(self) -> bool:
+        """Say whether the engine finds the start, which heeds labels; scikit-learn's does not."""
+        return self.labels is not None and _start.is_name(self.estimator.init_params)
 
     def fit_many(self, estimators: list[Any]) -> _core.Fits:
         """Fit several estimators to the samples, on each core another run."""
@@ -122,8 +130,10 @@ class ArraySamples(Samples):
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:
+        if self._start_is_by_labels():
+            return None, 0.0
         return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight)
 
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        x = _start.few(self.X, self.estimator)
+        x = None if self._start_is_by_labels() else _start.few(self.X, self.estimator)
         return None if x is None else _start.statistics_of(x, self.estimator, random_state, self.weights)

@@ -1,6 +1,7 @@
 //! `gmm fit`: fits a mixture to data by expectation-maximisation.
 mod checkpoints;
 mod groups;
+mod labels;
 mod report;
 mod variational;
 
@@ -21,6 +22,7 @@ use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, Mod
 use gaussmix::mcmc;
 use gaussmix::model::{CovarianceType, Mixture};
 use gaussmix::statistics::Freeze;
+use labels::Known;
 use ndarray::{ArrayView1, Axis};
 use report::Report;
 use std::path::PathBuf;
@@ -61,6 +63,10 @@ pub struct Fit {
     /// weights are equal
     #[arg(long, value_name = "NAMES")]
     freeze: Vec<Freeze>,
+    /// What is known of the rows' components: a file of one number for each row, that of its component
+    /// counted from 0, or -1 where it is not known. Components are numbered as the labels say
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
     /// Fit a mixture to each group of rows with the same value in this column (numbers, truth
     /// values or texts), which is no feature
     ///
@@ -69,7 +75,7 @@ pub struct Fit {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["init", "freeze", "plot", "standardize", "kernel"]
+        conflicts_with_all = ["init", "freeze", "labels", "plot", "standardize", "kernel"]
     )]
     by: Option<String>,
     /// How many threads the fits of --by take. Default: one for each core
@@ -140,6 +146,7 @@ impl Fit {
             return self.run_variational();
         }
         let outputs = self.open()?;
+        let known = self.labels.as_deref().map(Known::read).transpose()?;
         let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
         let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
         let resumed = self.resumed()?;
@@ -147,7 +154,7 @@ impl Fit {
         let selection = self.training.data.table.selection(init_names, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let made_with = match self.checkpoint {
-            Some(_) => self.identity(input.identity()?, k, covariance_type, init.as_ref())?,
+            Some(_) => self.identity(input.identity()?, known.as_ref(), k, covariance_type, init.as_ref())?,
             None => Identity::default(),
         };
         if let Some(resumed) = &resumed {
@@ -157,7 +164,7 @@ impl Fit {
         source.check_columns()?;
         let params = self.params(&source, k, covariance_type, init, resumed)?;
         let model = params.check()?;
-        let mut evaluator = source.evaluator()?;
+        let mut evaluator = labels::evaluator(&source, known, k)?;
 
         let finished = self.fit(&source, evaluator.as_mut(), &outputs, made_with, |evaluator, callback| {
             model.fit_with(evaluator, callback)
@@ -226,7 +233,7 @@ impl Fit {
 
     /// Makes sure that all results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<Outputs> {
-        let inputs = self.training.inputs().chain(self.variational.inputs());
+        let inputs = self.training.inputs().chain(self.variational.inputs()).chain([self.labels.as_ref()]);
         refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
         Ok(Outputs {
             model: self.output.as_ref().map(ModelOutput::create).transpose()?,
@@ -255,13 +262,15 @@ impl Fit {
     fn identity(
         &self,
         data: Identity,
+        known: Option<&Known>,
         k: usize,
         covariance_type: CovarianceType,
         init: Option<&Mixture>,
     ) -> gaussmix::Result<Identity> {
         let start = init.map(start_fingerprint).transpose()?;
         let shape = data.with("k", k).with("covariance-type", covariance_type.name());
-        Ok(self.training.identify(shape.with("freeze", self.frozen().to_string()).with("init", start)))
+        let shape = shape.with("freeze", self.frozen().to_string()).with("labels", known.map(Known::fingerprint));
+        Ok(self.training.identify(shape.with("init", start)))
     }
 
     /// Refuses a checkpoint of other data or options.

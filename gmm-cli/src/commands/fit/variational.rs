@@ -1,4 +1,5 @@
 //! `gmm fit --variational`: a fit by variational inference, and its report.
+use super::labels::{self, Known};
 use super::report::{computed_by, course, data, weights};
 use super::{Finished, Fit, Outputs, draw};
 use crate::exit_code::SUCCESS;
@@ -52,11 +53,12 @@ impl Fit {
         let (k, covariance_type) = self.shape(density)?;
         let resumed = self.resumed()?;
         let params = self.variational.params(&self.training, covariance_type)?.n_components(k).freeze(self.frozen());
+        let known = self.labels.as_deref().map(Known::read).transpose()?;
         let selection = self.training.data.table.selection(init_names, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let made_with = match self.checkpoint {
             Some(_) => {
-                let identity = self.identity(input.identity()?, k, covariance_type, density)?;
+                let identity = self.identity(input.identity()?, known.as_ref(), k, covariance_type, density)?;
                 self.variational.identify(identity, covariance_type)?
             }
             None => Identity::default(),
@@ -67,7 +69,7 @@ impl Fit {
         let source = Source::new(&mut input, self.training.standardize)?;
         source.check_columns()?;
         let model = self.started(params, &source, covariance_type, init, resumed)?.check()?;
-        let mut evaluator = source.evaluator()?;
+        let mut evaluator = labels::evaluator(&source, known, k)?;
 
         let finished = self.fit(&source, evaluator.as_mut(), &outputs, made_with, |evaluator, callback| {
             model.fit_with(evaluator, callback)

@@ -16,6 +16,7 @@ use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, draw_by_scores};
+use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
@@ -304,6 +305,10 @@ impl Evaluator for AutoEvaluator<'_> {
 
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         self.cpu.precision(mixture, operation)
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        None
     }
 
     /// Of the side of the latest evaluation.

@@ -62,7 +62,9 @@ class ClusterEstimator(Fitting):
     def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
         return plan(engine, X, sample_weight, self.partition_rows)
 
-    def _samples(self, X: Any, sample_weight: Any) -> Samples:
+    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
+        if labels is not None:
+            raise ValueError("labels are not for clusters; fit to an array of one machine")
         return ClusterSamples(self, X, sample_weight)
 
     def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Resident], Any]) -> Any:
@@ -85,7 +87,7 @@ class ClusterEstimator(Fitting):
         )
         return total[0] + total[1] * self._log_factor(), total[1]
 
-    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None, *, labels: Any = None) -> Any:
         """Fit the mixture, and give the most probable component of each sample.
 
         Parameters
@@ -96,13 +98,15 @@ class ClusterEstimator(Fitting):
             Not used, present by convention.
         sample_weight : array-like of shape (n_samples,), or paths, default=None
             A sample of weight 2 counts as two.
+        labels : None
+            Not taken here: labels need an array of one machine.
 
         Returns
         -------
         labels : array of shape (n_samples,)
             What `predict` gives.
         """
-        return self.fit(X, sample_weight=sample_weight).predict(X)
+        return self.fit(X, sample_weight=sample_weight, labels=labels).predict(X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.

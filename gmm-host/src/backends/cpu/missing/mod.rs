@@ -10,6 +10,7 @@ use crate::data::samples::{Rows, Samples, View};
 use crate::draw::{Draw, Drawn};
 use crate::error::Result;
 use crate::evaluator::{Description, Evaluator, draw_by_scores};
+use crate::labels::Labels;
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
@@ -86,6 +87,10 @@ impl Evaluator for MissingEngine<'_> {
 
     fn total_weight(&self) -> f64 {
         self.total_weight
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        None
     }
 
     fn describe(&self) -> Description {

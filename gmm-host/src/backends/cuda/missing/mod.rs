@@ -11,6 +11,7 @@ use crate::data::samples::{Rows, Samples, View};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, draw_by_scores};
+use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
@@ -185,6 +186,10 @@ impl Evaluator for MissingEngine<'_> {
 
     fn total_weight(&self) -> f64 {
         self.total_weight
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        None
     }
 
     fn describe(&self) -> Description {

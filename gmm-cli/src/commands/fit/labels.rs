@@ -1,0 +1,49 @@
+//! `gmm fit --labels`: what is known of the samples' components.
+use crate::input::Source;
+use anyhow::{Context, bail};
+use gaussmix::evaluator::{Evaluator, Labels};
+use gaussmix::{io, mcmc};
+use ndarray::Array1;
+use std::path::{Path, PathBuf};
+
+/// The numbers of a file, one for each sample.
+pub(super) struct Known {
+    path: PathBuf,
+    numbers: Array1<f64>,
+}
+
+impl Known {
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self { path: path.to_owned(), numbers: io::read_vector(path)? })
+    }
+
+    /// A hash, by which a checkpoint knows them again.
+    pub fn fingerprint(&self) -> String {
+        mcmc::Fingerprint::new(self.numbers.len()).finish(Some(self.numbers.view()))
+    }
+
+    /// Checks them as labels of `n` samples for K components.
+    fn labels(&self, n: usize, k: usize) -> anyhow::Result<Labels> {
+        if self.numbers.len() != n {
+            bail!("{} labels for {n} samples", self.numbers.len());
+        }
+        let label = |(row, &number): (usize, &f64)| match number {
+            -1.0 => Ok(None),
+            _ if number >= 0.0 && number.fract() == 0.0 => Ok(Some(number as usize)),
+            _ => bail!("{number} in row {row}; a label is the number of a component counted from 0, or -1"),
+        };
+        let labels: Vec<Option<usize>> = self.numbers.iter().enumerate().map(label).collect::<anyhow::Result<_>>()?;
+        Ok(Labels::new(&labels, k)?)
+    }
+}
+
+/// The data on the device, where labels restrict the components if there are any.
+pub(super) fn evaluator<'a>(
+    source: &Source<'a>,
+    known: Option<Known>,
+    k: usize,
+) -> anyhow::Result<Box<dyn Evaluator + 'a>> {
+    let Some(known) = known else { return Ok(source.evaluator()?) };
+    let place = || known.path.display().to_string();
+    source.labelled(known.labels(source.samples.n_samples(), k).with_context(place)?).with_context(place)
+}

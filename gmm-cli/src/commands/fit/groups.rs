@@ -250,7 +250,7 @@ impl Fit {
         let names =
             (0..groups.names.len()).flat_map(|group| groups.names.text(group).into_bytes().into_iter().chain([0]));
         let all: Vec<f64> = groups.of_row.iter().map(|&group| group as f64).chain(names.map(f64::from)).collect();
-        let identity = self.identity(data, k, covariance_type, None)?.with("the groups", fingerprint(&all)?);
+        let identity = self.identity(data, None, k, covariance_type, None)?.with("the groups", fingerprint(&all)?);
         self.variational.identify(self.training.identify_end(identity), covariance_type)
     }
 

@@ -92,7 +92,7 @@ pub mod tests {
 
     /// A map of EM under diagonal covariances from its times and floors in microseconds, row by row; a
     /// time of 0 was not measured.
-    pub fn map(d: &[usize], k: &[usize], times: &[f64], floors: &[f64]) -> Map {
+    pub(in super::super) fn map(d: &[usize], k: &[usize], times: &[f64], floors: &[f64]) -> Map {
         let covariance_type = CovarianceType::Diag;
         let places = d.iter().flat_map(|&d| k.iter().map(move |&k| (d, k)));
         let all = places.zip(times.iter().zip(floors)).filter(|(_, (time, _))| **time > 0.0);

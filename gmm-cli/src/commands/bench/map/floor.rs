@@ -102,7 +102,7 @@ fn rate(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    pub const H100: Rates = Rates { bandwidth: 3.0e12, flops: 33.4e12 };
+    const H100: Rates = Rates { bandwidth: 3.0e12, flops: 33.4e12 };
 
     /// Counted by hand, for a sample of two features and three components.
     #[test]

@@ -78,7 +78,8 @@ pub struct MapOfShapes {
     /// Seconds to spend on each measurement
     #[arg(long, value_parser = seconds, default_value = "0.2")]
     seconds: Duration,
-    /// Print an array of cells `device, task, covariance_type, n, d, k, seconds, floor, ratio, family, kernel, cliff` as JSON
+    /// Print an array of rows `device, task, covariance_type, n, d, k, seconds, floor, ratio, family,
+    /// kernel, cliff` as JSON
     #[arg(long)]
     json: bool,
     /// Draw the heat maps

@@ -70,8 +70,11 @@ pub fn heat_maps(maps: &[HeatMap<'_>]) -> anyhow::Result<String> {
                         continue;
                     };
                     root.draw(&Rectangle::new(corners, colour(shade(cell.ratio)).filled()))?;
-                    let frame = if cell.cliff { BLACK.stroke_width(2) } else { GREY.stroke_width(1) };
-                    root.draw(&Rectangle::new(corners, frame))?;
+                    // A path, because rectangles have lines of one width only.
+                    let [(x0, y0), (x1, y1)] = corners;
+                    let frame = [(x0, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0)];
+                    let line = if cell.cliff { BLACK.stroke_width(2) } else { GREY.stroke_width(1) };
+                    root.draw(&PathElement::new(frame, line))?;
                     let middle = x + CELL.0 / 2;
                     text(ratio_text(cell.ratio), (middle, y + 13), 15, HPos::Center)?;
                     text(cell.family.into(), (middle, y + 28), 11, HPos::Center)?;

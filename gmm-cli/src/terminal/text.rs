@@ -14,6 +14,14 @@ pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
     out.flush()
 }
 
+/// As [`print`], text that may have styles (`anstyle`), which are shown on a terminal only. It is not
+/// escaped, so that nothing in it may come from a file.
+pub fn print_styled(text: impl std::fmt::Display) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
 /// Prints a note to stderr, unless --quiet was given.
 pub fn note(text: impl std::fmt::Display) {
     if is_quiet() {

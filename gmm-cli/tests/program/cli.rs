@@ -363,6 +363,123 @@ fn bench_shows_errors_beside_times() {
     without("reference,cuda").assert().success().stdout(missing);
 }
 
+/// Arguments of a map of eight cells.
+const SMALL_MAP: [&str; 14] = [
+    "bench",
+    "map",
+    "--device",
+    "cpu",
+    "--n",
+    "2e3",
+    "--d",
+    "3,2",
+    "--k",
+    "2,4",
+    "--covariance-type",
+    "diag,full",
+    "--seconds",
+    "0.001",
+];
+
+#[test]
+fn bench_map_has_a_row_for_each_cell() {
+    let run = gmm(".").args(SMALL_MAP).args(["--task", "em,total,scores", "--json"]).assert().success().stderr("");
+    let rows = json(&run.get_output().stdout);
+    let rows = rows.as_array().unwrap();
+    let cells = |row: &Value| {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        let text = |name: &str| row[name].as_str().unwrap().to_string();
+        (text("task"), text("covariance_type"), number("d"), number("k"))
+    };
+    let mut expected = Vec::new();
+    for task in ["em", "total", "scores"] {
+        for covariance_type in ["diag", "full"] {
+            for (d, k) in [(2, 2), (2, 4), (3, 2), (3, 4)] {
+                expected.push((task.to_string(), covariance_type.to_string(), d, k));
+            }
+        }
+    }
+    assert_eq!(rows.iter().map(cells).collect::<Vec<_>>(), expected);
+    let kernels = gaussmix::device::kernel_names(&gaussmix::device::Device::Cpu);
+    for row in rows {
+        let names = [
+            "cliff",
+            "covariance_type",
+            "d",
+            "device",
+            "family",
+            "floor",
+            "k",
+            "kernel",
+            "n",
+            "ratio",
+            "seconds",
+            "task",
+        ];
+        assert_eq!(keys(row), names);
+        let of = |name: &str| row[name].as_f64().unwrap();
+        assert_eq!((of("n"), row["device"].as_str()), (2000.0, Some("cpu")));
+        assert!(of("seconds") > 0.0 && (of("ratio") * of("floor") / of("seconds") - 1.0).abs() < 1e-12, "{row}");
+        assert!(kernels.iter().any(|kernel| row["family"] == **kernel), "{row}");
+        if let Some(cliff) = row["cliff"].as_object() {
+            let step = |name: &str| cliff[name].as_f64().unwrap() - of(name);
+            assert!(cliff["times"].as_f64().unwrap() > 1.6 && (step("d") == 0.0) != (step("k") == 0.0), "{row}");
+        }
+    }
+    // Eight bytes a sample at the memory's rate, and four more where there is a score.
+    let floor = |i: usize| rows[i]["floor"].as_f64().unwrap();
+    assert!((floor(0) - 2000.0 * 8.0 / 3.0e12).abs() < 1e-18 && (floor(16) - 2000.0 * 12.0 / 3.0e12).abs() < 1e-18);
+}
+
+#[test]
+fn bench_map_prints_and_draws() {
+    let folder = folder();
+    let heads =
+        ["D \\ K", "an iteration of EM, diag covariances", "full covariances", "plot: map.svg", "rates of an H100"];
+    let run = gmm(&folder).args(SMALL_MAP).args(["--plot", "map.svg"]).assert().success().stderr("");
+    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    for head in heads {
+        assert!(text.contains(head), "{head}: {text}");
+    }
+    assert!(!text.contains('\u{1b}'), "colours are for terminals: {text:?}");
+    let svg = fs::read_to_string(folder.path().join("map.svg")).unwrap();
+    assert!(svg.contains("K = 4") && svg.contains("D = 3"));
+    gmm(&folder)
+        .args(SMALL_MAP)
+        .args(["--bandwidth", "1e10"])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("at 0.01·10¹² bytes a second").and(predicate::str::contains("H100").not()));
+}
+
+#[test]
+fn bench_map_names_what_it_leaves_out() {
+    let bench = |n: &str, d: &str| {
+        let mut command = gmm(".");
+        command.args(["bench", "map", "--device", "cpu", "--covariance-type", "diag", "--seconds", "0.001"]);
+        command.args(["--n", n, "--d", d, "--k", "2"]);
+        command
+    };
+    let left_out = predicate::str::contains("diag, D = 1000000000000 is left out: the samples and their copies");
+    bench("1e3", "2,1e12").assert().success().stdout(left_out.clone());
+    let run = bench("1e3", "2,1e12").arg("--json").assert().success().stderr(left_out);
+    assert_eq!(json(&run.get_output().stdout).as_array().unwrap().len(), 1);
+    bench("1e15", "2")
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains("nothing could be measured: diag, D = 2"));
+    bench("0", "2").assert().code(2);
+    bench("1e3", "2").args(["--bandwidth", "0"]).assert().code(2).stderr(predicate::str::contains("above 0"));
+    bench("1e3", "2").args(["--task", "fit"]).assert().code(2);
+    gmm_without_gpu(".")
+        .args(["bench", "map", "--n", "1e12"])
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains("no CUDA device"));
+}
+
 #[test]
 fn bench_plots() {
     let folder = folder();

@@ -2,6 +2,7 @@
 mod accuracy;
 mod crossover;
 mod likelihood;
+mod map;
 mod markov_chain;
 mod options;
 mod pairs;
@@ -21,6 +22,7 @@ Examples:
   gmm bench likelihood --plot bench.svg         from which number of samples on the GPU is faster
   gmm bench likelihood --device cuda --kernels --n 1e6 --json
   gmm bench accuracy --device cpu --n 1e5       the error of each kernel beside its time
+  gmm bench map --plot map.svg                  the time over the floor of each number of features and components
   gmm bench mcmc --device cpu,cuda              a million evaluations in a Markov chain
   gmm bench inner-products                      vectors times a matrix, beside published times
   gmm bench report rows.json --plot bench.svg   draw what --json printed before"
@@ -34,6 +36,7 @@ pub struct Bench {
 enum Subject {
     Likelihood(likelihood::Likelihood),
     Accuracy(accuracy::Accuracy),
+    Map(map::MapOfShapes),
     Mcmc(markov_chain::Mcmc),
     InnerProducts(pairs::InnerProducts),
     GaussianKernel(pairs::GaussianKernel),
@@ -45,6 +48,7 @@ impl Bench {
         match self.subject {
             Subject::Likelihood(command) => command.run(),
             Subject::Accuracy(command) => command.run(),
+            Subject::Map(command) => command.run(),
             Subject::Mcmc(command) => command.run(),
             Subject::InnerProducts(command) => command.run(),
             Subject::GaussianKernel(command) => command.run(),

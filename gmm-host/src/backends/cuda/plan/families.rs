@@ -231,6 +231,72 @@ mod tests {
         }
     }
 
+    /// The grids of `gmm bench map` (`gmm-cli/src/commands/bench/map`): D and K under diagonals, and
+    /// under matrices.
+    const MAPS: [(&[usize], &[usize]); 2] = [
+        (&[2, 13, 32, 40, 64, 128, 256], &[2, 8, 16, 32, 64, 128, 512, 1024]),
+        (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128]),
+    ];
+
+    /// An A100.
+    const CAPABILITY_8_0: Limits = Limits {
+        multiprocessors: 108,
+        l2: 40 << 20,
+        shared_per_block: 163 << 10,
+        shared_per_multiprocessor: 164 << 10,
+        warpgroups: false,
+    };
+
+    /// The tasks of a cell of the map under each covariance type: the planning knows `diag` and
+    /// `spherical` as one.
+    fn tasks_of_maps() -> impl Iterator<Item = Task> {
+        let operations = [Operation::Total, Operation::Scores, Operation::EStep];
+        let cells = [false, true].into_iter().flat_map(|full| {
+            let (features, components) = MAPS[usize::from(full)];
+            features.iter().flat_map(move |&d| components.iter().map(move |&k| (full, d, k)))
+        });
+        let tasks = cells.flat_map(move |cell| operations.map(|operation| (cell, operation)));
+        tasks.flat_map(|((full, d, k), operation)| {
+            let sizes = [100_000, 1_000_000].into_iter().flat_map(|n| (0..8).map(move |bits| (n, bits)));
+            sizes.filter(move |(_, bits)| full || bits & 1 == 0).map(move |(n, bits)| Task {
+                operation,
+                n,
+                k,
+                d,
+                full,
+                tied: bits & 1 != 0,
+                central: bits & 2 != 0,
+                expandable: bits & 4 != 0,
+                weighted: false,
+                gaps: false,
+                precision: Precision::Float32,
+            })
+        })
+    }
+
+    /// Of mixtures whose components lie many of their standard deviations apart, so that the tensor
+    /// cores are not for them (not `expandable`), a block of `weighted_sums` would take 1024
+    /// components of two features at once, for which shared memory has no room. The list may get
+    /// shorter, never longer.
+    #[test]
+    fn few_cells_of_the_map_have_no_family_but_general() {
+        const ONLY_GENERAL: [&str; 6] = [
+            "8.0: estep n=1e5 k=1024 d=2 diag",
+            "8.0: estep n=1e5 k=1024 d=2 diag central",
+            "8.0: estep n=1e6 k=1024 d=2 diag",
+            "8.0: estep n=1e6 k=1024 d=2 diag central",
+            "9.0: estep n=1e5 k=1024 d=2 diag central",
+            "9.0: estep n=1e6 k=1024 d=2 diag central",
+        ];
+        let of_device = |name: &str, limits: &Limits| {
+            let only = |task: &Task| candidates(task, None, limits).iter().all(|v| v.family.name() == "general");
+            let found: Vec<_> = tasks_of_maps().filter(only).map(|task| format!("{name}: {task}")).collect();
+            found
+        };
+        let found = [of_device("8.0", &CAPABILITY_8_0), of_device("9.0", &H200)].concat();
+        assert_eq!(found, ONLY_GENERAL);
+    }
+
     #[test]
     fn a_short_estep_is_not_timed() {
         let task = |n, k, d| Task {

@@ -1,0 +1,142 @@
+//! The least time that an evaluation can take: that of the memory or that of the arithmetic.
+use clap::{Args, ValueEnum};
+use gaussmix::model::CovarianceType;
+use serde::Serialize;
+
+/// Bytes a second of an H100's memory.
+const BANDWIDTH: &str = "3.0e12";
+/// Float32 multiply-adds a second of an H100.
+const FLOPS: &str = "33.4e12";
+
+/// What is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// An iteration of EM, from parameters to new parameters
+    Em,
+    /// The log-likelihood of all samples together
+    Total,
+    /// The log-likelihood of each sample
+    Scores,
+}
+
+impl Task {
+    /// What is evaluated, in words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Em => "an iteration of EM",
+            Self::Total => "the total log-likelihood",
+            Self::Scores => "the log-likelihood of each sample",
+        }
+    }
+
+    /// The multiply-adds that a sample takes at least.
+    ///
+    /// | | log-densities | and moments, for EM |
+    /// |---|---|---|
+    /// | `diag`, `spherical` | 2·K·D | 2·K·D |
+    /// | `full` | K·(D·(D + 1)/2 + D) | K·(D·(D + 1)/2 + D) |
+    /// | `tied` | D·(D + 1)/2 + 2·K·D | D·(D + 1)/2 + K·D |
+    ///
+    /// A log-density takes t = A·x + b and Σⱼ tⱼ², and the moments are those of x and of its products.
+    /// Under `tied` covariances A·x and the products are the same for all components.
+    fn multiply_adds(self, covariance_type: CovarianceType, k: usize, d: usize) -> f64 {
+        let (k, d) = (k as f64, d as f64);
+        let triangle = d * (d + 1.0) / 2.0;
+        let (densities, moments) = match covariance_type {
+            CovarianceType::Full => (k * (triangle + d), k * (triangle + d)),
+            CovarianceType::Tied => (triangle + 2.0 * k * d, triangle + k * d),
+            _ => (2.0 * k * d, 2.0 * k * d),
+        };
+        if self == Self::Em { densities + moments } else { densities }
+    }
+
+    /// The bytes that a sample takes of the memory's time at least: a read of its float32 values,
+    /// and the write of its score where it has one.
+    fn bytes(self, d: usize) -> usize {
+        size_of::<f32>() * if self == Self::Scores { d + 1 } else { d }
+    }
+}
+
+/// What a device does in a second.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Rates {
+    /// Bytes that the device's memory reads in a second, for the floor
+    #[arg(long, value_name = "BYTES", value_parser = rate, default_value = BANDWIDTH)]
+    pub bandwidth: f64,
+    /// Float32 multiply-adds of the device in a second, for the floor
+    #[arg(long, value_name = "MULTIPLY-ADDS", value_parser = rate, default_value = FLOPS)]
+    pub flops: f64,
+}
+
+impl Rates {
+    /// The seconds that a task takes at least, over N samples with K components and D features.
+    pub fn floor(&self, task: Task, covariance_type: CovarianceType, [n, k, d]: [usize; 3]) -> f64 {
+        let memory = task.bytes(d) as f64 / self.bandwidth;
+        let arithmetic = task.multiply_adds(covariance_type, k, d) / self.flops;
+        n as f64 * memory.max(arithmetic)
+    }
+
+    /// What the floor is, in words.
+    pub fn describe(&self) -> String {
+        let is = |value: f64, default: &str| default.parse() == Ok(value);
+        let whose = if is(self.bandwidth, BANDWIDTH) && is(self.flops, FLOPS) {
+            " (rates of an H100; --bandwidth and --flops are for another device)"
+        } else {
+            ""
+        };
+        let (bandwidth, flops) = (self.bandwidth / 1e12, self.flops / 1e12);
+        format!(
+            "The floor is the larger of one read of the samples at {bandwidth}·10¹² bytes a second and\n\
+             the multiply-adds at {flops}·10¹² a second{whose}."
+        )
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "must be a number above 0, such as 3.0e12".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H100: Rates = Rates { bandwidth: 3.0e12, flops: 33.4e12 };
+
+    /// Counted by hand, for a sample of two features and three components.
+    #[test]
+    fn multiply_adds_of_each_type() {
+        let of = |covariance_type, task: Task| task.multiply_adds(covariance_type, 3, 2);
+        for (covariance_type, total, em) in [
+            (CovarianceType::Diag, 12.0, 24.0),
+            (CovarianceType::Spherical, 12.0, 24.0),
+            (CovarianceType::Full, 15.0, 30.0),
+            (CovarianceType::Tied, 15.0, 24.0),
+        ] {
+            assert_eq!(of(covariance_type, Task::Total), total, "{covariance_type}");
+            assert_eq!(of(covariance_type, Task::Scores), total, "{covariance_type}");
+            assert_eq!(of(covariance_type, Task::Em), em, "{covariance_type}");
+        }
+    }
+
+    #[test]
+    fn the_floor_is_that_of_the_memory_or_of_the_arithmetic() {
+        let floor = |task, covariance_type, k, d| H100.floor(task, covariance_type, [1_000_000, k, d]) * 1e6;
+        // 64 features are 256 bytes, and 8 components take 2,048 multiply-adds: 85 and 61 µs.
+        assert!((floor(Task::Em, CovarianceType::Diag, 8, 64) - 256e6 / 3e6).abs() < 1e-9);
+        assert!((floor(Task::Scores, CovarianceType::Diag, 8, 64) - 260e6 / 3e6).abs() < 1e-9);
+        // 8·200·203 multiply-adds: 9.7 ms.
+        assert!((floor(Task::Em, CovarianceType::Full, 8, 200) - 324_800.0 / 33.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_rates_are_an_h100_s_unless_others_are_given() {
+        assert!(H100.describe().contains("at 3·10¹² bytes") && H100.describe().contains("rates of an H100"));
+        let other = Rates { bandwidth: 2.0e12, ..H100 }.describe();
+        assert!(other.contains("at 2·10¹² bytes") && other.contains("33.4·10¹² a second.") && !other.contains("H100"));
+        for bad in ["0", "-1", "nan", "inf", "x"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+}

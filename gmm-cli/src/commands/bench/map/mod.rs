@@ -1,0 +1,285 @@
+//! `gmm bench map`: the time over its floor for each number of features and of components.
+mod cells;
+mod floor;
+mod report;
+
+use super::options::{Named, ascending, seconds};
+use crate::commands::timing;
+use crate::commands::values::whole_number;
+use crate::input::tuning_file;
+use crate::terminal::{ProgressLine, text};
+use anyhow::bail;
+use cells::{Cell, Map};
+use clap::Args;
+use floor::{Rates, Task};
+use gaussmix::data::Samples;
+use gaussmix::device::{LoadOptions, load};
+use gaussmix::evaluator::Evaluator;
+use gaussmix::io::Output;
+use gaussmix::model::{CovarianceType, Covariances, Mixture};
+use gaussmix::statistics::Freeze;
+use gaussmix::{Error, memory};
+use ndarray::{Array1, Array2, Array3, ArrayView2};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The grid under `diag` and `spherical` covariances: D and K. The tests of the planning
+/// (`gmm-host/src/backends/cuda/plan/families.rs`) go over the same cells.
+const DIAGONALS: (&[usize], &[usize]) = (&[2, 13, 32, 40, 64, 128, 256], &[2, 8, 16, 32, 64, 128, 512, 1024]);
+/// The same under `full` and `tied` ones.
+const MATRICES: (&[usize], &[usize]) = (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128]);
+
+/// Mixtures that take turns, so that no evaluation can reuse anything from the one before.
+const MIXTURES: usize = 2;
+/// Numbers that one thread makes at a time.
+const BLOCK: usize = 1 << 20;
+const SEED: u64 = 2026;
+
+/// Show how far each number of features and components is from the least time that it could take
+///
+/// For each covariance type a heat map of the time over its floor, which is the larger of one read
+/// of the samples and the multiply-adds, with the family of kernels that ran; and the cliffs: cells
+/// that take more than 1.6 times their share of the time of a neighbour with other features or
+/// components. Random float32 samples stay on the device. Each time is the median of repeated
+/// evaluations, from the parameters of a mixture on the host to the result on the host.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm bench map
+  gmm bench map --task em,total,scores --plot map.svg --json > map.json
+  gmm bench map --covariance-type diag --d 32,40,64 --k 2,8,16 --n 1e5
+  gmm bench map --device cpu --n 1e4 --bandwidth 2e10 --flops 1e11")]
+pub struct MapOfShapes {
+    /// The device: reference, cpu, cuda, cuda:N, cuda:all or auto
+    #[arg(long, default_value = "cuda")]
+    device: Named,
+    /// What is evaluated
+    #[arg(long, value_name = "TASKS", value_delimiter = ',', default_value = "em")]
+    task: Vec<Task>,
+    /// The shapes of the covariances: full, tied, diag and spherical
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "diag,spherical,full,tied")]
+    covariance_type: Vec<CovarianceType>,
+    /// Number of samples
+    #[arg(long, value_parser = whole_number, default_value = "1e6")]
+    n: usize,
+    /// Numbers of features [default: 2,13,32,40,64,128,256; full and tied: 2,8,13,16,28,64,200]
+    #[arg(short, long, value_delimiter = ',', value_parser = whole_number)]
+    d: Vec<usize>,
+    /// Numbers of components [default: 2,8,16,32,64,128, and for diag and spherical 512,1024]
+    #[arg(short, long, value_delimiter = ',', value_parser = whole_number)]
+    k: Vec<usize>,
+    #[command(flatten)]
+    rates: Rates,
+    /// Seconds to spend on each measurement
+    #[arg(long, value_parser = seconds, default_value = "0.2")]
+    seconds: Duration,
+    /// Print an array of rows `device, task, covariance_type, n, d, k, seconds, floor, ratio, family,
+    /// kernel, cliff` as JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the heat maps
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// What the samples of all cells are made of.
+struct Data {
+    /// N·D of them, from the first on, are N samples of D independent, normal features.
+    numbers: Vec<f32>,
+    /// The numbers of features that there is no memory for.
+    too_large: BTreeMap<usize, Error>,
+}
+
+impl MapOfShapes {
+    pub fn run(self) -> anyhow::Result<()> {
+        let plot = self.plot.as_ref().map(Output::create).transpose()?;
+        let mut maps = self.maps();
+        let mut line = ProgressLine::start("looking for the device");
+        let device = self.device_in_words()?;
+        line.show("making random data".into());
+        let data = self.random_data(maps.iter().flat_map(|map| map.d.clone()));
+        let mut notes = Vec::new();
+        for covariance_type in &self.covariance_type {
+            let of_type = maps.iter_mut().filter(|map| map.covariance_type == *covariance_type);
+            self.measure(&mut of_type.collect::<Vec<_>>(), &data, &mut line, &mut notes);
+        }
+        drop(line);
+        if maps.iter().all(|map| map.cells.is_empty()) {
+            bail!("nothing could be measured: {}", notes.first().map_or("there are no cells", |note| note));
+        }
+        maps.iter_mut().for_each(Map::find_cliffs);
+        if self.json {
+            notes.iter().for_each(text::note);
+            text::print_json(&maps.iter().flat_map(|map| &map.cells).collect::<Vec<_>>())?;
+        } else {
+            text::print_styled(self.text(&device, &maps, &notes))?;
+        }
+        if let Some(output) = plot {
+            let svg = report::svg(&maps)?;
+            output.write(|file| file.write_all(svg.as_bytes()))?;
+            if !self.json {
+                text::print(format!("\nplot: {output}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The maps that are to be measured, empty.
+    fn maps(&self) -> Vec<Map> {
+        let or =
+            |given: &[usize], default: &[usize]| ascending(if given.is_empty() { default } else { given }.to_vec());
+        let map = |task: Task, covariance_type: CovarianceType| {
+            let (d, k) = if has_matrices(covariance_type) { MATRICES } else { DIAGONALS };
+            Map { task, covariance_type, d: or(&self.d, d), k: or(&self.k, k), cells: Vec::new() }
+        };
+        let types = || self.covariance_type.iter();
+        self.task.iter().flat_map(|&task| types().map(move |&covariance_type| map(task, covariance_type))).collect()
+    }
+
+    fn load<'a>(&self, samples: Samples<'a>) -> Result<Box<dyn Evaluator + 'a>, Error> {
+        load(self.device.device, samples, &LoadOptions::new().tuning_file(tuning_file()))
+    }
+
+    /// The device as it calls itself. An error if it cannot be used, before there is data.
+    fn device_in_words(&self) -> Result<String, Error> {
+        let sample = [0.0];
+        Ok(self.load(Samples::from_f32(ArrayView2::from(&[sample]))?)?.describe().device)
+    }
+
+    /// Random data for all numbers of features that there is memory for.
+    fn random_data(&self, features: impl Iterator<Item = usize>) -> Data {
+        let (copies, remedy) = (3, "use fewer samples or features");
+        let fits =
+            |d: usize| memory::check("the samples and their copies", &[self.n, d], copies * size_of::<f32>(), remedy);
+        let mut data = Data { numbers: Vec::new(), too_large: BTreeMap::new() };
+        let mut most = 0;
+        for d in features {
+            match fits(d) {
+                Ok(()) => most = most.max(d),
+                Err(reason) => drop(data.too_large.insert(d, reason)),
+            }
+        }
+        data.numbers.resize(self.n * most, 0.0);
+        data.numbers.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| {
+            let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+            rng.set_stream(i as u64);
+            block.fill_with(|| rng.sample(StandardNormal));
+        });
+        data
+    }
+
+    /// Measures the maps of one covariance type. The notes name what cannot be measured, and why.
+    fn measure(&self, maps: &mut [&mut Map], data: &Data, line: &mut ProgressLine, notes: &mut Vec<String>) {
+        let Some(first) = maps.first() else { return };
+        let (covariance_type, features, components) = (first.covariance_type, first.d.clone(), first.k.clone());
+        for d in features {
+            if let Some(reason) = data.too_large.get(&d) {
+                notes.push(format!("{covariance_type}, D = {d} is left out: {reason}"));
+                continue;
+            }
+            let load = || -> anyhow::Result<_> {
+                let x = ArrayView2::from_shape((self.n, d), &data.numbers[..self.n * d])?;
+                Ok(self.load(Samples::from_f32(x)?)?)
+            };
+            let mut evaluator = match load() {
+                Ok(evaluator) => evaluator,
+                Err(reason) => {
+                    notes.push(format!("{covariance_type}, D = {d} is left out: {reason}"));
+                    continue;
+                }
+            };
+            for &k in &components {
+                let place = format!("{covariance_type}, D = {d}, K = {k}");
+                line.show(format!("measuring {place}"));
+                let mixtures = match mixtures(k, d, covariance_type) {
+                    Ok(mixtures) => mixtures,
+                    Err(reason) => {
+                        notes.push(format!("{place} is left out: {reason}"));
+                        continue;
+                    }
+                };
+                for map in &mut *maps {
+                    match self.cell(map.task, evaluator.as_mut(), &mixtures) {
+                        Ok(cell) => map.cells.push(cell),
+                        Err(reason) => notes.push(format!("{}, {place} is left out: {reason}", map.task.title())),
+                    }
+                }
+            }
+        }
+    }
+
+    fn cell(&self, task: Task, evaluator: &mut dyn Evaluator, mixtures: &[Mixture]) -> Result<Cell, Error> {
+        let timing = timing::time(self.seconds, |i| {
+            let mixture = &mixtures[i % MIXTURES];
+            match task {
+                Task::Em => {
+                    evaluator.statistics(mixture)?.into_update(mixture, 0.0, &Freeze::default(), None).map(drop)
+                }
+                Task::Total => evaluator.log_likelihood(mixture).map(drop),
+                Task::Scores => evaluator.score_samples(mixture).map(drop),
+            }
+        })?;
+        let kernel = evaluator.describe().kernel;
+        let (k, d) = mixtures[0].means().dim();
+        let covariance_type = mixtures[0].covariance_type();
+        let floor = self.rates.floor(task, covariance_type, [self.n, k, d]);
+        Ok(Cell {
+            device: self.device.name.clone(),
+            task,
+            covariance_type: covariance_type.name(),
+            n: self.n,
+            d,
+            k,
+            seconds: timing.median,
+            floor,
+            ratio: timing.median / floor,
+            family: kernel.split([':', '/']).next().unwrap_or_default().into(),
+            kernel,
+            cliff: None,
+        })
+    }
+
+    fn text(&self, device: &str, maps: &[Map], notes: &[String]) -> String {
+        let n = text::grouped(self.n as u64);
+        let head = format!("Time over floor, N = {n}, float32, {device}\n{}", self.rates.describe());
+        let parts = [head].into_iter().chain(maps.iter().map(Map::text)).chain(notes.iter().cloned());
+        parts.collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+fn has_matrices(covariance_type: CovarianceType) -> bool {
+    matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied)
+}
+
+/// Mixtures near each other, whose components are as wide as the data and near its centre, so that
+/// every sample belongs to several of them.
+fn mixtures(k: usize, d: usize, covariance_type: CovarianceType) -> anyhow::Result<Vec<Mixture>> {
+    // With their factors, and what the statistics and an M-step hold.
+    let copies = 4 * MIXTURES;
+    memory::check("the covariances", &covariance_type.shape(k, d), copies * size_of::<f64>(), "use a smaller K or D")?;
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
+    let means = normal(&mut rng, k, d) / (d as f64).sqrt();
+    let matrix = |i: usize, j: usize| if i == j { 1.2 } else { 0.2 };
+    let covariances = match covariance_type {
+        CovarianceType::Full => Covariances::Full(Array3::from_shape_fn((k, d, d), |(_, i, j)| matrix(i, j))),
+        CovarianceType::Tied => Covariances::Tied(Array2::from_shape_fn((d, d), |(i, j)| matrix(i, j))),
+        CovarianceType::Spherical => {
+            Covariances::Spherical(Array1::from_shape_simple_fn(k, || rng.random_range(0.9..1.1)))
+        }
+        CovarianceType::Diag => Covariances::Diag(Array2::from_shape_simple_fn((k, d), || rng.random_range(0.9..1.1))),
+        other => bail!("there are no random mixtures of type {}", other.name()),
+    };
+    let weights = &weights / weights.sum();
+    let of = |i: usize| Mixture::new(weights.clone(), &means + 1e-3 * i as f64, covariances.clone());
+    Ok((0..MIXTURES).map(of).collect::<Result<_, _>>()?)
+}
+
+fn normal(rng: &mut impl Rng, k: usize, d: usize) -> Array2<f64> {
+    Array2::from_shape_simple_fn((k, d), || rng.sample(StandardNormal))
+}

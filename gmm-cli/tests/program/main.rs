@@ -12,6 +12,7 @@ mod groups;
 mod limits;
 mod mcmc;
 mod missing;
+mod moves;
 mod parts;
 mod signals;
 mod starts;

@@ -251,14 +251,14 @@ def gradients():
     """Draw the score function over the density, and the paths of samples that follow it to a peak."""
     covariances = [[[1.0, 0.6], [0.6, 1.0]], [[0.5, -0.2], [-0.2, 1.2]], [[1.5, 0.0], [0.0, 0.3]]]
     gm = GaussianMixture.from_parameters([0.4, 0.3, 0.3], [[-2.0, -0.5], [2.2, 0.8], [0.5, -2.8]], covariances)
-    x, y = np.linspace(-5, 5, 121), np.linspace(-4.5, 4.0, 103)
+    x, y = np.linspace(-5, 5, 61), np.linspace(-4.5, 4.0, 52)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     log_density = gm.score_samples(grid).reshape(len(y), len(x))
     for ax in axes:
         ax.contour(x, y, log_density, np.arange(-14.0, 0.0), cmap="Blues", linewidths=0.8)
         ax.set(xticks=[], yticks=[])
-    at = np.stack(np.meshgrid(x[6::12], y[6::12]), axis=-1).reshape(-1, 2)
+    at = np.stack(np.meshgrid(x[3::6], y[3::6]), axis=-1).reshape(-1, 2)
     arrows = gm.score_function(at)
     # As long as the root of the slope, so that short ones are seen.
     arrows /= np.sqrt(np.linalg.norm(arrows, axis=1))[:, np.newaxis]
@@ -269,7 +269,7 @@ def gradients():
     for _ in range(400):
         paths.append(paths[-1] + 0.05 * gm.score_function(paths[-1]))
     for path in np.swapaxes(paths, 0, 1):
-        axes[1].plot(*path[::5].T, "C1", linewidth=0.8)
+        axes[1].plot(*path.T, "C1", linewidth=0.8)
     axes[1].plot(*at.T, "C1.", markersize=3)
     axes[1].plot(*paths[-1].T, "ko", markersize=4)
     axes[1].set_title("steps along it")

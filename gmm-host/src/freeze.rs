@@ -166,6 +166,10 @@ impl Freeze {
         let mask = self.weights.mask(k);
         let of_free: f64 = (0..k).filter(|&c| !mask[c]).map(|c| numbers[c]).sum();
         let of_frozen: f64 = (0..k).filter(|&c| mask[c]).map(|c| previous.weights()[c]).sum();
+        if of_free == 0.0 {
+            // Nothing says how to share.
+            return previous.weights().to_owned();
+        }
         let share = (1.0 - of_frozen).max(0.0);
         Array1::from_shape_fn(k, |c| if mask[c] { previous.weights()[c] } else { share * numbers[c] / of_free })
     }
@@ -291,5 +295,24 @@ impl fmt::Display for Freeze {
         let equal = [("means=equal", self.equal_means), ("weights=equal", self.equal_weights)];
         names.extend(equal.into_iter().filter(|(_, equal)| *equal).map(|(name, _)| name.to_owned()));
         f.write_str(if names.is_empty() { "none".into() } else { names.join(",") }.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::covariances::Covariances;
+    use ndarray::{Array2, arr1};
+
+    #[test]
+    fn weights_without_counts_stay() {
+        let (weights, means) = (arr1(&[0.5, 0.125, 0.375]), Array2::from_shape_fn((3, 1), |(c, _)| c as f64));
+        let mixture = Mixture::new(weights.clone(), means, Covariances::Spherical(Array1::ones(3))).unwrap();
+        let freeze: Freeze = "weights=0".parse().unwrap();
+        assert_eq!(freeze.weights(arr1(&[7.0, 0.0, 0.0]), &mixture), weights);
+        assert_eq!(freeze.weights(arr1(&[7.0, 0.0, 2.0]), &mixture), arr1(&[0.5, 0.0, 0.5]));
+        assert_eq!(Freeze::default().weights(Array1::zeros(3), &mixture), weights);
+        let frozen = Freeze { weights: true.into(), ..Freeze::default() };
+        assert_eq!(frozen.weights(arr1(&[1.0, 2.0, 3.0]), &mixture), weights);
     }
 }

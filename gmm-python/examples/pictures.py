@@ -1,5 +1,5 @@
 """Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md,
-docs/many.md, docs/estimators.md and docs/between.md.
+docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md and docs/gradients.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -41,9 +41,11 @@ def main(folder=ROOT / "docs"):
     velocities().savefig(folder / "many.svg", metadata={"Date": None})
     three_tasks().savefig(folder / "estimators.svg", metadata={"Date": None})
     between(iris).savefig(folder / "between.svg", metadata={"Date": None})
+    moves().savefig(folder / "moves.svg", metadata={"Date": None})
+    gradients().savefig(folder / "gradients.svg", metadata={"Date": None})
     plt.close("all")
-    names = ("python-fit.svg", "python-select.svg", "concentration.svg", "many.svg", "estimators.svg", "between.svg")
-    return [folder / name for name in names]
+    names = ("python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients")
+    return [folder / f"{name}.svg" for name in names]
 
 
 def concentrations(iris):
@@ -189,6 +191,88 @@ def between(iris):
         inside = (axis.x >= first) & (axis.x <= last)
         right.fill_between(axis.x[inside], axis.density[inside], color="C0", alpha=0.2)
     right.set(title="region of 0.9", xlabel="petal length", ylabel="density", ylim=(0, None))
+    return figure
+
+
+def ellipses(ax, gm, colour, **look):
+    """Draw each component's ellipse of two standard deviations."""
+    angles = np.linspace(0, 2 * np.pi, 60)
+    circle = np.stack([np.cos(angles), np.sin(angles)])
+    for mean, covariance in zip(gm.means_, gm.covariances_, strict=True):
+        ax.plot(*(mean[:, np.newaxis] + 2 * np.linalg.cholesky(covariance) @ circle), colour, **look)
+
+
+def moves():
+    """Draw a fit with frozen means, one with and one without a prior, and a background model that is adapted."""
+    rng = np.random.default_rng(0)
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+    centres = np.array([[-3.0, -1.0], [0.0, 2.0], [3.0, -1.0]])
+    samples = centres[rng.integers(0, 3, 300)] + rng.normal(0, 0.8, (300, 2))
+
+    start = np.array([[-4.0, 0.0], [0.5, 0.0], [3.0, -1.0]])
+    gm = GaussianMixture(3, means_init=start, freeze={"means": [0, 2]}, random_state=0).fit(samples)
+    left.plot(*samples.T, "k.", markersize=2)
+    ellipses(left, gm, "C0")
+    left.plot(*start[[0, 2]].T, "C1s", label="frozen")
+    left.annotate("", gm.means_[1], start[1], arrowprops={"arrowstyle": "-|>", "color": "C0", "linewidth": 2})
+    left.plot(*start[1], "C0o")
+    left.set(title='freeze={"means": [0, 2]}', xticks=[], yticks=[])
+    left.legend(frameon=False)
+
+    # A few of the samples are nearly equal.
+    equal = np.concatenate([samples, [0.0, -3.5] + rng.normal(0, 1e-3, (12, 2))])
+    middle.plot(*equal.T, "k.", markersize=2)
+    for prior, colour, look in ((None, "C1", {"marker": "o", "markersize": 3}), ("default", "C0", {})):
+        gm = GaussianMixture(4, prior=prior, n_init=20, random_state=0).fit(equal)
+        ellipses(middle, gm, colour, **look)
+        least = np.sqrt(np.linalg.eigvalsh(gm.covariances_)[:, 0]).min()
+        middle.plot([], [], colour, label=f"prior={prior!r}: least deviation {least:.1g}")
+    middle.set(title="a prior", xticks=[], yticks=[], ylim=(-6.5, 5.5))
+    middle.legend(frameon=False, fontsize="small", loc="upper left")
+
+    # Few samples, of two of the components only.
+    new = centres[rng.choice([0, 1], 30, p=[0.8, 0.2])] + [1.2, 1.0] + rng.normal(0, 0.5, (30, 2))
+    background = GaussianMixture(3, random_state=0).fit(samples)
+    right.plot(*new.T, "k.", markersize=3)
+    ellipses(right, background, "0.6")
+    for relevance, colour in ((16, "C0"), (2, "C1")):
+        adapted = background.adapt(new, relevance=relevance)
+        ellipses(right, adapted, colour, linewidth=1)
+        for before, after in zip(background.means_, adapted.means_, strict=True):
+            right.plot(*np.transpose([before, after]), f"{colour}-")
+        right.plot(*adapted.means_.T, f"{colour}o", markersize=5, label=f"relevance={relevance}")
+    right.plot(*background.means_.T, "o", color="0.6", markersize=5, label="background")
+    right.set(title="adapted to 30 samples", xticks=[], yticks=[])
+    right.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def gradients():
+    """Draw the score function over the density, and the paths of samples that follow it to a peak."""
+    covariances = [[[1.0, 0.6], [0.6, 1.0]], [[0.5, -0.2], [-0.2, 1.2]], [[1.5, 0.0], [0.0, 0.3]]]
+    gm = GaussianMixture.from_parameters([0.4, 0.3, 0.3], [[-2.0, -0.5], [2.2, 0.8], [0.5, -2.8]], covariances)
+    x, y = np.linspace(-5, 5, 61), np.linspace(-4.5, 4.0, 52)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
+    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    log_density = gm.score_samples(grid).reshape(len(y), len(x))
+    for ax in axes:
+        ax.contour(x, y, log_density, np.arange(-14.0, 0.0), cmap="Blues", linewidths=0.8)
+        ax.set(xticks=[], yticks=[])
+    at = np.stack(np.meshgrid(x[3::6], y[3::6]), axis=-1).reshape(-1, 2)
+    arrows = gm.score_function(at)
+    # As long as the root of the slope, so that short ones are seen.
+    arrows /= np.sqrt(np.linalg.norm(arrows, axis=1))[:, np.newaxis]
+    axes[0].quiver(*at.T, *arrows.T, color="C1", angles="xy", scale=60, width=0.004)
+    axes[0].set_title("score_function")
+
+    paths = [at]
+    for _ in range(400):
+        paths.append(paths[-1] + 0.05 * gm.score_function(paths[-1]))
+    for path in np.swapaxes(paths, 0, 1):
+        axes[1].plot(*path.T, "C1", linewidth=0.8)
+    axes[1].plot(*at.T, "C1.", markersize=3)
+    axes[1].plot(*paths[-1].T, "ko", markersize=4)
+    axes[1].set_title("steps along it")
     return figure
 
 

@@ -11,7 +11,7 @@ from scipy.linalg import sqrtm
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from gaussmix import Estimate, GaussianMixture, OnAxis, Region, Transport
+from gaussmix import BayesianGaussianMixture, Estimate, GaussianMixture, OnAxis, Region, Transport
 
 TYPES = ("full", "tied", "diag", "spherical")
 
@@ -156,3 +156,54 @@ def test_other_features_are_refused(two: tuple[GaussianMixture, GaussianMixture]
         GaussianMixture.sum([])
     with pytest.raises(ValueError, match="n_components is 5"):
         p.reduce(5)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_a_posterior_is_the_mixture_of_its_attributes(
+    two: tuple[GaussianMixture, GaussianMixture], iris: np.ndarray, covariance_type: str
+) -> None:
+    posterior = BayesianGaussianMixture(
+        n_components=4, covariance_type=covariance_type, random_state=0, max_iter=1000, n_jobs=1, total_samples=7
+    ).fit(iris)
+    parameters = (posterior.weights_, posterior.means_, posterior.covariances_)
+    gm, other = GaussianMixture.from_parameters(*parameters, covariance_type=covariance_type), two[0]
+    # Its density is another one, by the uncertainty of the parameters.
+    assert not np.allclose(posterior.score_samples(iris), gm.score_samples(iris), atol=1e-3)
+
+    def same(made: object, expected: GaussianMixture) -> None:
+        assert type(made) is GaussianMixture
+        assert made.covariance_type == expected.covariance_type
+        for name in ("weights_", "means_", "covariances_"):
+            # Its factors of the covariances are the attribute's, not factors of the rounded covariances.
+            np.testing.assert_allclose(getattr(made, name), getattr(expected, name), rtol=1e-9, atol=1e-12)
+
+    same(posterior.marginal([2, 0]), gm.marginal([2, 0]))
+    assert posterior.marginal([2, 0]).n_jobs == 1
+    same(posterior.condition({1: 3.0}), gm.condition({1: 3.0}))
+    for order in ("weight", 2, [3, 1, 0, 2]):
+        same(posterior.sorted(order), gm.sorted(order))
+    if covariance_type == "full":
+        # In either place, and in both.
+        same(posterior.product(other)[0], gm.product(other)[0])
+        same(other.product(posterior)[0], other.product(gm)[0])
+        same(GaussianMixture.sum([posterior, other]), GaussianMixture.sum([gm, other]))
+        same(BayesianGaussianMixture.sum([other, posterior], [1, 2]), GaussianMixture.sum([other, gm], [1, 2]))
+    assert posterior.l2_distance(posterior) == 0.0
+    assert posterior.cauchy_schwarz(other) == pytest.approx(gm.cauchy_schwarz(other), rel=1e-9)
+    assert other.kl_divergence(posterior, random_state=0) == pytest.approx(other.kl_divergence(gm, random_state=0), rel=1e-9)
+    assert posterior.js_divergence(other, random_state=0) == pytest.approx(gm.js_divergence(other, random_state=0), rel=1e-9)
+    np.testing.assert_allclose(posterior.wasserstein(other), gm.wasserstein(other), rtol=1e-7)
+    assert posterior.transport(other).distance == pytest.approx(gm.transport(other).distance, rel=1e-7)
+    np.testing.assert_allclose(posterior.hellinger_affinity(other), gm.hellinger_affinity(other), rtol=1e-9)
+    if covariance_type != "tied":
+        (smaller, bound), (expected, expected_bound) = posterior.reduce(2), gm.reduce(2)
+        same(smaller, expected)
+        assert bound == pytest.approx(expected_bound, rel=1e-7)
+    np.testing.assert_allclose(posterior.cdf([1.5, 5.0], feature=2), gm.cdf([1.5, 5.0], feature=2), rtol=1e-9)
+    np.testing.assert_allclose(posterior.quantile([0.1, 0.9], feature=2), gm.quantile([0.1, 0.9], feature=2), rtol=1e-9)
+    np.testing.assert_allclose(posterior.hdr(feature=2).intervals, gm.hdr(feature=2).intervals, rtol=1e-6)
+    np.testing.assert_allclose(posterior.on_axis(feature=2).density, gm.on_axis(feature=2).density, rtol=1e-6)
+    same(posterior.adapt(iris[:20], parameters=["means", "weights"]), gm.adapt(iris[:20], parameters=["means", "weights"]))
+    np.testing.assert_array_equal(posterior.supervector(), posterior.means_.ravel())
+    if covariance_type == "diag":
+        np.testing.assert_allclose(posterior.fisher_vector(iris), gm.fisher_vector(iris), rtol=1e-7, atol=1e-12)

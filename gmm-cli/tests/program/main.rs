@@ -13,6 +13,7 @@ mod labels;
 mod limits;
 mod mcmc;
 mod missing;
+mod moves;
 mod parts;
 mod signals;
 mod starts;

@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._fitted import FittedMixture
+from ._fitted import Fitted, FittedMixture
 from ._parts import Parts
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from ._estimator import GaussianMixture
 
 
 class Estimate(NamedTuple):
@@ -52,9 +52,9 @@ class Transport(NamedTuple):
 class Between(Parts):
     """The methods of a fitted mixture that take another one."""
 
-    def _two(self, other: FittedMixture) -> tuple[_core.Mixture, _core.Mixture]:
+    def _two(self, other: Fitted) -> tuple[_core.Mixture, _core.Mixture]:
         """Give both mixtures, of the same features."""
-        if not isinstance(other, FittedMixture):
+        if not isinstance(other, Fitted):
             raise TypeError(
                 f"the other mixture is {type(other).__name__!r}; make a gaussmix.GaussianMixture of it, by from_sklearn or"
                 " from_parameters"
@@ -64,14 +64,14 @@ class Between(Parts):
         names, others = (getattr(gm, "feature_names_in_", None) for gm in (self, other))
         if names is not None and others is not None and list(names) != list(others):
             raise ValueError("the two mixtures have other names of features; bring them to one order, by marginal")
-        return self._mixture(), other._mixture()
+        return self._point(), other._point()
 
-    def cauchy_schwarz(self, other: FittedMixture) -> float:
+    def cauchy_schwarz(self, other: Fitted) -> float:
         """Give the Cauchy-Schwarz divergence from another mixture, in closed form.
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features.
 
         Returns
@@ -82,12 +82,12 @@ class Between(Parts):
         mine, others = self._two(other)
         return mine.cauchy_schwarz(others)
 
-    def l2_distance(self, other: FittedMixture) -> float:
+    def l2_distance(self, other: Fitted) -> float:
         """Give the distance of the densities in L², in closed form.
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features.
 
         Returns
@@ -100,7 +100,7 @@ class Between(Parts):
 
     def kl_divergence(
         self,
-        other: FittedMixture,
+        other: Fitted,
         n_samples: int = 100_000,
         random_state: int | np.random.RandomState | None = None,
     ) -> Estimate:
@@ -108,7 +108,7 @@ class Between(Parts):
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features.
         n_samples : int, default=100_000
             How many samples of this mixture are drawn.
@@ -125,7 +125,7 @@ class Between(Parts):
 
     def js_divergence(
         self,
-        other: FittedMixture,
+        other: Fitted,
         n_samples: int = 100_000,
         random_state: int | np.random.RandomState | None = None,
     ) -> Estimate:
@@ -133,7 +133,7 @@ class Between(Parts):
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features.
         n_samples : int, default=100_000
             How many samples of each mixture are drawn.
@@ -148,12 +148,12 @@ class Between(Parts):
         mine, others = self._two(other)
         return Estimate(*mine.js_divergence(others, n_samples, _seed(random_state)))
 
-    def wasserstein(self, other: FittedMixture) -> NDArray[np.float64]:
+    def wasserstein(self, other: Fitted) -> NDArray[np.float64]:
         """Give the 2-Wasserstein distance of each component from each of another mixture.
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features, such as this one.
 
         Returns
@@ -164,7 +164,7 @@ class Between(Parts):
         mine, others = self._two(other)
         return mine.wasserstein(others)
 
-    def transport(self, other: FittedMixture) -> Transport:
+    def transport(self, other: Fitted) -> Transport:
         """Give the distance from another mixture where shares of whole components are moved.
 
         It is the least that it takes to bring the weights of this mixture to those of the other, where a weight is
@@ -173,7 +173,7 @@ class Between(Parts):
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features.
 
         Returns
@@ -189,12 +189,12 @@ class Between(Parts):
         mine, others = self._two(other)
         return Transport(*mine.transport(others))
 
-    def hellinger_affinity(self, other: FittedMixture) -> NDArray[np.float64]:
+    def hellinger_affinity(self, other: Fitted) -> NDArray[np.float64]:
         """Give the Hellinger affinity of each component with each of another mixture.
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features, such as this one.
 
         Returns
@@ -205,12 +205,12 @@ class Between(Parts):
         mine, others = self._two(other)
         return mine.hellinger_affinity(others)
 
-    def product(self, other: FittedMixture) -> tuple[Self, float]:
+    def product(self, other: Fitted) -> tuple[GaussianMixture, float]:
         """Give the normalised product of the densities.
 
         Parameters
         ----------
-        other : GaussianMixture
+        other : GaussianMixture or BayesianGaussianMixture
             A fitted mixture of the same features.
 
         Returns
@@ -224,12 +224,12 @@ class Between(Parts):
         return self._another(mixture), log_integral
 
     @staticmethod
-    def sum(mixtures: Sequence[Between], weights: ArrayLike | None = None) -> Between:
+    def sum(mixtures: Sequence[Between], weights: ArrayLike | None = None) -> GaussianMixture:
         """Give the weighted sum of densities, which has the components of all mixtures.
 
         Parameters
         ----------
-        mixtures : sequence of GaussianMixture
+        mixtures : sequence of GaussianMixture or BayesianGaussianMixture
             Fitted mixtures of the same features.
         weights : array-like of shape (n_mixtures,), default=None
             The weight of each, up to a factor; by default all are equal.
@@ -246,7 +246,7 @@ class Between(Parts):
         given = np.ones(len(parts)) if weights is None else np.asarray(weights, dtype=np.float64)
         return first._another(_core.Mixture.sum(parts, given.tolist()))
 
-    def reduce(self, n_components: int) -> tuple[Self, float]:
+    def reduce(self, n_components: int) -> tuple[GaussianMixture, float]:
         """Give a mixture of fewer components, by merging those of which that loses least (Runnalls 2007).
 
         Parameters
@@ -271,11 +271,11 @@ class Between(Parts):
         (array([0.8, 0.2]), True)
         """
         check_is_fitted(self)
-        mixture, bound = self._mixture().reduce(n_components)
+        mixture, bound = self._point().reduce(n_components)
         return self._another(mixture), bound
 
 
-    def sorted(self, order: str | int | Sequence[int] = "weight") -> Self:
+    def sorted(self, order: str | int | Sequence[int] = "weight") -> GaussianMixture:
         """Give the same mixture with its components in another order.
 
         Parameters
@@ -298,7 +298,7 @@ class Between(Parts):
         (array([0.8, 0.2]), array([0.2, 0.8]), array([0.8, 0.2]))
         """
         check_is_fitted(self)
-        mixture = self._mixture()
+        mixture = self._point()
         if isinstance(order, str) and order == "weight":
             other = mixture.sorted()
         elif isinstance(order, (str, SupportsIndex)) and not isinstance(order, np.ndarray):
@@ -306,9 +306,10 @@ class Between(Parts):
         else:
             other = mixture.sorted(numbers=[operator.index(number) for number in order])
         gm = self._another(other)
-        # It was found by the same fit.
-        for name in ("lower_bounds_", "lower_bound_", "n_iter_", "converged_"):
-            setattr(gm, name, getattr(self, name))
+        if isinstance(self, FittedMixture):
+            # It was found by the same fit.
+            for name in ("lower_bounds_", "lower_bound_", "n_iter_", "converged_"):
+                setattr(gm, name, getattr(self, name))
         return gm
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,22 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _parameters, _start
 from ._between import Between
 from ._fisher import FisherVectors
-from ._fitted import take_features
+from ._fitted import FittedMixture, take_features
 from ._fitting import Fitting, ill_defined
 from ._prediction import Criteria
 from ._reports import Iteration, Reporter
 from ._samples import ArraySamples, Evaluations, Samples
 from ._units import Units
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
 
 
-class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
+class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and
@@ -230,49 +226,9 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between):
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
 
-    def adapt(
-        self,
-        X: ArrayLike,
-        relevance: float = 16.0,
-        parameters: str | Sequence[str] = "means",
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Adapt this mixture, a background model, to samples.
-
-        These are the formulas of Reynolds, Quatieri and Dunn (2000), "Speaker verification using
-        adapted Gaussian mixture models". The mixture itself stays as it is.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        relevance : float, default=16.0
-            A component with so many samples moves half of the way to them.
-        parameters : {'weights', 'means', 'covariances'} or a sequence of them, default='means'
-            What is adapted; the other parameters are those of this mixture.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        adapted : object
-            A fitted mixture.
-        """
-        check_is_fitted(self)
-        names = [parameters] if isinstance(parameters, str) else list(parameters)
-        statistics = self._statistics(X, sample_weight)
-        return self._another(statistics.adapt(self._mixture(), float(relevance), ",".join(names)))
-
-    def supervector(self) -> NDArray[Any]:
-        """Give the means of all components after each other, by which adapted mixtures are compared.
-
-        Returns
-        -------
-        means : ndarray of shape (n_components * n_features,)
-            The stacked means.
-        """
-        check_is_fitted(self)
-        return np.ravel(self.means_).copy()
+    @classmethod
+    def _mixtures(cls) -> type[GaussianMixture]:
+        return cls
 
     @classmethod
     def _fitted(

@@ -17,8 +17,8 @@ class FisherVectors(Fitted):
     """The method `fisher_vector` of mixtures with diagonal covariances."""
 
     @abstractmethod
-    def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
-        """Make the E-step."""
+    def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
+        """Make the E-step under a mixture."""
 
     def fisher_vector(
         self,
@@ -66,7 +66,8 @@ class FisherVectors(Fitted):
             )
         if not 0 < alpha <= 1:
             raise ValueError(f"alpha is {alpha!r}; give a power above 0 and at most 1")
-        statistics, mixture = self._statistics(X, sample_weight), self._mixture()
+        mixture = self._point()
+        statistics = self._statistics(X, sample_weight, mixture)
         # Of a component: its share of the samples, the mean of its samples, and their mean square about the component's mean, each
         # times that share.
         share = (statistics.counts / statistics.weight)[:, np.newaxis]

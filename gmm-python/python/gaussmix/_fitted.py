@@ -74,6 +74,10 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         """Give the logarithm of that factor."""
         return 0.0
 
+    def _point(self) -> _core.Mixture:
+        """Give the mixture of the attributes `weights_`, `means_` and `covariances_`."""
+        raise NotImplementedError
+
     def _forget(self) -> None:
         """Forget what has been made of earlier attributes, and what `partial_fit` goes on from."""
         self._made = self._average = None
@@ -196,6 +200,9 @@ class FittedMixture(Fitted):
             made = _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
             self._made = made
         return made
+
+    def _point(self) -> _core.Mixture:
+        return self._mixture()
 
     @classmethod
     def from_parameters(

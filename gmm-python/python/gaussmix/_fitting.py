@@ -155,7 +155,7 @@ class Fitting(Prediction):
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 statistics = self._fit(samples).e_step(self._mixture())
         else:
-            statistics = self._statistics(X, sample_weight)
+            statistics = self._statistics(X, sample_weight, self._mixture())
         eta = float((self._chunks + 1) ** -self.decay)
         average = statistics.scaled(eta / statistics.weight)
         if self._average is not None:
@@ -171,8 +171,9 @@ class Fitting(Prediction):
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the M-step of the average per sample of all chunks; `statistics` are those of the last. Give its lower bound."""
 
-    def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
-        return self._data(X, sample_weight).e_step(self._mixture())
+    def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
+        """Make the E-step under a mixture of the shape of this one."""
+        return self._data(X, sample_weight).e_step(mixture)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
         """Check what is to be fitted to."""

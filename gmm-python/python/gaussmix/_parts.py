@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
@@ -10,12 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from ._fitted import FittedMixture
+from . import _core
+from ._fitted import Fitted
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from . import _core
+    from ._estimator import GaussianMixture
 
     Feature = SupportsIndex | str
 
@@ -59,18 +59,28 @@ class OnAxis(NamedTuple):
     components: NDArray[np.float64]
 
 
-class Parts(FittedMixture):
-    """The methods of a fitted mixture that give another mixture of it."""
+class Parts(Fitted):
+    """The methods of a fitted mixture that give another mixture of its parameters."""
 
-    def _another(self, mixture: _core.Mixture, features: Iterable[int] | None = None) -> Self:
+    @classmethod
+    @abstractmethod
+    def _mixtures(cls) -> type[GaussianMixture]:
+        """Give the class of the mixtures that are made of this one."""
+
+    @abstractmethod
+    def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
+        """Make the E-step under a mixture."""
+
+    def _another(self, mixture: _core.Mixture, features: Iterable[int] | None = None) -> GaussianMixture:
         """Make a fitted mixture with the parameters of this one, and the names of these features or of all."""
         found: dict[str, Any] = {}
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             found["feature_names"] = names if features is None else [names[feature] for feature in features]
-        params = self.get_params(deep=False)
-        params = {name: value for name, value in params.items() if name not in _OF_THE_SHAPE}
-        return type(self)._of(mixture, self.means_.dtype, found, params)
+        made = self._mixtures()
+        own = set(made._get_param_names()).difference(_OF_THE_SHAPE)
+        params = {name: value for name, value in self.get_params(deep=False).items() if name in own}
+        return made._of(mixture, self.means_.dtype, found, params)
 
     def _feature(self, feature: Feature) -> int:
         """Give the number of a feature."""
@@ -90,7 +100,7 @@ class Parts(FittedMixture):
             raise ValueError(f"there is no feature {number} (counted from 0); the numbers are 0 to {n_features - 1}")
         return number
 
-    def marginal(self, features: Feature | Sequence[Feature]) -> Self:
+    def marginal(self, features: Feature | Sequence[Feature]) -> GaussianMixture:
         """Give the distribution of some features alone.
 
         Parameters
@@ -108,9 +118,9 @@ class Parts(FittedMixture):
         one = isinstance(features, (str, SupportsIndex)) and not isinstance(features, np.ndarray)
         chosen: Iterable[Any] = [features] if one else features  # type: ignore[assignment]
         numbers = [self._feature(feature) for feature in chosen]
-        return self._another(self._mixture().marginal(numbers), numbers)
+        return self._another(self._point().marginal(numbers), numbers)
 
-    def condition(self, given: Mapping[Any, float]) -> Self:
+    def condition(self, given: Mapping[Any, float]) -> GaussianMixture:
         """Give the distribution of the other features, given values of some.
 
         Each component has its mean and covariance given the values, and a weight in proportion to its density at
@@ -138,12 +148,57 @@ class Parts(FittedMixture):
         values = [(self._feature(feature), float(value)) for feature, value in given.items()]
         known = {number for number, _ in values}
         rest = [number for number in range(self.means_.shape[1]) if number not in known]
-        return self._another(self._mixture().condition(values), rest)
+        return self._another(self._point().condition(values), rest)
+
+    def adapt(
+        self,
+        X: ArrayLike,
+        relevance: float = 16.0,
+        parameters: str | Sequence[str] = "means",
+        sample_weight: ArrayLike | None = None,
+    ) -> GaussianMixture:
+        """Adapt this mixture, a background model, to samples.
+
+        These are the formulas of Reynolds, Quatieri and Dunn (2000), "Speaker verification using
+        adapted Gaussian mixture models". The mixture itself stays as it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        relevance : float, default=16.0
+            A component with so many samples moves half of the way to them.
+        parameters : {'weights', 'means', 'covariances'} or a sequence of them, default='means'
+            What is adapted; the other parameters are those of this mixture.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        adapted : GaussianMixture
+            The fitted mixture.
+        """
+        check_is_fitted(self)
+        names = [parameters] if isinstance(parameters, str) else list(parameters)
+        mixture = self._point()
+        statistics = self._statistics(X, sample_weight, mixture)
+        return self._another(statistics.adapt(mixture, float(relevance), ",".join(names)))
+
+    def supervector(self) -> NDArray[Any]:
+        """Give the means of all components after each other, by which adapted mixtures are compared.
+
+        Returns
+        -------
+        means : ndarray of shape (n_components * n_features,)
+            The stacked means.
+        """
+        check_is_fitted(self)
+        return np.ravel(self.means_).copy()
 
     def _of_one(self, feature: Feature | None) -> _core.Mixture:
         """Give the mixture of one feature."""
         check_is_fitted(self)
-        mixture, n_features = self._mixture(), self.means_.shape[1]
+        mixture, n_features = self._point(), self.means_.shape[1]
         if feature is not None:
             return mixture.marginal([self._feature(feature)])
         if n_features != 1:

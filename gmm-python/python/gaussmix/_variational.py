@@ -13,6 +13,9 @@ from sklearn.mixture import BayesianGaussianMixture as _ScikitLearn
 from sklearn.utils import check_array
 
 from . import _core, _parameters, _start
+from ._between import Between
+from ._estimator import GaussianMixture
+from ._fisher import FisherVectors
 from ._fitted import Fitted
 from ._fitting import Fitting
 from ._parameters import BAYESIAN_SHARED
@@ -89,7 +92,8 @@ class FittedPosterior(Fitted):
         prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
         return b"".join(np.asarray(array, dtype=np.float64).tobytes() for array in (*small, *prior))
 
-    def _checked_posterior(self) -> tuple[_core.VariationalMixture, _core.Mixture]:
+    def _checked_attributes(self) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
+        """Give the mixture, the posterior and its density of the attributes, which may have been set by hand."""
         made, bits = getattr(self, "_made", None), self._bits()
         weights, means, factors = self.weights_, self.means_, self.precisions_cholesky_
         if made is None or made[0] != bits or not made[1].made_of(weights, means, factors):
@@ -108,14 +112,16 @@ class FittedPosterior(Fitted):
             concentration = np.atleast_2d(self.weight_concentration_)
             posterior = _core.VariationalMixture(prior, mixture, concentration, self.mean_precision_, degrees)
             made = self._made = (bits, mixture, posterior, posterior.density)
-        return made[2], made[3]
+        return made[1:]
 
     def _posterior(self) -> _core.VariationalMixture:
-        """Give the posterior of the attributes, which may have been set by hand."""
-        return self._checked_posterior()[0]
+        return self._checked_attributes()[1]
 
     def _mixture(self) -> _core.Mixture:
-        return self._checked_posterior()[1]
+        return self._checked_attributes()[2]
+
+    def _point(self) -> _core.Mixture:
+        return self._checked_attributes()[0]
 
     def _log_factor(self) -> float:
         return self._posterior().log_total
@@ -166,13 +172,17 @@ class FittedPosterior(Fitted):
         return self._copy_to(other, _POSTERIOR)
 
 
-class BayesianGaussianMixture(Fitting, FittedPosterior):
+class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     """A Gaussian mixture, fitted by variational inference.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`,
     and from the same start both find the same mixture. A fit gives weight only to as many components
     as the samples need; `n_components` is their largest number. The arithmetic is done by the engine
     of this package, as in :class:`GaussianMixture`.
+
+    Methods about samples use the posterior predictive as scikit-learn does. Those that mixtures of both
+    classes have (`marginal`, `kl_divergence`, `cdf`, …) take the mixture of the attributes `weights_`,
+    `means_` and `covariances_`.
 
     Parameters
     ----------
@@ -372,6 +382,10 @@ class BayesianGaussianMixture(Fitting, FittedPosterior):
         self.n_jobs = n_jobs
         self.missing = missing
         self.callback = callback
+
+    @classmethod
+    def _mixtures(cls) -> type[GaussianMixture]:
+        return GaussianMixture
 
     def _few(self, X: Any) -> None:
         """Have all samples evaluated by the engine, under the constants of the posterior."""

@@ -75,8 +75,8 @@ class ClusterEstimator(Fitting):
             with resident.remote.told():
                 return work(resident)
 
-    def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
-        statistics: _core.Statistics = self._evaluate(X, sample_weight, lambda data: data.e_step(self._mixture()))
+    def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
+        statistics: _core.Statistics = self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
         return statistics
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:

@@ -1,0 +1,237 @@
+//! `gmm fit --freeze` of single components, `gmm fit --prior` and `gmm adapt`.
+use crate::common::*;
+use gaussmix::evaluator::ReferenceEvaluator;
+use gaussmix::fit::{GaussianMixtureParams, MapPrior};
+use gaussmix::io::{FitSummary, ModelOutput, read_model, read_model_with_summary};
+use gaussmix::model::{CovarianceType, Covariances, Mixture};
+use ndarray::{Array1, Array2, Axis};
+use std::path::Path;
+
+/// Three clouds of 20, 40 and 60 samples with two features.
+fn clouds(folder: &Path) -> Array2<f64> {
+    let noise = |i: usize, j: usize| ((i * 37 + j * 59) % 101) as f64 / 50.0 - 1.0;
+    let x = Array2::from_shape_fn((120, 2), |(i, j)| {
+        noise(i, j) + [[0.0, 0.0], [3.0, 1.0], [1.0, 4.0]][[0, 1, 1, 2, 2, 2][i % 6]][j]
+    });
+    ndarray_npy::write_npy(folder.join("x.npy"), &x).unwrap();
+    x
+}
+
+fn variances(mixture: &Mixture) -> &Array2<f64> {
+    let Covariances::Diag(variances) = mixture.covariances() else { panic!("not diag") };
+    variances
+}
+
+/// The responsibilities (N, K) of the components of a `diag` mixture.
+fn responsibilities(x: &Array2<f64>, mixture: &Mixture) -> Array2<f64> {
+    let (means, variances) = (mixture.means(), variances(mixture));
+    let mut shares = Array2::from_shape_fn((x.nrows(), mixture.n_components()), |(i, c)| {
+        let density = |j: usize| {
+            (-(x[[i, j]] - means[[c, j]]).powi(2) / (2.0 * variances[[c, j]])).exp() / variances[[c, j]].sqrt()
+        };
+        mixture.weights()[c] * (0..x.ncols()).map(density).product::<f64>()
+    });
+    for mut row in shares.rows_mut() {
+        let sum = row.sum();
+        row /= sum;
+    }
+    shares
+}
+
+/// Both to ten digits: sums of a hundred samples, added in another order.
+#[track_caller]
+fn assert_close(result: impl IntoIterator<Item = f64>, expected: impl IntoIterator<Item = f64>) {
+    let (result, expected): (Vec<f64>, Vec<f64>) = (result.into_iter().collect(), expected.into_iter().collect());
+    approx::assert_relative_eq!(result.as_slice(), expected.as_slice(), max_relative = 1e-10);
+}
+
+/// Runs a command that must fail with this exit code, say `message` and write nothing.
+#[track_caller]
+fn refused(folder: &Path, arguments: &str, code: i32, message: &str) {
+    let run = gmm(folder).args(arguments.split(' ')).args(["-o", "new.json"]).assert().code(code).stdout("");
+    let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    assert!(stderr.contains(message), "{arguments}: {stderr}");
+    assert!(!folder.join("new.json").exists(), "{arguments}");
+}
+
+#[test]
+fn frozen_components_stay_to_the_bit() {
+    let folder = folder();
+    let x = clouds(folder.path());
+    let model = |name: &str| read_model(folder.path().join(name)).unwrap();
+    let of_x = ["x.npy", "--covariance-type", "diag", "--tol", "0"];
+    fit(folder.path(), &[&of_x[..], &["-k", "3", "--max-iter", "0", "-o", "start.json"]].concat());
+    let start = model("start.json");
+    let moved = |freeze: &str, iterations: &str| {
+        let more = ["--init", "start.json", "--freeze", freeze, "--max-iter", iterations, "-o", "moved.json"];
+        fit(folder.path(), &[&of_x[..], &more].concat());
+        model("moved.json")
+    };
+
+    let after = moved("means=0,2,weights=equal", "7");
+    for component in [0, 2] {
+        assert_eq!(after.means().row(component), start.means().row(component));
+    }
+    assert_ne!(after.means().row(1), start.means().row(1));
+    assert_eq!(after.weights().to_vec(), [1.0 / 3.0; 3]);
+    assert!(start.weights().iter().any(|w| *w != 1.0 / 3.0), "{}", start.weights());
+
+    // One iteration: the mean that moves is that of the samples under equal weights.
+    let after = moved("means=0,2,weights=equal", "1");
+    let third = Array1::from_elem(3, 1.0 / 3.0);
+    let equal = Mixture::new(third, start.means().to_owned(), start.covariances().clone()).unwrap();
+    let shares = responsibilities(&x, &equal);
+    let share = shares.column(1);
+    assert_close(after.means().row(1).to_vec(), share.dot(&x) / share.sum());
+    // A covariance is taken around its frozen mean.
+    let around = (&x - &start.means().row(2)).mapv(|v| v * v);
+    let share = shares.column(2);
+    assert_close(variances(&after).row(2).to_vec(), share.dot(&around) / share.sum() + 1e-6);
+
+    // The other weights share what the frozen one leaves of 1.
+    let after = moved("weights=1,covariances=0", "1");
+    assert_eq!(after.weights()[1], start.weights()[1]);
+    assert_eq!(variances(&after).row(0), variances(&start).row(0));
+    let counts = responsibilities(&x, &start).sum_axis(Axis(0));
+    let share = (1.0 - start.weights()[1]) / (counts[0] + counts[2]);
+    assert_close([after.weights()[0], after.weights()[2]], [share * counts[0], share * counts[2]]);
+}
+
+#[test]
+fn a_prior_is_the_librarys_and_keeps_components_from_collapsing() {
+    let folder = folder();
+    let mut x = clouds(folder.path());
+    // A quarter of the samples are equal.
+    for mut row in x.rows_mut().into_iter().take(30) {
+        row.assign(&ndarray::arr1(&[20.0, -20.0]));
+    }
+    ndarray_npy::write_npy(folder.path().join("x.npy"), &x).unwrap();
+    let shared = "x.npy -k 4 --covariance-type diag --reg-covar 0 --device reference";
+    let run = |more: &str| {
+        let arguments = format!("{shared} {more} -o map.json");
+        let report = fit(folder.path(), &arguments.split(' ').collect::<Vec<_>>());
+        (report, read_model(folder.path().join("map.json")).unwrap())
+    };
+    // The equal samples have a component of their own.
+    let own = |mixture: &Mixture| (0..4).find(|&c| mixture.means()[[c, 0]] > 15.0).unwrap();
+    let (report, mixture) = run("--max-iter 2");
+    assert_eq!(report["retained"], serde_json::json!([own(&mixture)]));
+    for (text, prior) in [
+        ("default", MapPrior::default()),
+        (
+            "mean_precision=1,degrees_of_freedom=9,weight_concentration=2",
+            MapPrior {
+                mean_precision: 1.0,
+                degrees_of_freedom: Some(9.0),
+                weight_concentration: 2.0,
+                ..MapPrior::default()
+            },
+        ),
+    ] {
+        let (report, mixture) = run(&format!("--prior {text}"));
+        assert_eq!(report["retained"], serde_json::json!([]), "{report}");
+        let params =
+            GaussianMixtureParams::new(4).covariance_type(CovarianceType::Diag).reg_covar(0.0).prior(prior.clone());
+        let mut evaluator = ReferenceEvaluator::new(gaussmix::data::Samples::from_f64(x.view()).unwrap());
+        let expected = params.fit(&mut evaluator as &mut dyn gaussmix::evaluator::Evaluator).unwrap();
+        assert_eq!(mixture, expected.mixture, "{text}");
+        assert_eq!(number(&report, "lower_bound"), expected.lower_bound());
+        // To its scatter of 0 the prior adds Ψ, the variances of the data over K^(2/D) = 4, and to its count
+        // those of the prior.
+        let own = own(&mixture);
+        let degrees_of_freedom = prior.degrees_of_freedom.unwrap_or(4.0);
+        let least = x.var_axis(Axis(0), 0.0) / 4.0 / (30.0 + degrees_of_freedom + 4.0);
+        for j in 0..2 {
+            assert!(variances(&mixture)[[own, j]] > 0.99 * least[j], "{mixture:?} {least}");
+        }
+    }
+}
+
+#[test]
+fn an_adapted_model_is_that_of_reynolds() {
+    let folder = folder();
+    let x = clouds(folder.path());
+    let names = vec!["height".to_owned(), "width".to_owned()];
+    let summary = FitSummary { feature_names: Some(names), n_iter: Some(7), ..FitSummary::default() };
+    let means = ndarray::arr2(&[[0.5, 0.25], [2.0, 1.5]]);
+    let background =
+        Mixture::new(ndarray::arr1(&[0.25, 0.75]), means, Covariances::Diag(ndarray::arr2(&[[1.0, 2.0], [1.5, 3.0]])))
+            .unwrap();
+    let output = ModelOutput::create(folder.path().join("background.json")).unwrap();
+    output.write_with_summary(&background, &summary).unwrap();
+    let adapted = |arguments: &str| {
+        let arguments = format!("adapt background.json {arguments} -o adapted.json");
+        let run = gmm(&folder).args(arguments.split(' ')).assert().success();
+        let (mixture, after) = read_model_with_summary(folder.path().join("adapted.json")).unwrap();
+        // Nothing of how the background model was found is said of the adapted one.
+        assert_eq!(after, FitSummary { feature_names: summary.feature_names.clone(), ..FitSummary::default() });
+        (mixture, String::from_utf8(run.get_output().stdout.clone()).unwrap())
+    };
+
+    // αₖ, Eₖ(x) and Eₖ(x²).
+    let moments = |weights: &Array1<f64>, relevance: f64| {
+        let shares = responsibilities(&x, &background) * &weights.view().insert_axis(Axis(1));
+        let counts = shares.sum_axis(Axis(0));
+        let of = |values: &Array2<f64>| shares.t().dot(values) / &counts.view().insert_axis(Axis(1));
+        (counts.mapv(|n| n / (n + relevance)), of(&x), of(&x.mapv(|v| v * v)), counts)
+    };
+    let mixed = |alpha: &Array1<f64>, new: &Array2<f64>, old: &Array2<f64>| {
+        let alpha = alpha.view().insert_axis(Axis(1));
+        new * &alpha + old * &(1.0 - &alpha)
+    };
+    let (alpha, first, second, counts) = moments(&Array1::ones(120), 16.0);
+    let means = mixed(&alpha, &first, &background.means().to_owned());
+
+    let (mixture, said) = adapted("x.npy");
+    assert_eq!(said, "the model, adapted to 120 samples, written to adapted.json\n");
+    assert_close(mixture.means().iter().copied(), means.iter().copied());
+    assert_eq!(mixture.weights(), background.weights());
+    assert_eq!(mixture.covariances(), background.covariances());
+
+    let (mixture, _) = adapted("x.npy --parameters weights,means,covariances");
+    let weights = &alpha * &counts / 120.0 + (1.0 - &alpha) * background.weights();
+    assert_close(mixture.weights().to_vec(), &weights / weights.sum());
+    let squares = variances(&background) + &background.means().mapv(|v| v * v);
+    let expected = mixed(&alpha, &second, &squares) - means.mapv(|v| v * v);
+    assert_close(variances(&mixture).iter().copied(), expected);
+
+    // Sample weights count, and so does the relevance.
+    let weights = Array1::from_shape_fn(120, |i| (i % 4) as f64);
+    ndarray_npy::write_npy(folder.path().join("w.npy"), &weights).unwrap();
+    let (alpha, first, ..) = moments(&weights, 3.0);
+    let (mixture, _) = adapted("x.npy --relevance 3 --sample-weight w.npy");
+    assert_close(mixture.means().iter().copied(), mixed(&alpha, &first, &background.means().to_owned()));
+}
+
+#[test]
+fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
+    let folder = folder();
+    clouds(folder.path());
+    std::fs::write(folder.path().join("m.json"), MODEL).unwrap();
+    for (arguments, code, message) in [
+        ("fit x.npy -k 3 --freeze means=0,x", 2, "`x`"),
+        ("fit x.npy -k 3 --freeze means=-1", 2, "`means=-1`"),
+        ("fit x.npy -k 3 --freeze means=equal", 2, "`means=equal`"),
+        ("fit x.npy -k 3 --freeze means=0,3", 1, "means of component 3"),
+        ("fit x.npy -k 3 --freeze weights=equal,weights", 1, "leave out one of them"),
+        ("fit x.npy -k 3 --covariance-type tied --freeze covariances=1", 1, "tied"),
+        ("fit x.npy -k 3 --variational --freeze means=1", 1, "variational"),
+        ("fit x.npy -k 3 --prior strong", 2, "strong"),
+        ("fit x.npy -k 3 --prior mean_precision=much", 2, "much"),
+        ("fit x.npy -k 3 --prior default --variational", 2, "--variational"),
+        ("fit x.npy -k 3 --prior degrees_of_freedom=1", 1, "degrees_of_freedom"),
+        ("fit x.npy -k 3 --prior mean_precision=-1", 2, "mean_precision"),
+        ("adapt m.json x.npy", 1, "[2, 3]"),
+        ("adapt m.json x.npy --relevance 0", 1, "relevance is 0"),
+        ("adapt m.json x.npy --relevance nan", 1, "relevance is NaN"),
+        ("adapt m.json x.npy --relevance much", 2, "much"),
+        ("adapt m.json x.npy --parameters means,speed", 1, "`speed`"),
+        ("adapt m.json none.npy", 1, "none.npy"),
+        ("adapt none.json x.npy", 1, "none.json"),
+    ] {
+        refused(folder.path(), arguments, code, message);
+    }
+    gmm(&folder).args(["adapt", "m.json", "x.npy", "-o", "m.json"]).assert().code(1);
+    assert_eq!(std::fs::read_to_string(folder.path().join("m.json")).unwrap(), MODEL);
+    gmm(&folder).args(["adapt", "m.json", "x.npy"]).assert().code(2);
+}

@@ -170,9 +170,9 @@ fn an_adapted_model_is_that_of_reynolds() {
 
     // αₖ, Eₖ(x) and Eₖ(x²).
     let moments = |weights: &Array1<f64>, relevance: f64| {
-        let shares = responsibilities(&x, &background) * &weights.view().insert_axis(Axis(1));
+        let shares = responsibilities(&x, &background) * weights.view().insert_axis(Axis(1));
         let counts = shares.sum_axis(Axis(0));
-        let of = |values: &Array2<f64>| shares.t().dot(values) / &counts.view().insert_axis(Axis(1));
+        let of = |values: &Array2<f64>| shares.t().dot(values) / counts.view().insert_axis(Axis(1));
         (counts.mapv(|n| n / (n + relevance)), of(&x), of(&x.mapv(|v| v * v)), counts)
     };
     let mixed = |alpha: &Array1<f64>, new: &Array2<f64>, old: &Array2<f64>| {

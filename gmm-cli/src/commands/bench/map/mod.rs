@@ -214,7 +214,7 @@ impl MapOfShapes {
     }
 
     fn cell(&self, task: Task, evaluator: &mut dyn Evaluator, mixtures: &[Mixture]) -> Result<Cell, Error> {
-        let timing = timing::time(self.seconds, |i| {
+        let mut evaluate = |i: usize| {
             let mixture = &mixtures[i % MIXTURES];
             match task {
                 Task::Em => {
@@ -223,7 +223,10 @@ impl MapOfShapes {
                 Task::Total => evaluator.log_likelihood(mixture).map(drop),
                 Task::Scores => evaluator.score_samples(mixture).map(drop),
             }
-        })?;
+        };
+        // In the first evaluation a device chooses its kernels by measured time, which may take seconds.
+        evaluate(0)?;
+        let timing = timing::time(self.seconds, evaluate)?;
         let kernel = evaluator.describe().kernel;
         let (k, d) = mixtures[0].means().dim();
         let covariance_type = mixtures[0].covariance_type();

@@ -211,7 +211,7 @@ fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
     for (arguments, code, message) in [
         ("fit x.npy -k 3 --freeze means=0,x", 2, "`x`"),
         ("fit x.npy -k 3 --freeze means=-1", 2, "`means=-1`"),
-        ("fit x.npy -k 3 --freeze means=equal", 2, "`means=equal`"),
+        ("fit x.npy -k 3 --freeze covariances=equal", 2, "`covariances=equal`"),
         ("fit x.npy -k 3 --freeze means=0,3", 1, "means of component 3"),
         ("fit x.npy -k 3 --freeze weights=equal,weights", 1, "leave out one of them"),
         ("fit x.npy -k 3 --covariance-type tied --freeze covariances=1", 1, "tied"),

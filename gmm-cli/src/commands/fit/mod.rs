@@ -59,8 +59,8 @@ pub struct Fit {
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
     /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
-    /// separated by commas; of single components (from 0) as in means=0,2. With weights=equal all
-    /// weights are equal
+    /// separated by commas; of single components (from 0) as in means=0,2. With weights=equal or
+    /// means=equal those of all components are equal
     #[arg(long, value_name = "NAMES")]
     freeze: Vec<Freeze>,
     /// What is known of the rows' components: a file of one number for each row, that of its component

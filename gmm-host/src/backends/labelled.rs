@@ -202,13 +202,7 @@ impl Evaluator for LabelledEvaluator<'_> {
                 _ => statistics.as_part_of(mixture, &labels.sets()[set], log_share),
             })
         })?;
-        let mut of_parts = of_parts.into_iter();
-        let (k, d) = mixture.means().dim();
-        let first = of_parts.next().unwrap_or_else(|| Statistics::empty(mixture.covariance_type(), k, d));
-        of_parts.try_fold(first, |mut total, part| {
-            total.merge(&part)?;
-            Ok(total)
-        })
+        parts::merged(mixture, of_parts)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

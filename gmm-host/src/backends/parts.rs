@@ -1,13 +1,26 @@
-//! What evaluators of parts of the samples give, put together in the order of the parts: chunks, or
-//! shards.
+//! What evaluators of parts of the samples give, put together in the order of the parts: chunks,
+//! shards, or the samples of each set of labels.
 use crate::compensated::neumaier_sum;
 use crate::data::samples::Rows;
 use crate::error::{Error, Result};
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, Axis, concatenate};
 
 /// The total of each of so many mixtures, from those of the parts.
 pub(super) fn totals(n_mixtures: usize, parts: &[Vec<f64>]) -> Vec<f64> {
     (0..n_mixtures).map(|i| neumaier_sum(parts.iter().map(|part| part[i]))).collect()
+}
+
+/// The statistics of all parts under a mixture, from those of each.
+pub(super) fn merged(mixture: &Mixture, parts: Vec<Statistics>) -> Result<Statistics> {
+    let mut parts = parts.into_iter();
+    let (k, d) = mixture.means().dim();
+    let first = parts.next().unwrap_or_else(|| Statistics::empty(mixture.covariance_type(), k, d));
+    parts.try_fold(first, |mut total, part| {
+        total.merge(&part)?;
+        Ok(total)
+    })
 }
 
 /// The rows of the parts, which have one number of columns, under each other.

@@ -170,13 +170,7 @@ impl Evaluator for ShardedEvaluator<'_> {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        let mut of_shards = self.map(mixture, |shard| shard.statistics(mixture))?.into_iter();
-        let (k, d) = mixture.means().dim();
-        let first = of_shards.next().unwrap_or_else(|| Statistics::empty(mixture.covariance_type(), k, d));
-        of_shards.try_fold(first, |mut total, part| {
-            total.merge(&part)?;
-            Ok(total)
-        })
+        parts::merged(mixture, self.map(mixture, |shard| shard.statistics(mixture))?)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

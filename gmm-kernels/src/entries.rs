@@ -142,6 +142,7 @@ pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
         FusedShape { gaps: true, .. } => "observed_",
         _ => "",
     };
+    let shape = shape.of_warp();
     Entry::new(format!("fused_mma_{of}d{:02}_k{:02}", shape.features(), shape.capacity()))
 }
 

@@ -19,8 +19,14 @@
 //! are then the low parts of their coefficients: [high; low]·products has all partial products in
 //! two instead of three.
 //!
+//! A warp's registers hold the sums of so many features and components: what the name of a kernel
+//! says. Of more, a [`Team`] of warps evaluates the same samples. Its warps have different features,
+//! and add up their parts of the exponents through shared memory; or different components, and add
+//! up the likelihoods of their samples; or both. Each keeps the sums of its own features and
+//! components. All warps of a block wait for each other once for each of the two.
+//!
 //! `fused_mma_observed_d16_k08`, … are for samples with missing values, which are NaN,
-//! with diagonal covariances and K up to 32. A missing value is a feature of zero, and each feature
+//! with diagonal covariances. A missing value is a feature of zero, and each feature
 //! has a third product, [`OBSERVED`] or 0: its coefficient is the constant of the feature less the
 //! square of the shift, and its sum is that of the responsibilities for the samples that have the
 //! feature. It is one float16 number, so that it takes half of the multiplications of the others.
@@ -39,7 +45,7 @@
 //! * Necessary work for each sample: read 4·D bytes; with diagonal covariances 5·2·D·K
 //!   multiply-adds in float16 (K ≤ 8: 4·2·D·16, because the low parts are rows), with matrices
 //!   2·16·16·D and 2·8·D·(D + 3).
-use crate::data::Columns;
+use crate::data::{Columns, QUAD};
 use crate::estep::products_mma::PRODUCT_SCALE;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
@@ -50,65 +56,133 @@ pub const TILE: usize = 8;
 pub const SAMPLES: usize = 16;
 /// Rounds of a block after which the float32 sums are added up in float64.
 pub const FLUSH: u32 = 256;
-/// Most features, and most components.
-pub const MAX_FEATURES: usize = 32;
+/// Most features of a warp with diagonal covariances.
+pub const FEATURES_OF_WARP: usize = 32;
+/// Most components of a warp with diagonal covariances.
+pub const COMPONENTS_OF_WARP: usize = 64;
 /// Most features with matrices: behind them comes the number one.
 pub const MAX_FEATURES_FULL: usize = 15;
-/// Most components.
-pub const MAX_COMPONENTS: usize = 64;
-/// Most components with missing values: sums of more would not fit into registers.
-pub const MAX_COMPONENTS_GAPS: usize = 32;
+/// Most warps of a team with diagonal covariances: as many as a block has registers for.
+pub const MAX_TEAM: usize = 8;
+/// The same with matrices.
+pub const MAX_TEAM_FULL: usize = 12;
+/// Most features.
+pub const MAX_FEATURES: usize = MAX_TEAM * FEATURES_OF_WARP;
+/// Most components, of at most [`STEP`] features without missing values.
+pub const MAX_COMPONENTS: usize = MAX_TEAM * COMPONENTS_OF_WARP;
+/// Most components otherwise, of at most [`FEATURES_OF_WARP`] features.
+pub const MAX_COMPONENTS_WIDE: usize = MAX_TEAM * COMPONENTS_OF_WARP_GAPS;
+/// Most components with matrices.
+pub const MAX_COMPONENTS_FULL: usize = MAX_TEAM_FULL * TILE;
+/// Most components of a warp with missing values: sums of more would not fit into registers.
+pub const COMPONENTS_OF_WARP_GAPS: usize = 32;
 /// The product that stands for an observed value: as much as the number one times itself where
 /// features are scaled.
 pub const OBSERVED: f32 = PRODUCT_SCALE;
 
-/// An instance of the kernel.
+/// Warps of a block that evaluate the same samples.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Team {
+    /// Into how many parts the features are divided.
+    pub features: u32,
+    /// Into how many parts the components are divided. The warps of a team have the parts of the
+    /// features in turn, those of the first part of the components first.
+    pub components: u32,
+}
+
+impl Team {
+    /// A warp alone.
+    pub const ONE: Self = Self { features: 1, components: 1 };
+
+    /// Warps.
+    pub const fn warps(self) -> u32 {
+        self.features * self.components
+    }
+}
+
+/// An instance of the kernel, and how warps share its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FusedShape {
-    /// Pairs of tiles of features: 1 or 2.
+    /// Pairs of tiles of features of a warp: 1 or 2.
     pub pairs: usize,
-    /// Tiles of components: 1, 2, 4 or 8.
+    /// Tiles of components of a warp: 1, 2, 4 or 8.
     pub components: usize,
     /// Matrices: with how many features each one is multiplied: itself, the next one, …; after the
     /// last comes the first. Diagonal covariances: 0.
     pub rotations: usize,
     /// Whether values are missing (diagonal covariances only).
     pub gaps: bool,
+    /// The warps that share samples.
+    pub team: Team,
 }
 
 impl FusedShape {
+    /// A shape of diagonal covariances whose warps work alone.
+    pub const fn diagonal(pairs: usize, components: usize, gaps: bool) -> Self {
+        Self { pairs, components, rotations: 0, gaps, team: Team::ONE }
+    }
+
+    /// The same of matrices.
+    pub const fn matrices(rotations: usize) -> Self {
+        Self { pairs: 1, components: 1, rotations, gaps: false, team: Team::ONE }
+    }
+
     /// The instance for K components of D features, if there is one; `gaps`: for samples with
     /// missing values.
     pub const fn new(k: usize, d: usize, full: bool, gaps: bool) -> Option<Self> {
         if k == 0 || d == 0 {
             return None;
         }
-        let components = k.div_ceil(TILE).next_power_of_two();
         if full {
             let rotations = match d {
-                ..=9 => 5,
-                10..=13 => 7,
-                14..=MAX_FEATURES_FULL => 8,
+                ..=9 if !gaps => 5,
+                10..=13 if !gaps => 7,
+                14..=MAX_FEATURES_FULL if !gaps => 8,
                 _ => return None,
             };
-            return if k <= TILE && !gaps { Some(Self { pairs: 1, components, rotations, gaps }) } else { None };
+            return Self::matrices(rotations).of_team(1, k.div_ceil(TILE), MAX_TEAM_FULL);
         }
-        let most = if gaps { MAX_COMPONENTS_GAPS } else { MAX_COMPONENTS };
-        if k > most || d > MAX_FEATURES {
+        let pairs = if d <= STEP { 1 } else { 2 };
+        let tiles = k.div_ceil(TILE);
+        // The sums of more would not fit into the registers; or, of all warps, into shared memory.
+        let most = match d {
+            _ if gaps => COMPONENTS_OF_WARP_GAPS,
+            ..=STEP => COMPONENTS_OF_WARP,
+            ..=FEATURES_OF_WARP if k <= 3 * COMPONENTS_OF_WARP => COMPONENTS_OF_WARP,
+            _ => COMPONENTS_OF_WARP / 2,
+        } / TILE;
+        let components = if tiles < most { tiles.next_power_of_two() } else { most };
+        Self::diagonal(pairs, components, gaps).of_team(
+            d.div_ceil(FEATURES_OF_WARP),
+            tiles.div_ceil(components),
+            MAX_TEAM,
+        )
+    }
+
+    /// The shape with warps that have so many parts of the features and of the components; none
+    /// where these are more than `most`.
+    const fn of_team(self, features: usize, components: usize, most: usize) -> Option<Self> {
+        if features > most || components > most || features * components > most {
             return None;
         }
-        Some(Self { pairs: d.div_ceil(STEP), components, rotations: 0, gaps })
+        Some(Self { team: Team { features: features as u32, components: components as u32 }, ..self })
+    }
+
+    /// The same instance for warps that work alone: what a warp of the team has.
+    pub const fn of_warp(self) -> Self {
+        Self { team: Team::ONE, ..self }
     }
 
     /// Components that it takes.
     pub const fn capacity(self) -> usize {
-        self.components * TILE
+        self.components * TILE * self.team.components as usize
     }
 
     /// Features that it takes.
     pub const fn features(self) -> usize {
         match self.rotations {
-            0 => self.pairs * STEP,
+            0 => self.pairs * STEP * self.team.features as usize,
             5 => 9,
             7 => 13,
             _ => MAX_FEATURES_FULL,
@@ -117,7 +191,7 @@ impl FusedShape {
 
     /// Steps of [`STEP`] products.
     pub const fn steps(self) -> usize {
-        if self.rotations == 0 { self.kinds() * self.pairs } else { 1 + self.rotations }
+        if self.rotations == 0 { self.kinds() * self.pairs * self.team.features as usize } else { 1 + self.rotations }
     }
 
     /// Steps of a pair of tiles of features with diagonal covariances: features, squares and, with
@@ -137,6 +211,11 @@ impl FusedShape {
     /// so that enough data is on its way.
     pub const fn groups(self) -> usize {
         2 / self.pairs
+    }
+
+    /// Groups of a round that a warp evaluates side by side.
+    pub const fn side_by_side(self) -> usize {
+        if self.components == 1 { self.groups() } else { 1 }
     }
 
     /// Numbers of the coefficients, (products, capacity); matrices: (features, [`STEP`], capacity).
@@ -161,7 +240,7 @@ impl FusedShape {
         (self.products() + 2) * self.capacity()
     }
 
-    /// Samples of a round of a warp.
+    /// Samples of a round of a team.
     pub const fn round(self) -> usize {
         self.groups() * SAMPLES
     }
@@ -171,11 +250,28 @@ impl FusedShape {
         if self.rotations == 0 { 0 } else { 2 * ROTATED }
     }
 
+    /// Numbers of a place in which a warp leaves its parts of a group's exponents for its team.
+    const fn exchanged_exponents(self) -> usize {
+        if self.team.features > 1 { self.components * QUAD * WARP as usize } else { 0 }
+    }
+
+    /// Numbers of a place in which a warp leaves the likelihoods of its components for its team.
+    const fn exchanged_likelihoods(self) -> usize {
+        if self.team.components > 1 { self.side_by_side() * 2 * SAMPLES } else { 0 }
+    }
+
+    /// Numbers of a warp's part of the shared memory, which its sums take after the rounds: before,
+    /// there are the places to transpose in and those for its team.
+    const fn part(self) -> usize {
+        let of_rounds = 2 * (self.pairs * TRANSPOSED + self.exchanged_exponents() + self.exchanged_likelihoods());
+        let sums = self.of_warp().sums();
+        if of_rounds > sums { of_rounds } else { sums }
+    }
+
     /// Dynamic shared memory of a launch.
     pub const fn shared_bytes(self, block: u32) -> usize {
         let warps = (block / WARP) as usize;
-        let of_warp = 2 * self.pairs * TRANSPOSED + self.rotated() + self.sums();
-        FINISH_SHARED_BYTES + (self.numbers() + warps * of_warp) * size_of::<f32>()
+        FINISH_SHARED_BYTES + (self.numbers() + warps * (self.part() + self.rotated())) * size_of::<f32>()
     }
 }
 
@@ -203,6 +299,8 @@ pub struct FusedMmaArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
+    /// The warps that share samples: of an instance that is not for teams, [`Team::ONE`].
+    pub team: Team,
     /// Weight of each sample, or null: every weight is one.
     pub sample_weights: *const f32,
     /// The parameters (products + [`CONSTANTS`], capacity): coefficients of the products, those of

@@ -111,32 +111,114 @@ impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
     }
 }
 
+/// The place of a warp in its team, and of that in the block.
+#[derive(Clone, Copy)]
+struct Member {
+    team: Team,
+    /// Teams of the block, and which one it is.
+    teams: u32,
+    number: u32,
+    /// Which part of the features it has, and which part of the components.
+    features: u32,
+    components: u32,
+}
+
+impl Member {
+    /// A warp that works alone.
+    #[inline(always)]
+    fn alone() -> Self {
+        let (teams, number) = (block_dim() / WARP, thread_idx() / WARP);
+        Self { team: Team::ONE, teams, number, features: 0, components: 0 }
+    }
+
+    #[inline(always)]
+    fn of(team: Team) -> Self {
+        // No part is none, which spares the checks of the divisions.
+        let team = Team { features: team.features.max(1), components: team.components.max(1) };
+        let (warps, warp) = (team.warps().max(1), thread_idx() / WARP);
+        let rank = warp % warps;
+        Self {
+            team,
+            teams: block_dim() / WARP / warps,
+            number: warp / warps,
+            features: rank % team.features,
+            components: rank / team.features,
+        }
+    }
+
+    /// The warp of the block that has these parts of this warp's samples.
+    #[inline(always)]
+    fn other(&self, features: u32, components: u32) -> usize {
+        (self.number * self.team.warps() + components * self.team.features + features) as usize
+    }
+
+    /// Whether it is the first of its team.
+    #[inline(always)]
+    fn is_first(&self) -> bool {
+        self.features == 0 && self.components == 0
+    }
+}
+
 /// A block's shared memory, and the warp's part in it. `GAPS`: values may be missing; `P`: pairs of
 /// tiles of features; `N`: tiles of components.
 struct FusedBlock<const GAPS: bool, const P: usize, const N: usize> {
+    shape: FusedShape,
+    member: Member,
     /// One tile of components: the coefficients (products, capacity). More: both parts of them in
-    /// float16, as lanes take them: (steps, pairs of tiles, 2, lanes, 4).
+    /// float16, as lanes take them: (parts of the components, parts of the features, steps of a
+    /// warp, pairs of tiles of a warp, 2, lanes, 4).
     coefficients: Shared<f32>,
-    /// ([`CONSTANTS`], capacity).
+    /// (parts of the components, [`CONSTANTS`], capacity of a warp).
     constants: Shared<f32>,
-    /// Two places of the warp's to transpose all features in.
+    /// The lane's in both, of the warp's part.
+    own_coefficients: Shared<Halves>,
+    own_constants: Shared<f32>,
+    /// The parts of the warps.
+    parts: Shared<f32>,
+    /// The warp's own: two places to transpose all features in.
     transposed: Shared<Halves>,
-    /// The sums of all warps.
-    sums: Shared<f32>,
 }
 
 impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
-    const SHAPE: FusedShape = FusedShape { pairs: P, components: N, rotations: 0, gaps: GAPS };
-
+    /// `of_warp`: the shape of a warp.
     #[inline(always)]
-    fn new(shape: FusedShape) -> Self {
+    fn new(of_warp: FusedShape, member: Member) -> Self {
+        let shape = FusedShape { team: member.team, ..of_warp };
+        let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
         let coefficients = Shared::<f32>::at(FINISH_SHARED_BYTES);
         let constants = coefficients.offset(shape.coefficients());
-        let transposed = constants.offset(CONSTANTS * shape.capacity());
-        let (warp, warps) = (thread_idx() / WARP, block_dim() / WARP);
-        let sums = transposed.offset(warps as usize * 2 * P * TRANSPOSED);
-        let transposed = transposed.offset(warp as usize * 2 * P * TRANSPOSED).cast();
-        Self { coefficients, constants, transposed, sums }
+        let parts = constants.offset(CONSTANTS * shape.capacity());
+        let of_team = (member.components * member.team.features + member.features) as usize;
+        Self {
+            shape,
+            member,
+            coefficients,
+            constants,
+            own_coefficients: coefficients.offset(of_team * of_warp.coefficients()).cast().offset(4 * lane),
+            own_constants: constants.offset(member.components as usize * CONSTANTS * N * TILE + lane / 4),
+            parts,
+            transposed: parts.offset(warp * shape.part()).cast(),
+        }
+    }
+
+    /// The memory behind the parts of all warps.
+    #[inline(always)]
+    fn behind_parts(&self) -> Shared<f32> {
+        self.parts.offset((block_dim() / WARP) as usize * self.shape.part())
+    }
+
+    /// A place of a warp's for its parts of a group's exponents.
+    #[inline(always)]
+    fn exponents(&self, warp: usize, place: usize) -> Shared<f32> {
+        let before = 2 * P * TRANSPOSED + place * self.shape.exchanged_exponents();
+        self.parts.offset(warp * self.shape.part() + before)
+    }
+
+    /// A place of a warp's for the likelihoods of its components.
+    #[inline(always)]
+    fn likelihoods(&self, warp: usize, place: usize) -> Shared<f32> {
+        let before = 2 * self.shape.exchanged_exponents() + place * self.shape.exchanged_likelihoods();
+        self.parts.offset(warp * self.shape.part() + 2 * P * TRANSPOSED + before)
     }
 
     /// Fills the shared memory with the parameters. All threads of the block call it.
@@ -145,9 +227,10 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     /// The shared memory is not in use; the parameters are where the arguments say.
     #[inline(always)]
     unsafe fn begin(&self, args: &FusedMmaArgs) {
-        let shape = Self::SHAPE;
-        let (capacity, numbers) = (shape.capacity(), shape.numbers());
-        if shape.by_value() {
+        // An instance that takes them by value is not for teams: all of this is constant.
+        let of_warp = FusedShape::diagonal(P, N, GAPS);
+        if of_warp.by_value() {
+            let numbers = of_warp.numbers();
             // The first lanes of eight warps, or of fewer, share them. The places are constants: an
             // index computed at run time would put the arguments into local memory.
             const SHARES: usize = 8;
@@ -162,16 +245,24 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             });
             return;
         }
-        let first = if N == 1 { 0 } else { shape.coefficients() };
-        counted!(for i in (first + thread_idx() as usize..numbers).step_by(block_dim() as usize) {
-            // SAFETY: inside.
-            unsafe { self.coefficients.set(i, load(args.parameters.add(i))) };
-        });
-        let mut i = thread_idx() as usize;
-        while N > 1 && i < shape.steps() * (N / 2) * WARP as usize {
-            let (step, pair, lane) = (i / (N / 2 * WARP as usize), i / WARP as usize % (N / 2), i % WARP as usize);
-            let row = STEP * step + 2 * (lane % 4);
-            let from = args.parameters.wrapping_add(row * capacity + 2 * TILE * pair + lane / 4);
+        // SAFETY: the caller guarantees it.
+        unsafe { self.load_constants(args) };
+        if N == 1 {
+            counted!(for i in (thread_idx() as usize..self.shape.coefficients()).step_by(block_dim() as usize) {
+                // SAFETY: inside.
+                unsafe { self.coefficients.set(i, load(args.parameters.add(i))) };
+            });
+            return;
+        }
+        let (steps, pairs, capacity) = (of_warp.steps() as u32, (N / 2) as u32, self.shape.capacity());
+        let parts = self.member.team.warps();
+        counted!(for i in (thread_idx()..parts * steps * pairs * WARP).step_by(block_dim()) {
+            let (lane, pair, step) = (i % WARP, i / WARP % pairs, i / (WARP * pairs));
+            let (part, step) = (step / steps, step % steps);
+            let (components, features) = (part / self.member.team.features, part % self.member.team.features);
+            let row = STEP * (features * steps + step) as usize + 2 * (lane % 4) as usize;
+            let component = TILE * (components * N as u32 + 2 * pair) as usize + (lane / 4) as usize;
+            let from = args.parameters.wrapping_add(row * capacity + component);
             // Two neighbouring products of a component, split.
             let both = |products: usize, components: usize| {
                 let from = from.wrapping_add(products * capacity + components);
@@ -179,15 +270,29 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
                 unsafe { split_halves(load(from), load(from.add(capacity))) }
             };
             let parts = [both(0, 0), both(0, TILE), both(TILE, 0), both(TILE, TILE)];
-            let to =
-                self.coefficients.cast::<Halves>().offset(2 * (step * (N / 2) + pair) * 4 * WARP as usize + 4 * lane);
+            let to = self.coefficients.cast::<Halves>().offset(2 * 4 * (i - lane) as usize + 4 * lane as usize);
             // SAFETY: inside; places that only this thread uses.
             unsafe {
                 to.set4(0, [parts[0][0], parts[1][0], parts[2][0], parts[3][0]]);
                 to.set4(4 * WARP as usize, [parts[0][1], parts[1][1], parts[2][1], parts[3][1]]);
             }
-            i += block_dim() as usize;
-        }
+        });
+    }
+
+    /// Fills the constants. All threads of the block call it.
+    ///
+    /// # Safety
+    /// As [`Self::begin`].
+    #[inline(always)]
+    unsafe fn load_constants(&self, args: &FusedMmaArgs) {
+        let (capacity, of_warp) = (self.shape.capacity() as u32, (N * TILE) as u32);
+        counted!(for i in (thread_idx()..CONSTANTS as u32 * capacity).step_by(block_dim()) {
+            let (part, constant, component) =
+                (i / of_warp / CONSTANTS as u32, i / of_warp % CONSTANTS as u32, i % of_warp);
+            let from = self.shape.coefficients() + (constant * capacity + part * of_warp + component) as usize;
+            // SAFETY: inside.
+            unsafe { self.constants.set(i as usize, load(args.parameters.add(from))) };
+        });
     }
 
     /// The lane's coefficients of a step where there is one tile of components: the high parts are
@@ -197,6 +302,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     /// They are in shared memory.
     #[inline(always)]
     unsafe fn packed(&self, step: usize) -> [Halves; 4] {
+        let step = self.member.features as usize * self.shape.of_warp().steps() + step;
         let lane = (thread_idx() % WARP) as usize;
         let from = self.coefficients.offset((STEP * step + 2 * (lane % 4)) * TILE + lane / 4);
         // SAFETY: the caller guarantees it.
@@ -242,15 +348,121 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         transposed
     }
 
+    /// The lane's coefficients of a step and a pair of tiles of components, high parts and low ones.
+    ///
+    /// # Safety
+    /// They are in shared memory.
+    #[inline(always)]
+    unsafe fn of_pair(&self, step: usize, pair: usize) -> [[Halves; 4]; 2] {
+        let from = self.own_coefficients.offset(2 * (step * (N / 2) + pair) * 4 * WARP as usize);
+        // SAFETY: the caller guarantees it.
+        unsafe { [from.get4(0), from.get4(4 * WARP as usize)] }
+    }
+
     /// Constant `i` of the components `lane / 4` of each tile.
     ///
     /// # Safety
     /// They are in shared memory.
     #[inline(always)]
     unsafe fn constant(&self, i: usize, tile: usize) -> f32 {
-        let component = (thread_idx() % WARP / 4) as usize;
         // SAFETY: the caller guarantees it.
-        unsafe { self.constants.get((i * N + tile) * TILE + component) }
+        unsafe { self.own_constants.get((i * N + tile) * TILE) }
+    }
+
+    /// Adds the parts of a group's exponents that the warps of the team have, in the order of their
+    /// features: each warp has the same sums then. All threads of the block call it, in turn with
+    /// `place` 0 and 1; each of them has read a place before it comes to the next barrier.
+    ///
+    /// # Safety
+    /// The block has the shared memory of its shape.
+    #[inline(always)]
+    unsafe fn add_exponents(&self, place: usize, q: &mut Components<N>) {
+        let of = |warp: usize| self.exponents(warp, place).offset(QUAD * (thread_idx() % WARP) as usize);
+        let own = of((thread_idx() / WARP) as usize);
+        counted!(for n in 0..N {
+            // SAFETY: a place for each lane.
+            unsafe { own.set4(n * QUAD * WARP as usize, [q[n][0][0], q[n][0][1], q[n][1][0], q[n][1][1]]) };
+        });
+        barrier!();
+        let mut from = of(self.member.other(0, self.member.components));
+        let mut parts = self.member.team.features;
+        *q = [[[0.0; 2]; 2]; N];
+        while parts > 0 {
+            counted!(for n in 0..N {
+                // SAFETY: the barrier made them visible.
+                let [a, b, c, d] = unsafe { from.get4(n * QUAD * WARP as usize) };
+                q[n] = [[q[n][0][0] + a, q[n][0][1] + b], [q[n][1][0] + c, q[n][1][1] + d]];
+            });
+            from = from.offset(self.shape.part());
+            parts -= 1;
+        }
+    }
+
+    /// Makes the sums of a warp's likelihoods those of its team, over all components; returns what
+    /// the warp's own likelihoods are to be multiplied by to be those to the same power. Called as
+    /// [`Self::add_exponents`].
+    ///
+    /// # Safety
+    /// The block has the shared memory of its shape.
+    #[inline(always)]
+    unsafe fn add_likelihoods<const G: usize>(&self, place: usize, likelihoods: &mut Likelihoods<N, G>) -> [f32; G] {
+        let of = |warp: usize| self.likelihoods(warp, place).offset(2 * own_sample() as usize);
+        let own = of((thread_idx() / WARP) as usize);
+        counted!(for g in 0..G {
+            // SAFETY: a place for each sample; two lanes write the same numbers.
+            unsafe {
+                own.set(2 * SAMPLES * g, likelihoods.power[g]);
+                own.set(2 * SAMPLES * g + 1, likelihoods.sum[g]);
+            }
+        });
+        barrier!();
+        let mut factors = [1.0; G];
+        counted!(for g in 0..G {
+            let mut power = likelihoods.power[g];
+            counted!(for part in 0..self.member.team.components {
+                // SAFETY: the barrier made them visible.
+                power = max(power, unsafe { of(self.member.other(self.member.features, part)).get(2 * SAMPLES * g) });
+            });
+            let mut sum = 0.0;
+            counted!(for part in 0..self.member.team.components {
+                let from = of(self.member.other(self.member.features, part));
+                // SAFETY: as above.
+                let other = unsafe { [from.get(2 * SAMPLES * g), from.get(2 * SAMPLES * g + 1)] };
+                sum += other[1] * exp2(other[0] - power);
+            });
+            factors[g] = exp2(likelihoods.power[g] - power);
+            (likelihoods.sum[g], likelihoods.power[g]) = (sum, power);
+        });
+        likelihoods.far = true;
+        factors
+    }
+
+    /// Adds up the sums of all teams of the block in float64, and adds them to those of all blocks.
+    ///
+    /// # Safety
+    /// All threads of the block call it; the sums are visible and have their places.
+    #[inline(always)]
+    unsafe fn add_teams(&self, args: &FusedMmaArgs) {
+        let (shape, of_warp) = (self.shape, self.shape.of_warp());
+        let (products, capacity) = (of_warp.products() as u32, of_warp.capacity() as u32);
+        let all_products = self.member.team.features * products;
+        let all_components = (self.member.team.components * capacity).max(1);
+        counted!(for v in (thread_idx()..shape.sums() as u32).step_by(block_dim()) {
+            let (row, component) = (v / all_components, v % all_components);
+            // The warp of the team that has them; of counts, which all of them have, the first.
+            let (features, row) =
+                if row < all_products { (row / products, row % products) } else { (0, row - all_products + products) };
+            let rank = component / capacity * self.member.team.features + features;
+            let place = (row * capacity + component % capacity) as usize;
+            let mut sum = 0.0;
+            counted!(for team in 0..self.member.teams {
+                let warp = (team * self.member.team.warps() + rank) as usize;
+                // SAFETY: the caller guarantees it.
+                sum += f64::from(unsafe { self.parts.get(warp * shape.part() + place) });
+            });
+            // SAFETY: as above.
+            unsafe { add_u64(args.integers.add(v as usize), to_integer(sum * args.unit) as u64) };
+        });
     }
 }
 
@@ -391,18 +603,19 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
     /// # Safety
     /// The pointers of `args` are valid for the sizes given.
     #[inline(always)]
-    unsafe fn fetch(&mut self, group: usize, args: &FusedMmaArgs, first: u32, policy: CachePolicy) {
-        let (columns, lane) = (&args.columns, thread_idx() % WARP);
+    unsafe fn fetch(&mut self, group: usize, rounds: &Rounds<'_>, first: u32) {
+        let (args, columns, lane) = (rounds.args, &rounds.args.columns, thread_idx() % WARP);
+        let of_warp = rounds.member.features * (P * STEP) as u32;
         let last = columns.quads() - 1;
         let quad = first + lane % 4;
         // Past the end the last quad is read again, and not counted.
         let quad = if quad < last { quad } else { last };
         counted!(for f in 0..2 * P {
-            let feature = lane / 4 + (TILE * f) as u32;
+            let feature = of_warp + lane / 4 + (TILE * f) as u32;
             // Behind D the last feature is read again, and has coefficients of zero.
             let feature = if feature < args.d { feature } else { args.d - 1 };
             // SAFETY: the feature and the quad exist.
-            self.x[group][f / 2][f % 2] = unsafe { load4(columns.quad(quad, feature as usize), policy) };
+            self.x[group][f / 2][f % 2] = unsafe { load4(columns.quad(quad, feature as usize), rounds.policy()) };
         });
     }
 }
@@ -485,7 +698,8 @@ fn sum<const N: usize>(q: &mut Components<N>, weights: &[f32; N], power: Quad) -
 /// What the rounds of a warp share.
 struct Rounds<'a> {
     args: &'a FusedMmaArgs,
-    /// Quads from one round of the warp to the next, and of one.
+    member: Member,
+    /// Quads from one round of the team to the next, and of one.
     step: u32,
     round: u32,
     /// First quad of the block's round.
@@ -499,11 +713,12 @@ struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     #[inline(always)]
-    fn new(args: &'a FusedMmaArgs, groups: usize) -> Self {
+    fn new(args: &'a FusedMmaArgs, member: Member, groups: usize) -> Self {
         let round = (groups * SAMPLES / QUAD) as u32;
-        let of_block = block_dim() / WARP * round;
+        let of_block = member.teams * round;
         Self {
             args,
+            member,
             step: grid_dim() * of_block,
             round,
             first: block_idx() * of_block,
@@ -514,10 +729,10 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// First quad of the warp's group `h` in this round.
+    /// First quad of the team's group `h` in this round.
     #[inline(always)]
     fn group(&self, h: usize) -> u32 {
-        self.first + thread_idx() / WARP * self.round + h as u32 * GROUP
+        self.first + self.member.number * self.round + h as u32 * GROUP
     }
 
     /// Whether there are no more samples for any thread of the block.
@@ -546,21 +761,28 @@ impl<'a> Rounds<'a> {
 
     /// Responsibilities, times the samples' weights and [`RESPONSIBILITY_SCALE`], from exponents of
     /// G groups, the first of which is group `h` of the round; adds up the logarithms of the
-    /// likelihoods. All lanes of the warp call it.
+    /// likelihoods. All threads of the block call it, in turn with `place` 0 and 1.
     ///
     /// # Safety
     /// The pointers of the arguments are valid.
     #[inline(always)]
-    unsafe fn respond<const N: usize, const G: usize>(
+    unsafe fn respond<const GAPS: bool, const P: usize, const N: usize, const G: usize>(
         &mut self,
+        block: &FusedBlock<GAPS, P, N>,
+        place: usize,
         q: &[Components<N>; G],
         weights: &[f32; N],
         h: usize,
     ) -> [Components<N>; G] {
-        let Likelihoods { mut each, mut sum, mut power, far } = Likelihoods::new(q, weights);
-        let mut factor = [0.0; G];
+        let mut likelihoods = Likelihoods::new(q, weights);
+        let mut factor = [1.0; G];
+        if self.member.team.components > 1 {
+            // SAFETY: the caller guarantees it.
+            factor = unsafe { block.add_likelihoods(place, &mut likelihoods) };
+        }
+        let Likelihoods { mut each, mut sum, mut power, far } = likelihoods;
         counted!(for g in 0..G {
-            factor[g] = RESPONSIBILITY_SCALE * reciprocal(sum[g]);
+            factor[g] *= RESPONSIBILITY_SCALE * reciprocal(sum[g]);
             let left = self.left(self.group(h + g));
             if left < SAMPLES as u32 && own_sample() >= left {
                 (sum[g], power[g], factor[g]) = (1.0, 0.0, 0.0);
@@ -604,8 +826,8 @@ impl<'a> Rounds<'a> {
     /// The start of the shared memory is free; `count` sums have their places.
     #[inline(always)]
     unsafe fn finish(self, count: usize) {
-        // Two lanes have each sample.
-        let product = if thread_idx() & 4 == 0 { self.product } else { LogProduct::new() };
+        // Two lanes of each warp of a team have each sample.
+        let product = if thread_idx() & 4 == 0 && self.member.is_first() { self.product } else { LogProduct::new() };
         let args = self.args;
         let write = || {
             counted!(for v in (thread_idx() as usize..count).step_by(block_dim() as usize) {
@@ -631,15 +853,15 @@ const GROUP: u32 = (SAMPLES / QUAD) as u32;
 #[inline(always)]
 unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: usize, const H: usize, const G: usize>(
     args: &FusedMmaArgs,
+    member: Member,
 ) {
-    let shape = FusedBlock::<GAPS, P, N>::SHAPE;
-    let mut rounds = Rounds::new(args, H);
+    let mut rounds = Rounds::new(args, member, H);
     let mut samples = RoundSamples::<P, H> { x: [[[[0.0; QUAD]; 2]; P]; H] };
     counted!(for h in 0..H {
         // SAFETY: the caller guarantees it.
-        unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
+        unsafe { samples.fetch(h, &rounds, rounds.group(h)) };
     });
-    let block = FusedBlock::<GAPS, P, N>::new(shape);
+    let block = FusedBlock::<GAPS, P, N>::new(FusedShape::diagonal(P, N, GAPS), member);
     // SAFETY: the start: the shared memory is free.
     unsafe { block.begin(args) };
     barrier!();
@@ -660,21 +882,26 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     // A block without samples leaves zeros.
     loop {
         counted!(for h in (0..H).step_by(G) {
+            // Where a round has one turn, rounds take turns.
+            let place = if H > G { h % 2 } else { since as usize % 2 };
             let mut features = [Features::<GAPS, P>::ZERO; G];
             let mut q = [[[[0.0f32; 2]; 2]; N]; G];
             counted!(for g in 0..G {
                 let group = rounds.group(h + g);
                 let x = samples.take(h + g, rounds.left(group));
-                // With one group, rounds take turns.
-                let place = if H > 1 { (h + g) % 2 } else { since as usize % 2 };
+                let of_group = if H > 1 { (h + g) % 2 } else { place };
                 // SAFETY: the caller guarantees it; all lanes have met since that place was read.
                 let transposed = unsafe {
-                    samples.fetch(h + g, args, group + rounds.step, rounds.policy());
-                    block.transpose(place, &x)
+                    samples.fetch(h + g, &rounds, group + rounds.step);
+                    block.transpose(of_group, &x)
                 };
                 features[g] = Features::new(x);
                 // SAFETY: the coefficients are in shared memory since the barrier.
                 q[g] = unsafe { exponents(&block, &packed, &Features::new(transposed)) };
+                if member.team.features > 1 {
+                    // SAFETY: as above; teams have one group side by side.
+                    unsafe { block.add_exponents(place, &mut q[g]) };
+                }
             });
             counted!(for n in 0..N {
                 if N > 1 {
@@ -689,7 +916,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                 });
             });
             // SAFETY: the caller guarantees it.
-            let r = unsafe { rounds.respond(&q, &weights, h) };
+            let r = unsafe { rounds.respond(&block, place, &q, &weights, h) };
             let r = sums.count(&r);
             counted!(for s in 0..S {
                 let mut products = [Split::ZERO; G];
@@ -703,11 +930,13 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
         since += 1;
         if since == FLUSH || rounds.done() {
             since = 0;
-            // SAFETY: a place for each warp's sums.
-            unsafe { sums.take(block.sums.offset((thread_idx() / WARP) as usize * shape.sums())) };
+            // All warps have read what others left for them.
+            barrier!();
+            // SAFETY: the warp's part has room for its sums.
+            unsafe { sums.take(block.transposed.cast()) };
             barrier!();
             // SAFETY: the barrier made them visible.
-            unsafe { add_warps(block.sums, shape.sums(), args) };
+            unsafe { block.add_teams(args) };
             if rounds.done() {
                 break;
             }
@@ -715,7 +944,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
         }
     }
     // SAFETY: the caller guarantees it.
-    unsafe { rounds.finish(shape.sums()) };
+    unsafe { rounds.finish(block.shape.sums()) };
 }
 
 /// Scales sums of products, and adds the constant of the component.
@@ -751,12 +980,9 @@ unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: u
                 });
             });
         } else {
-            let lane = (thread_idx() % WARP) as usize;
             counted!(for pair in 0..N / 2 {
-                let from = block.coefficients.cast::<Halves>().offset(4 * lane);
-                let from = from.offset(2 * (f * (N / 2) + pair) * 4 * WARP as usize);
                 // SAFETY: the caller guarantees it.
-                let (a, a_low) = unsafe { (from.get4(0), from.get4(4 * WARP as usize)) };
+                let [a, a_low] = unsafe { block.of_pair(f, pair) };
                 counted!(for s in 0..2 {
                     let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
                     // The small products come first; the product of both low parts is left out.
@@ -774,25 +1000,6 @@ unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: u
     q
 }
 
-/// Adds up the sums of all warps of the block in float64, (count,) of each, and adds them to those
-/// of all blocks.
-///
-/// # Safety
-/// All threads of the block call it; the sums are visible and have their places.
-#[inline(always)]
-unsafe fn add_warps(sums: Shared<f32>, count: usize, args: &FusedMmaArgs) {
-    let warps = (block_dim() / WARP) as usize;
-    counted!(for v in (thread_idx() as usize..count).step_by(block_dim() as usize) {
-        let mut sum = 0.0;
-        counted!(for warp in 0..warps {
-            // SAFETY: the caller guarantees it.
-            sum += f64::from(unsafe { sums.get(warp * count + v) });
-        });
-        // SAFETY: as above.
-        unsafe { add_u64(args.integers.add(v), to_integer(sum * args.unit) as u64) };
-    });
-}
-
 /// The integer part of a number below 2^62.
 #[inline(always)]
 fn to_integer(x: f64) -> i64 {
@@ -801,33 +1008,44 @@ fn to_integer(x: f64) -> i64 {
 }
 
 macro_rules! instances {
-    ($($name:ident $gaps:literal $pairs:literal $components:literal;)*) => { $(
+    ($($name:ident $gaps:literal $pairs:literal $components:literal $features_of_team:expr, $components_of_team:expr;)*) => { $(
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedMmaArgs) {
-                const SHAPE: FusedShape = FusedShape { pairs: $pairs, components: $components, rotations: 0, gaps: $gaps };
+                const SHAPE: FusedShape = FusedShape::diagonal($pairs, $components, $gaps);
+                let team = Team {
+                    features: if $features_of_team { args.team.features } else { 1 },
+                    components: if $components_of_team { args.team.components } else { 1 },
+                };
+                let member = if $features_of_team || $components_of_team { Member::of(team) } else { Member::alone() };
                 // SAFETY: the caller guarantees it.
-                unsafe { diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { if $components == 1 { SHAPE.groups() } else { 1 } }>(&args) }
+                unsafe {
+                    diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { SHAPE.side_by_side() }>(
+                        &args, member,
+                    )
+                }
             }
         }
     )* };
 }
+// Whether values may be missing, pairs of tiles of features and tiles of components; whether several
+// warps may share the features, and the components.
 instances! {
-    fused_mma_d16_k08 false 1 1;
-    fused_mma_observed_d16_k08 true 1 1;
-    fused_mma_d32_k08 false 2 1;
-    fused_mma_observed_d32_k08 true 2 1;
-    fused_mma_d16_k16 false 1 2;
-    fused_mma_observed_d16_k16 true 1 2;
-    fused_mma_d32_k16 false 2 2;
-    fused_mma_observed_d32_k16 true 2 2;
-    fused_mma_d16_k32 false 1 4;
-    fused_mma_observed_d16_k32 true 1 4;
-    fused_mma_d32_k32 false 2 4;
-    fused_mma_observed_d32_k32 true 2 4;
-    fused_mma_d16_k64 false 1 8;
-    fused_mma_d32_k64 false 2 8;
+    fused_mma_d16_k08 false 1 1 false, false;
+    fused_mma_observed_d16_k08 true 1 1 false, false;
+    fused_mma_d32_k08 false 2 1 true, false;
+    fused_mma_observed_d32_k08 true 2 1 true, false;
+    fused_mma_d16_k16 false 1 2 false, false;
+    fused_mma_observed_d16_k16 true 1 2 false, false;
+    fused_mma_d32_k16 false 2 2 true, false;
+    fused_mma_observed_d32_k16 true 2 2 true, false;
+    fused_mma_d16_k32 false 1 4 false, false;
+    fused_mma_observed_d16_k32 true 1 4 false, true;
+    fused_mma_d32_k32 false 2 4 true, true;
+    fused_mma_observed_d32_k32 true 2 4 true, true;
+    fused_mma_d16_k64 false 1 8 false, true;
+    fused_mma_d32_k64 false 2 8 false, true;
 }

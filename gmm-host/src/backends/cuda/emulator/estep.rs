@@ -7,6 +7,7 @@ use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use gmm_kernels::estep::fused_mma;
+use gmm_kernels::simt::WARP;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -206,6 +207,12 @@ fn whitened_gives_the_statistics() {
     }
 }
 
+/// The variant of two teams, or of a large one.
+fn fused_mma_in_small_blocks(shape: fused_mma::FusedShape) -> String {
+    let warps = shape.team.warps();
+    format!("fused_mma:{}x1:0", WARP * if warps > 4 { warps } else { 2 * warps })
+}
+
 #[test]
 fn fused_mma_give_the_statistics() {
     let cases = [
@@ -224,14 +231,27 @@ fn fused_mma_give_the_statistics() {
         (150, 32, 25),
         (133, 40, 13),
         (90, 64, 32),
+        // Teams of warps with different features, with different components, and with both; matrices
+        // of several warps.
+        (1, 1, 33),
+        (150, 7, 40),
+        (90, 12, 100),
+        (70, 30, 70),
+        (60, 33, 65),
+        (70, 70, 20),
+        (40, 130, 5),
+        (300, 20, 13),
+        (170, 35, 3),
     ];
     for (i, (n, k, d)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
             // Not all shapes are for matrices.
-            if fused_mma::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false).is_some() {
-                check_with_and_without_weights(&x, &mixture, "fused_mma:64x1:0", BY_FLOAT16);
+            let shape = fused_mma::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false);
+            if let Some(shape) = shape {
+                let kernel = fused_mma_in_small_blocks(shape);
+                check_with_and_without_weights(&x, &mixture, &kernel, BY_FLOAT16);
             }
         }
     }
@@ -251,6 +271,11 @@ fn fused_mma_take_missing_values() {
         (200, 16, 17, 0.3),
         (100, 20, 16, 0.3),
         (150, 32, 25, 0.05),
+        // Teams of warps.
+        (90, 8, 40, 0.3),
+        (70, 12, 70, 0.3),
+        (60, 33, 65, 0.05),
+        (100, 70, 5, 0.3),
     ];
     for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(40 + i as u64);
@@ -260,8 +285,9 @@ fn fused_mma_take_missing_values() {
         if n > 3 {
             x[[1, 0]] = FAR as f32;
         }
+        let shape = fused_mma::FusedShape::new(k, d, false, true).unwrap();
         for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
-            check_with_and_without_weights(&x, mixture, "fused_mma:64x1:0", BY_FLOAT16);
+            check_with_and_without_weights(&x, mixture, &fused_mma_in_small_blocks(shape), BY_FLOAT16);
         }
     }
 }

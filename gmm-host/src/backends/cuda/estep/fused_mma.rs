@@ -1,5 +1,5 @@
-//! `fused_mma`: the E-step on the tensor cores in one read of the data, for K up to 64 and
-//! D up to 32.
+//! `fused_mma`: the E-step on the tensor cores in one read of the data, for so many components and
+//! features that the warps of a block have room for all sums in their registers.
 use super::launch::{EStepKernels, Layout, Wanted};
 use super::products_shapes::loses_digits;
 use super::sums::Sums;
@@ -22,8 +22,8 @@ use crate::statistics::Statistics;
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused_mma::{
-    BY_VALUE, FusedMmaArgs, FusedShape, MAX_COMPONENTS, MAX_COMPONENTS_GAPS, MAX_FEATURES, MAX_FEATURES_FULL, TILE,
-    unit,
+    BY_VALUE, COMPONENTS_OF_WARP_GAPS, FEATURES_OF_WARP, FusedMmaArgs, FusedShape, MAX_COMPONENTS, MAX_COMPONENTS_FULL,
+    MAX_COMPONENTS_WIDE, MAX_FEATURES, MAX_FEATURES_FULL, STEP, unit,
 };
 use gmm_kernels::simt::WARP;
 use std::cell::RefCell;
@@ -36,6 +36,16 @@ pub struct FusedMmaFamily;
 /// The kernel's instance for a task, if there is one.
 fn instance(task: &Task) -> Option<FusedShape> {
     FusedShape::new(task.k, task.d, task.full, task.gaps)
+}
+
+/// Threads of a block for whose sums a multiprocessor has registers.
+fn most_threads(shape: FusedShape) -> u32 {
+    match shape.components {
+        _ if shape.rotations > 0 => 384,
+        1 if shape.gaps => 384,
+        1 | 2 if !shape.gaps => 512,
+        _ => 256,
+    }
 }
 
 impl Family for FusedMmaFamily {
@@ -53,8 +63,9 @@ impl Family for FusedMmaFamily {
 
     fn sizes(&self) -> String {
         format!(
-            "K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}; matrices K ≤ {TILE}, D ≤ {MAX_FEATURES_FULL}; missing values \
-             K ≤ {MAX_COMPONENTS_GAPS}"
+            "K ≤ {MAX_COMPONENTS_WIDE} of D ≤ {FEATURES_OF_WARP}, K ≤ {COMPONENTS_OF_WARP_GAPS} of D ≤ {MAX_FEATURES}, \
+             and between (complete samples of D ≤ {STEP}: K ≤ {MAX_COMPONENTS}); matrices K ≤ {MAX_COMPONENTS_FULL}, \
+             D ≤ {MAX_FEATURES_FULL}"
         )
     }
 
@@ -63,34 +74,19 @@ impl Family for FusedMmaFamily {
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { k, d, gaps, .. } = *task;
+        let Task { k, d, .. } = *task;
         if instance(task).is_none() {
-            return Some(if gaps {
-                format!(
-                    "takes at most {MAX_COMPONENTS_GAPS} components of {MAX_FEATURES} features where values are \
-                     missing, and here are {k} of {d}"
-                )
-            } else {
-                format!(
-                    "takes at most {MAX_COMPONENTS} components of {MAX_FEATURES} features, with matrices {TILE} of \
-                     {MAX_FEATURES_FULL}, and here are {k} of {d}"
-                )
-            });
+            return Some(format!("takes {}, and here are {k} components of {d} features", self.sizes()));
         }
         loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
         let Some(shape) = instance(task) else { return Vec::new() };
-        // As many warps as have room for their sums in registers, and in shared memory.
-        let most = match shape.components {
-            _ if task.full => 384,
-            1 if task.gaps => 384,
-            1 | 2 if !task.gaps => 512,
-            _ => 256,
-        };
+        // As many teams as have room for their sums in registers, and in shared memory.
+        let team = shape.team.warps() * WARP;
         let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
-        let block = (1..=most / WARP).rev().map(|warps| warps * WARP).find(fits);
+        let block = (1..=most_threads(shape) / team).rev().map(|teams| teams * team).find(fits);
         block.map(|block| Shape::new(1, block, 1)).into_iter().collect()
     }
 
@@ -186,8 +182,8 @@ impl Results {
 impl FusedMma {
     /// The kernel for mixtures of a shape. The device's context is current.
     fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, weighted: bool) -> Result<Self> {
-        // As many as let the variant's blocks share a multiprocessor.
-        let registers = REGISTERS / (variant.shape.block * variant.shape.per_multiprocessor) / 8 * 8;
+        // As many as the largest block has for each thread: one kernel for all sizes of teams.
+        let registers = REGISTERS / most_threads(shape) / 8 * 8;
         let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
         Ok(Self {
             kernel: gpu.kernel(&entries::fused_mma(shape), Some(registers.min(255)))?,
@@ -240,7 +236,8 @@ impl EStepKernels for FusedMma {
         columns: Columns<'a>,
         _: Wanted,
     ) -> Result<Running<'a, ()>> {
-        let blocks = self.variant.blocks_of(columns.n(), self.shape.round(), self.multiprocessors);
+        let teams = self.variant.shape.block / WARP / self.shape.team.warps();
+        let blocks = self.variant.most_blocks(columns.n(), teams as usize * self.shape.round(), self.multiprocessors);
         let launch = FusedLaunch {
             columns,
             cached_quads: self.variant.cached_quads(columns.d()),
@@ -298,13 +295,15 @@ struct FusedLaunch<'a> {
 
 launch!(FusedLaunch<'_>, FusedMmaArgs, "fused_mma", |launch, grid, what| {
     let (shape, d) = (launch.shape, launch.columns.d());
-    require(what, d <= shape.features())?;
+    let whole_teams = grid.threads.is_multiple_of(shape.team.warps() * WARP);
+    require(what, d <= shape.features() && whole_teams)?;
     grid.require_shared(what, shape.shared_bytes(grid.threads))?;
     // The kernel reads the memory only where it does not take the parameters by value.
     let parameters = if shape.by_value() { 0 } else { shape.numbers() };
     Ok(FusedMmaArgs {
         columns: launch.columns.argument(launch.cached_quads),
         d: d as u32,
+        team: shape.team,
         sample_weights: launch.columns.weights_if(launch.weighted),
         parameters: launch.parameters.read(parameters, what)?,
         by_value: launch.by_value.unwrap_or([0.0; BY_VALUE]),

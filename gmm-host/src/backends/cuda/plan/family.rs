@@ -320,17 +320,14 @@ impl Variant {
         self.most_blocks(n, self.family.samples_of_block(self.shape), multiprocessors)
     }
 
-    /// Blocks of a grid over `n` samples, of which a warp takes `of_warp` at a time.
-    pub fn blocks_of(&self, n: usize, of_warp: usize, multiprocessors: u32) -> u32 {
-        self.most_blocks(n, (self.shape.block / WARP) as usize * of_warp, multiprocessors)
-    }
-
     /// The grid of a launch over `task.n` samples, with as much shared memory as it takes.
     pub fn grid(&self, task: &Task, multiprocessors: u32) -> Grid {
         Grid::new(self.blocks(task.n, multiprocessors), self.shape.block, self.shared_bytes(task))
     }
 
-    fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
+    /// Blocks of a launch over `n` samples where a block takes so many of them in a round: as many as
+    /// have work, but no more than are there at the same time.
+    pub fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
         let most = multiprocessors * self.shape.per_multiprocessor;
         n.div_ceil(per_block).clamp(1, most as usize) as u32
     }

@@ -1,4 +1,4 @@
-//! Matrices, with at most 8 components and 15 features.
+//! Matrices, with at most 8 components of a warp and 15 features.
 //!
 //! An exponent is a constant minus |A·x + b|². A product of the units has one element of A·x + b of
 //! all components: high parts of the coefficients are eight of its rows, low parts the others. The
@@ -10,11 +10,6 @@
 //! its own features, and reads the others from shared memory.
 use super::*;
 use crate::estep::products_mma::ONE;
-
-/// The shape of an instance.
-const fn shape(rotations: usize) -> FusedShape {
-    FusedShape { pairs: 1, components: 1, rotations, gaps: false }
-}
 
 /// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
 /// parts, then low ones.
@@ -89,31 +84,30 @@ impl Rows {
 /// `D`: most features; `S`: steps; `H`: groups of a round.
 #[inline(always)]
 unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaArgs) {
-    let shape = shape(S - 1);
-    let mut rounds = Rounds::new(args, H);
+    let member = Member::of(Team { features: 1, ..args.team });
+    let mut rounds = Rounds::new(args, member, H);
     let mut samples = RoundSamples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
     counted!(for h in 0..H {
         // SAFETY: the caller guarantees it.
-        unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
+        unsafe { samples.fetch(h, &rounds, rounds.group(h)) };
     });
-    let block = FusedBlock::<false, 1, 1>::new(shape);
-    let warp = (thread_idx() / WARP) as usize;
-    let rows = block.sums.offset((block_dim() / WARP) as usize * shape.sums() + warp * 2 * ROTATED);
+    let block = FusedBlock::<false, 1, 1>::new(FusedShape::matrices(S - 1), member);
+    let (shape, capacity) = (block.shape, block.shape.capacity());
+    let rows = block.behind_parts().offset((thread_idx() / WARP) as usize * 2 * ROTATED);
     let rows = Rows { rows: rows.cast() };
     let lane = (thread_idx() % WARP) as usize;
     // SAFETY: the start: the shared memory is free.
     unsafe {
         rows.clear();
-        counted!(for i in (thread_idx() as usize..CONSTANTS * TILE).step_by(block_dim() as usize) {
-            block.constants.set(i, load(args.parameters.add(shape.coefficients() + i)));
-        });
-        // The coefficients as the lanes take them: (features, lanes, 4).
-        counted!(for i in (thread_idx() as usize..D * WARP as usize).step_by(block_dim() as usize) {
-            let (row, lane) = (i / WARP as usize, i % WARP as usize);
-            let from = args.parameters.add((row * STEP + 2 * (lane % 4)) * TILE + lane / 4);
-            let first = split_halves(load(from), load(from.add(TILE)));
-            let second = split_halves(load(from.add(TILE * TILE)), load(from.add(TILE * TILE + TILE)));
-            block.coefficients.cast::<Halves>().set4(4 * i, [first[0], first[1], second[0], second[1]]);
+        block.load_constants(args);
+        // The coefficients as the lanes take them: (parts of the components, features, lanes, 4).
+        counted!(for i in (thread_idx()..member.team.components * D as u32 * WARP).step_by(block_dim()) {
+            let (row, lane) = (i / WARP, (i % WARP) as usize);
+            let (components, row) = ((row / D as u32) as usize, (row % D as u32) as usize);
+            let from = args.parameters.add((row * STEP + 2 * (lane % 4)) * capacity + components * TILE + lane / 4);
+            let first = split_halves(load(from), load(from.add(capacity)));
+            let second = split_halves(load(from.add(TILE * capacity)), load(from.add((TILE + 1) * capacity)));
+            block.coefficients.cast::<Halves>().set4(4 * i as usize, [first[0], first[1], second[0], second[1]]);
         });
     }
     barrier!();
@@ -135,7 +129,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             [features[h]] = samples.take(h, rounds.left(group));
             // SAFETY: the caller guarantees it; no lane reads the rows.
             unsafe {
-                samples.fetch(h, args, group + rounds.step, rounds.policy());
+                samples.fetch(h, &rounds, group + rounds.step);
                 rows.set(h, &features[h], args.d as usize);
                 [transposed[h]] = block.transpose(h % 2, &[features[h]]);
             }
@@ -143,7 +137,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
         let mut q = [[[0.0f32; 2]; 2]; H];
         counted!(for i in 0..D {
             // SAFETY: the coefficients are in shared memory since the barrier.
-            let a = unsafe { block.coefficients.cast::<Halves>().get4((i * WARP as usize + lane) * 4) };
+            let a = unsafe { block.own_coefficients.get4(i * WARP as usize * 4) };
             counted!(for p in 0..2 * H {
                 let (Split { high, low }, s) = (transposed[p / 2], p % 2);
                 let low = mma([0.0; 4], a, [low[2 * s], low[2 * s + 1]]);
@@ -158,7 +152,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             each[h][0] = q[h];
         });
         // SAFETY: the caller guarantees it.
-        let r = unsafe { rounds.respond(&each, &[weight], 0) };
+        let r = unsafe { rounds.respond(&block, since as usize % 2, &each, &[weight], 0) };
         let r = sums.count(&r);
         counted!(for s in 0..S {
             let mut products = features;
@@ -176,11 +170,13 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
         since += 1;
         if since == FLUSH || rounds.done() {
             since = 0;
-            // SAFETY: a place for each warp's sums.
-            unsafe { sums.take(block.sums.offset(warp * shape.sums())) };
+            // All warps have read what others left for them.
+            barrier!();
+            // SAFETY: the warp's part has room for its sums.
+            unsafe { sums.take(block.transposed.cast()) };
             barrier!();
             // SAFETY: the barrier made them visible.
-            unsafe { add_warps(block.sums, shape.sums(), args) };
+            unsafe { block.add_teams(args) };
             if rounds.done() {
                 break;
             }
@@ -201,9 +197,8 @@ macro_rules! instances {
             pub unsafe fn $name(args: FusedMmaArgs) {
                 // SAFETY: the caller guarantees it.
                 unsafe {
-                    full::<{ shape($rotations).features() }, { shape($rotations).steps() }, { shape($rotations).groups() }>(
-                        &args,
-                    )
+                    const SHAPE: FusedShape = FusedShape::matrices($rotations);
+                    full::<{ SHAPE.features() }, { SHAPE.steps() }, { SHAPE.groups() }>(&args)
                 }
             }
         }

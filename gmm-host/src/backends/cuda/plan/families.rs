@@ -104,6 +104,8 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_MMA],
+        Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
+        Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_MMA) => &[&FUSED_MMA],
         // So short that the time is that of the launches.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
@@ -117,6 +119,34 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     };
     let families: Vec<_> = in_order.iter().copied().filter(|family| usable(*family)).collect();
     if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
+}
+
+/// The [linear](Task::is_linear) task in the place of an E-step of a `tied` mixture, where there
+/// are kernels for it and it is not slower: by `requested`, if the user asks for that.
+///
+/// It takes as long as an E-step of diagonal covariances. Only where `fused` is chosen, the time is
+/// that of the launches, of which the linear task has no fewer, or of so few products that
+/// `fused_mma` does not gain by their absence.
+pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
+    let linear = Task { full: false, expandable: true, ..*task };
+    let complete = task.operation == Operation::EStep && task.precision == Precision::Float32 && !task.gaps;
+    if !complete || !linear.is_linear() {
+        return None;
+    }
+    let suits = match requested {
+        Some(family) => family.problem(&linear, limits).is_none(),
+        None => !(suits_fused(task, limits) || families(&linear, limits).is_empty()),
+    };
+    suits.then_some(linear)
+}
+
+/// Whether a short E-step of matrices is left to `fused`, whose time grows with the number of their
+/// products: from 7 features on, of which there are 35, it takes longer than `fused_mma` with
+/// diagonal covariances (estimated from [`suits_tensor_cores`]).
+fn suits_fused(task: &Task, limits: &Limits) -> bool {
+    let fused: &dyn Family = &FUSED;
+    let large = task.n >= MANY_SAMPLES && (task.k > fused_mma::TILE || task.d >= 7);
+    !task.is_long() && !large && fused.problem(task, limits).is_none()
 }
 
 /// Whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows

@@ -53,7 +53,7 @@ impl Family for FusedMmaFamily {
 
     fn sizes(&self) -> String {
         format!(
-            "K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}; matrices K ≤ {TILE}, D ≤ {MAX_FEATURES_FULL}; missing values \
+            "K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}; full K ≤ {TILE}, D ≤ {MAX_FEATURES_FULL}; missing values \
              K ≤ {MAX_COMPONENTS_GAPS}"
         )
     }

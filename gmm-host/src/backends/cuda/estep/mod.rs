@@ -228,7 +228,7 @@ impl EStep {
         // They are not asked for again.
         self.ready.remove(&(task, variant));
         self.large = self.large.take().filter(|(of, _)| *of != (task, variant));
-        Ok(Some(Moments::new(&statistics, data.frame(), data.total_weight())))
+        Ok(Some(Moments::new(&statistics, data.frame(), data.n(), data.total_weight())))
     }
 
     /// The kernels of a variant, with the parameters of a mixture. [`keep`](Self::keep) is to be

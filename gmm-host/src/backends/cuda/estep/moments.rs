@@ -13,6 +13,7 @@ use std::sync::Arc;
 /// The moments of an evaluator's samples around the centre of its frame.
 #[derive(Debug)]
 pub(crate) struct Moments {
+    samples: usize,
     weight: f64,
     /// Σᵢ wᵢ·(xᵢ − c)(xᵢ − c)ᵀ (D, D).
     second: Array2<f64>,
@@ -30,7 +31,7 @@ impl Moments {
     }
 
     /// From the statistics of that E-step.
-    pub fn new(statistics: &Statistics, frame: &Frame, weight: f64) -> Self {
+    pub fn new(statistics: &Statistics, frame: &Frame, samples: usize, weight: f64) -> Self {
         let delta = &statistics.means().row(0) - &ArrayView1::from(&frame.shift);
         let d = delta.len();
         let mut second = Array2::zeros((d, d));
@@ -39,7 +40,12 @@ impl Moments {
         }
         let count = statistics.counts()[0];
         second.indexed_iter_mut().for_each(|((i, j), to)| *to += count * delta[i] * delta[j]);
-        Self { weight, second }
+        Self { samples, weight, second }
+    }
+
+    /// N.
+    pub fn samples(&self) -> usize {
+        self.samples
     }
 
     /// The squares of the features' distances from the centre over the variances that the features

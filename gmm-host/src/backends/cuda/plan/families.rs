@@ -352,6 +352,57 @@ mod tests {
         assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
     }
 
+    /// A `tied` E-step is by linear terms on the tensor cores, except where `fused` computes few
+    /// products in the time of its launches; and by those of a requested family that has them.
+    #[test]
+    fn tied_esteps_are_linear() {
+        let task = |n, k, d| Task {
+            operation: Operation::EStep,
+            n,
+            k,
+            d,
+            full: true,
+            tied: true,
+            central: false,
+            expandable: true,
+            weighted: false,
+            gaps: false,
+            precision: Precision::Float32,
+        };
+        let chosen = |n, k, d, limits: &Limits| {
+            linear(&task(n, k, d), None, limits).map(|task| {
+                assert!(task.is_linear());
+                let found = candidates(&task, None, limits);
+                assert!(found.iter().all(|variant| variant.family.problem(&task, limits).is_none()));
+                found[0].family.name()
+            })
+        };
+        for (n, k, d, family) in [
+            (1_000_000, 8, 13, Some("fused_mma")),
+            (1_000_000, 8, 5, None),
+            (1_000_000, 32, 5, Some("fused_mma")),
+            (10_000, 8, 13, None),
+            (10_000, 8, 20, Some("fused_mma")),
+            (1_000_000, 64, 32, Some("fused_mma")),
+            (1_000_000, 128, 32, Some("products_wgmma")),
+            (1_000_000, 8, 200, Some("products_mma")),
+            (1, 4096, 1024, None),
+        ] {
+            if let Some(family) = family {
+                assert_eq!(chosen(n, k, d, &H200), Some(family), "N={n} K={k} D={d}");
+            } else {
+                assert_eq!(chosen(n, k, d, &H200), None, "N={n} K={k} D={d}");
+            }
+        }
+        assert_eq!(chosen(1_000_000, 128, 32, &CAPABILITY_8_0), Some("products_mma"));
+        let requested = |name| linear(&task(1000, 8, 5), find(name), &H200).is_some();
+        assert!(requested("fused_mma") && requested("products_mma") && requested("products_wgmma"));
+        assert!(!["fused", "weighted_sums", "whitened_mma", "whitened_wgmma", "general"].into_iter().any(requested));
+        for other in [Task { tied: false, ..task(1_000_000, 64, 32) }, Task { gaps: true, ..task(1_000_000, 8, 13) }] {
+            assert_eq!(linear(&other, None, &H200), None);
+        }
+    }
+
     #[test]
     fn a_variant_survives_its_text() {
         for text in [

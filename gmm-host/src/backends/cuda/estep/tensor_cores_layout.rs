@@ -26,10 +26,11 @@ const TOTAL_ERROR: f64 = 3e-5;
 /// is evaluated [`of_linear`](TensorCoresLayout::of_linear) terms: a log-likelihood is then off by
 /// some 10⁻⁶ of itself at most.
 const FAR: f64 = 64.0;
-/// Fewest samples for each unit of what [`FAR`] is about, s²: the responsibilities, times the
-/// samples' weights, are rounded to float16, by 2·10⁻⁴ of themselves in the mean square. This moves
-/// means by that many standard deviations over √N, and Σₖ nₖ·mₖ·mₖᵀ by 2·s times as much of the
-/// scatter, unlike that of the samples: 4·10⁻⁵.
+/// Fewest samples for each unit of [`Moments::spread`], s²: the responsibilities, times the samples'
+/// weights, are rounded to float16, by 2·10⁻⁴ of themselves in the mean square. This moves means by
+/// that many standard deviations over √N in each feature, and so Σₖ nₖ·mₖ·mₖᵀ by √2·s times as much
+/// of the scatter, in norm, unlike the moments of all samples: 4·10⁻⁵. (Without weights most
+/// responsibilities are zero or one, which are exact.)
 const SAMPLES: f64 = 100.0;
 /// The highest exponent: the product of two sums of eight such is a float32 number.
 const MOST_EXPONENT: f64 = 59.0;
@@ -162,7 +163,7 @@ impl TensorCoresLayout {
         }
         let components: Vec<_> =
             terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
-        let near = moments.spread(mixture) <= d as f64 * FAR.min(moments.samples() as f64 / SAMPLES);
+        let near = moments.spread(mixture) <= (FAR * d as f64).min(moments.samples() as f64 / SAMPLES);
         let errors = components.iter().map(|component| component.error_at(0.0));
         let error = if near { errors.fold(0.0, larger) } else { f64::INFINITY };
         let quadratic = error.is_finite().then(|| Quadratic::new(mixture, moments));

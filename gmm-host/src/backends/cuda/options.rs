@@ -2,6 +2,7 @@
 use super::metropolis::shape::{self, Shape};
 use super::plan::families;
 use super::plan::family::{Family, Variant};
+use super::plan::task::Multiplies;
 use crate::error::{Error, Result};
 use crate::model::covariances::CovarianceType;
 use std::fmt;
@@ -41,7 +42,12 @@ pub struct CudaKernel {
 pub fn cuda_kernels() -> Vec<CudaKernel> {
     let of = |family: &dyn Family| {
         let takes = family.takes();
-        let types = CovarianceType::ALL.into_iter().filter(|of| takes.covariances.contain(of.has_matrices()));
+        // Those of diagonals that the tensor cores multiply products with compute `tied` ones from
+        // what is linear in the features.
+        let linear = family.on_tensor_cores(false) == Some(Multiplies::Products);
+        let types = CovarianceType::ALL
+            .into_iter()
+            .filter(|of| takes.covariances.contain(of.has_matrices()) || linear && *of == CovarianceType::Tied);
         CudaKernel {
             name: family.name(),
             unit: family.unit().to_string(),

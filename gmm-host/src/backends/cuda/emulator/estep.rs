@@ -1,8 +1,15 @@
 //! The E-step in float32, by each family.
 use super::{FAR, flat, float32, normal, of_each_type, samples, used, with_holes};
+use crate::backends::cuda::estep::moments::Moments;
+use crate::backends::cuda::estep::tensor_cores_layout::TensorCoresLayout;
+use crate::backends::cuda::float32::Float32;
+use crate::backends::cuda::options::CudaOptions;
+use crate::backends::cuda::source::Source;
 use crate::backends::reference::ReferenceEvaluator;
+use crate::data::frame::Frame;
 use crate::data::samples::{Samples, View};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
@@ -12,6 +19,7 @@ use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
+use std::sync::Arc;
 
 /// The far sample's responsibilities are rounded to float16 pairs, by 2⁻¹² of themselves, and that
 /// sample is most of the scatter.
@@ -253,6 +261,135 @@ fn fused_mma_give_the_statistics() {
                 let kernel = fused_mma_in_small_blocks(shape);
                 check_with_and_without_weights(&x, &mixture, &kernel, BY_FLOAT16);
             }
+        }
+    }
+}
+
+/// A `tied` mixture whose components are so many standard deviations apart.
+fn tied(rng: &mut ChaCha8Rng, k: usize, d: usize, apart: f64) -> Mixture {
+    let of_each = of_each_type(rng, k, d);
+    let tied = of_each.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();
+    Mixture::new(tied.weights().to_owned(), &tied.means() * apart, tied.covariances().clone()).unwrap()
+}
+
+/// Samples of a mixture, each of a component chosen at random.
+fn samples_of(rng: &mut ChaCha8Rng, mixture: &Mixture, n: usize) -> Array2<f32> {
+    let mut x = normal(rng, n, mixture.n_features());
+    for mut row in x.rows_mut() {
+        let c = rng.random_range(0..mixture.n_components());
+        row.zip_mut_with(&mixture.means().row(c), |x, mean| *x += *mean as f32);
+    }
+    x
+}
+
+/// Whether a `tied` mixture is evaluated from what is linear in the features alone.
+fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
+    let View::F32(x) = samples.view() else { panic!("float64 samples") };
+    let frame = Frame::of(x);
+    let statistics = ReferenceEvaluator::new(samples.clone()).statistics(&Moments::mixture(&frame).unwrap()).unwrap();
+    let (n, weight) = (samples.n_samples(), samples.total_weight());
+    let moments = Arc::new(Moments::new(&statistics, &frame, n, weight));
+    TensorCoresLayout::of_linear(Vec::new(), mixture, &frame, &moments).expandable()
+}
+
+/// `tied` mixtures by the families for diagonal covariances, of which only what is linear in the
+/// features is computed: sizes that fit no tile, and a sample so far away that its likelihood without
+/// the quadratic part would overflow.
+#[test]
+fn linear_terms_give_the_statistics() {
+    let cases = [
+        // N, K, D, how far components are apart, variant
+        (1, 1, 1, 1.0, "fused_mma:64x1:0"),
+        (1000, 1, 7, 0.3, "fused_mma:64x1:0"),
+        (700, 3, 1, 2.0, "fused_mma:64x1:0"),
+        (2501, 8, 13, 1.0, "fused_mma:64x1:0"),
+        (2500, 5, 32, 0.5, "fused_mma:64x1:0"),
+        (2500, 40, 29, 0.5, "fused_mma:64x1:0"),
+        (1, 2, 3, 1.0, "products_mma/1:64x1:all"),
+        (2501, 20, 9, 1.0, "products_mma/2:128x1:all"),
+        (2500, 2, 45, 0.5, "products_mma/1:64x1:all"),
+        (2503, 70, 33, 0.5, "products_mma/2:128x1:all"),
+        (1500, 131, 3, 1.0, "products_wgmma:384x1:all"),
+        (3000, 5, 127, 0.3, "products_wgmma:384x1:all"),
+    ];
+    for (i, (n, k, d, apart, variant)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(60 + i as u64);
+        let mixture = tied(&mut rng, k, d, apart);
+        let mut x = samples_of(&mut rng, &mixture, n);
+        if n > 1 {
+            // 2^(a·x) of this one is no float32 number.
+            x.row_mut(n / 2).zip_mut_with(&mixture.means().row(0), |x, mean| *x = (12.0 * mean) as f32);
+        }
+        assert!(is_linear(&samples(&x, None), &mixture), "N={n} K={k} D={d}");
+        check_with_and_without_weights(&x, &mixture, variant, 1e-4);
+        // The errors of sums are far below what the tolerances allow single samples.
+        let got = float32(&samples(&x, None), variant).statistics(&mixture).unwrap().log_likelihood();
+        let truth = ReferenceEvaluator::new(samples(&x, None)).log_likelihood(&mixture).unwrap();
+        assert!((got - truth).abs() <= 1e-6 * truth.abs(), "N={n} K={k} D={d}: {got} for {truth}");
+        let weights = Array1::from_shape_fn(n, |i| 0.1 + (i % 7) as f64);
+        let weighted = samples(&x, Some(weights.view()));
+        let got = float32(&weighted, variant).statistics(&mixture).unwrap();
+        let truth = ReferenceEvaluator::new(weighted).statistics(&mixture).unwrap();
+        let error = (got.log_likelihood() - truth.log_likelihood()).abs();
+        assert!(error <= 1e-6 * truth.log_likelihood().abs(), "N={n} K={k} D={d} with weights: {error}");
+        let norm = |v: Vec<f64>| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let difference = flat(got.scatter()).iter().zip(flat(truth.scatter())).map(|(a, b)| a - b).collect();
+        // A single sample has no scatter but what rounding leaves.
+        assert!(norm(difference) <= 1e-4 * norm(flat(truth.scatter())) + 1e-4, "N={n} K={k} D={d}: scatter");
+    }
+}
+
+/// A mixture that is too far from the centre of the data, or too narrow, for differences from the
+/// moments of all samples has its statistics by the kernels for matrices.
+#[test]
+fn linear_terms_are_not_used_where_they_lose_digits() {
+    let (n, k, d) = (150, 4, 9);
+    let mut rng = ChaCha8Rng::seed_from_u64(90);
+    let mixture = tied(&mut rng, k, d, 30.0);
+    let x = samples_of(&mut rng, &mixture, n);
+    assert!(!is_linear(&samples(&x, None), &mixture));
+    let mut evaluator = float32(&samples(&x, None), "weighted_sums/8:64x1:all");
+    assert_statistics(&samples(&x, None), &mixture, &evaluator.statistics(&mixture).unwrap(), 1e-4);
+    let mut evaluator = Float32::new(Source::Host(samples(&x, None), 0), &CudaOptions::default()).unwrap();
+    assert_statistics(&samples(&x, None), &mixture, &evaluator.statistics(&mixture).unwrap(), 1e-4);
+    // The same evaluator with one that is near.
+    let near = tied(&mut rng, k, d, 1.0);
+    assert!(!is_linear(&samples(&x, None), &near), "the samples are far apart");
+    assert_statistics(&samples(&x, None), &near, &evaluator.statistics(&near).unwrap(), 1e-4);
+}
+
+/// The choice among the families takes linear terms, where no kernel is asked for; EM with them
+/// follows that of the reference.
+#[test]
+fn a_tied_fit_follows_that_of_the_reference() {
+    let (n, k, d) = (4000, 5, 17);
+    let mut rng = ChaCha8Rng::seed_from_u64(91);
+    let truth = tied(&mut rng, k, d, 0.7);
+    let x = samples_of(&mut rng, &truth, n);
+    let start = tied(&mut rng, k, d, 1.0);
+    let start =
+        Mixture::new(start.weights().to_owned(), &truth.means() + &(&start.means() * 0.3), start.covariances().clone());
+    let start = start.unwrap();
+    let samples = samples(&x, None);
+    let mut device = Float32::new(Source::Host(samples.clone(), 0), &CudaOptions::default()).unwrap();
+    let mut reference = ReferenceEvaluator::new(samples);
+    let (mut ours, mut theirs) = (start.clone(), start);
+    let mut last = f64::NEG_INFINITY;
+    for iteration in 0..6 {
+        let (got, exact) = (device.statistics(&ours).unwrap(), reference.statistics(&theirs).unwrap());
+        used(&device, "fused_mma");
+        let (total, expected) = (got.log_likelihood(), exact.log_likelihood());
+        assert!((total - expected).abs() <= 1e-6 * expected.abs(), "iteration {iteration}: {total} for {expected}");
+        assert!(total >= last - 1e-7 * total.abs(), "iteration {iteration}: {total} behind {last}");
+        last = total;
+        let freeze = Freeze::default();
+        ours = got.update(&ours, 1e-6, &freeze).unwrap().mixture;
+        theirs = exact.update(&theirs, 1e-6, &freeze).unwrap().mixture;
+        for (a, b) in ours.means().iter().zip(theirs.means()) {
+            assert!((a - b).abs() <= 2e-4, "iteration {iteration}: mean {a} for {b}");
+        }
+        for (a, b) in flat(ours.covariances()).into_iter().zip(flat(theirs.covariances())) {
+            assert!((a - b).abs() <= 2e-4, "iteration {iteration}: covariance {a} for {b}");
         }
     }
 }

@@ -64,7 +64,7 @@ impl Family for FusedMmaFamily {
     fn sizes(&self) -> String {
         format!(
             "K ≤ {MAX_COMPONENTS_WIDE} of D ≤ {FEATURES_OF_WARP}, K ≤ {COMPONENTS_OF_WARP_GAPS} of D ≤ {MAX_FEATURES}, \
-             and between (complete samples of D ≤ {STEP}: K ≤ {MAX_COMPONENTS}); matrices K ≤ {MAX_COMPONENTS_FULL}, \
+             and between (complete samples of D ≤ {STEP}: K ≤ {MAX_COMPONENTS}); full K ≤ {MAX_COMPONENTS_FULL}, \
              D ≤ {MAX_FEATURES_FULL}"
         )
     }

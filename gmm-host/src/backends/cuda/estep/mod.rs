@@ -7,6 +7,7 @@ pub(crate) mod fused_layout;
 pub(crate) mod fused_mma;
 pub(crate) mod fused_mma_layout;
 pub(crate) mod launch;
+pub(crate) mod moments;
 pub(crate) mod operand;
 pub(crate) mod pieces;
 pub(crate) mod products_mma;
@@ -30,17 +31,17 @@ use super::device::stream::{Stream, finite, seconds};
 use super::general;
 use super::likelihood::{self, exp2_bias};
 use super::options::Requested;
-use super::plan::families::{self, families};
+use super::plan::families::{self, candidates, families};
 use super::plan::family::{Family, Variant};
 use super::plan::task::{Multiplies, Operation, Task};
 use super::plan::timing::{Chooser, Trial};
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
-use crate::data::frame::Frame;
 use crate::error::Result;
+use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::statistics::Statistics;
 use launch::{EStepKernels, Layout, Wanted};
+use moments::Moments;
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
@@ -59,6 +60,9 @@ pub struct EStep {
     spare: Option<TensorCoresLayout>,
     /// Choices made, by task.
     variants: HashMap<Task, Variant>,
+    /// The moments of the samples, which are the same as long as this exists, once a `tied` mixture
+    /// has asked for them: none, where no kernels here give them.
+    moments: Option<Option<Arc<Moments>>>,
 }
 
 /// The families on the tensor cores that may compute a task, and what they multiply: features, if
@@ -93,21 +97,12 @@ impl EStep {
         chooser: &Chooser<'_>,
         requested: Option<Requested>,
     ) -> Result<(Variant, Option<Statistics>)> {
+        if let Some((variant, statistics)) = self.linear(data, mixture, chooser, requested)? {
+            return Ok((variant, Some(statistics)));
+        }
         let (memory, mut coefficients) = self.spare.take().map(TensorCoresLayout::into_memory).unwrap_or_default();
         let parameters = Arc::new(data.parameters_in(memory, mixture)?);
-        let mut task = Task {
-            operation: Operation::EStep,
-            n: data.chunk_size(),
-            k: parameters.n_components,
-            d: parameters.n_features,
-            full: parameters.has_triangles(),
-            tied: matches!(parameters.matrices, Matrices::Shared(_)),
-            central: false,
-            expandable: true,
-            weighted: data.weighted(),
-            gaps: data.gaps(),
-            precision: Precision::Float32,
-        };
+        let mut task = task(data, mixture);
         let limits = &chooser.gpu.limits;
         let requested_family = requested.and_then(Requested::family);
         let mut usable = requested_family.map_or_else(|| families(&task, limits), |family| vec![family]);
@@ -137,15 +132,9 @@ impl EStep {
             (Some(Requested::Variant(variant)), _) => variant,
             (_, Some(variant)) => *variant,
             _ => {
-                let (gpu, frame) = (data.gpu(), data.frame().clone());
-                let chunk = data.chunk(0)?;
-                chunk.started.wait()?;
-                let (stream, columns) = (&chunk.pass.stream, chunk.columns);
-                let mut trial =
-                    EStepTrial { gpu, task, stream, columns, mixture, parameters: &parameters, frame, ready: None };
-                let variant = chooser.choose(&task, requested_family, &mut trial)?;
-                self.variants.insert(task, variant);
-                variant
+                let frame = data.frame().clone();
+                let layout = |family: &dyn Family| family.layout(mixture, &parameters, &frame);
+                self.choose(data, &task, chooser, requested_family, &layout)?
             }
         };
         if family != variant.family {
@@ -160,6 +149,86 @@ impl EStep {
             self.spare = Some(layout);
         }
         Ok((variant, Some(statistics)))
+    }
+
+    /// Chooses the variant for a task, by the time that each needs for a mixture in the layout of its
+    /// family.
+    fn choose(
+        &mut self,
+        data: &mut DeviceSamples<f32>,
+        task: &Task,
+        chooser: &Chooser<'_>,
+        requested: Option<&'static dyn Family>,
+        layout: &dyn Fn(&dyn Family) -> Option<Layout>,
+    ) -> Result<Variant> {
+        let gpu = data.gpu();
+        let Chunk { pass, columns, started } = data.chunk(0)?;
+        started.wait()?;
+        let mut trial = EStepTrial { gpu, task: *task, stream: &pass.stream, columns, layout, ready: None };
+        let variant = chooser.choose(task, requested, &mut trial)?;
+        self.variants.insert(*task, variant);
+        Ok(variant)
+    }
+
+    /// As [`statistics`](Self::statistics), of a `tied` mixture, from what is linear in the features
+    /// of each sample and from the [`Moments`] of all. None where this is not possible, would lose
+    /// digits, or would not be faster.
+    fn linear(
+        &mut self,
+        data: &mut DeviceSamples<f32>,
+        mixture: &Mixture,
+        chooser: &Chooser<'_>,
+        requested: Option<Requested>,
+    ) -> Result<Option<(Variant, Statistics)>> {
+        let family = requested.and_then(Requested::family);
+        let Some(task) = families::linear(&task(data, mixture), family, &chooser.gpu.limits) else { return Ok(None) };
+        let Some(moments) = self.moments(data, chooser)? else { return Ok(None) };
+        let (_, coefficients) = self.spare.take().map(TensorCoresLayout::into_memory).unwrap_or_default();
+        let layout = TensorCoresLayout::of_linear(coefficients, mixture, data.frame(), &moments);
+        if !layout.expandable() {
+            return Ok(None);
+        }
+        let variant = match (requested, self.variants.get(&task)) {
+            (Some(Requested::Variant(variant)), _) => variant,
+            (_, Some(variant)) => *variant,
+            // All families for it read one layout.
+            _ => self.choose(data, &task, chooser, family, &|_| Some(Layout::TensorCores(layout.clone())))?,
+        };
+        let layout = Layout::TensorCores(layout);
+        let statistics = self.e_step(data, &layout, &task, variant)?;
+        if let Layout::TensorCores(layout) = layout {
+            self.spare = Some(layout);
+        }
+        Ok(Some((variant, statistics)))
+    }
+
+    /// The moments of the samples, by the E-step of a mixture of one component; none where no kernels
+    /// here give them.
+    ///
+    /// Not by the tensor cores, which cut off the last digits of sums and round the samples' weights
+    /// to float16: all E-steps of `tied` mixtures have these digits, which take next to no time once.
+    /// For the same reason variants are not timed.
+    fn moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Arc<Moments>>> {
+        if let Some(moments) = &self.moments {
+            return Ok(moments.clone());
+        }
+        let moments = self.new_moments(data, chooser)?.map(Arc::new);
+        Ok(self.moments.insert(moments).clone())
+    }
+
+    fn new_moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Moments>> {
+        // The variances of so wide or narrow a frame may be no numbers of float64.
+        let Ok(mixture) = Moments::mixture(data.frame()) else { return Ok(None) };
+        let mut task = Task { expandable: false, ..task(data, &mixture) };
+        let Some(variant) = candidates(&task, None, &chooser.gpu.limits).into_iter().next() else { return Ok(None) };
+        let parameters = Arc::new(data.parameters(&mixture)?);
+        let Some(layout) = variant.family.layout(&mixture, &parameters, data.frame()) else { return Ok(None) };
+        task.central = layout.central();
+        let statistics = self.e_step(data, &layout, &task, variant)?;
+        // They are not asked for again.
+        self.ready.remove(&(task, variant));
+        self.large = self.large.take().filter(|(of, _)| *of != (task, variant));
+        Ok(Some(Moments::new(&statistics, data.frame(), data.n(), data.total_weight())))
     }
 
     /// The kernels of a variant, with the parameters of a mixture. [`keep`](Self::keep) is to be
@@ -287,15 +356,31 @@ impl EStep {
     }
 }
 
+/// The E-step of a mixture that the tensor cores keep the digits of.
+fn task(data: &DeviceSamples<f32>, mixture: &Mixture) -> Task {
+    let (k, d) = mixture.means().dim();
+    Task {
+        operation: Operation::EStep,
+        n: data.chunk_size(),
+        k,
+        d,
+        full: mixture.factor().is_some(),
+        tied: matches!(mixture.factor(), Some(Covariances::Tied(_))),
+        central: false,
+        expandable: true,
+        weighted: data.weighted(),
+        gaps: data.gaps(),
+        precision: Precision::Float32,
+    }
+}
+
 /// The E-step that variants are timed with.
 struct EStepTrial<'a> {
     gpu: &'static Gpu,
     task: Task,
     stream: &'a Stream,
     columns: Columns<'a>,
-    mixture: &'a Mixture,
-    parameters: &'a Arc<DeviceParameters<f32>>,
-    frame: Frame,
+    layout: &'a dyn Fn(&dyn Family) -> Option<Layout>,
     ready: Option<Ready>,
 }
 
@@ -312,7 +397,7 @@ impl Trial for EStepTrial<'_> {
         // Frees the memory of the variant before.
         self.ready = None;
         let mut workspace = Workspace::new(1)?;
-        let Some(layout) = variant.family.layout(self.mixture, self.parameters, &self.frame) else { return Ok(()) };
+        let Some(layout) = (self.layout)(variant.family) else { return Ok(()) };
         let task = Task { n, central: layout.central(), ..self.task };
         let kernels = variant.family.e_step(self.gpu, &layout, variant, &task, false)?;
         kernels.prepare(&mut workspace, &layout)?;

@@ -64,6 +64,7 @@ impl TensorCoresLayout {
         let of_component = |(count, component): (&f64, &Component)| count * component.missing;
         let missing: f64 = counts.iter().zip(self.components()).map(of_component).sum();
         let log2 = log2 + scale / f64::from(RESPONSIBILITY_SCALE) * missing;
+        let log2 = log2 + self.quadratic.as_ref().map_or(0.0, |quadratic| quadratic.log2);
         let inverse = &frame.inverse;
         let write_first = |c: usize, mut row: ArrayViewMut1<'_, f64>| {
             let unit = unit(c) / f64::from(ONE);
@@ -123,6 +124,9 @@ impl TensorCoresLayout {
             }
             // See above.
             Covariances::Full(_) => {}
+            Covariances::Tied(to) if self.quadratic.is_some() => {
+                self.quadratic.iter().for_each(|quadratic| to.assign(quadratic.second()));
+            }
             Covariances::Tied(to) => {
                 for c in 0..k {
                     let unit = unit(c);

@@ -6,9 +6,12 @@ use crate::backends::device_parameters::{
     ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded, triangle,
 };
 use crate::data::frame::Frame;
+use crate::model::covariances::Covariances;
 use crate::model::linalg::{row_major, sum_of, vectorised};
 use crate::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
+use ndarray::Axis;
+use std::f64::consts::LOG2_E;
 
 /// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels
 /// may be expected to make. Rounding errors differ from sample to sample, so that sums over samples
@@ -69,7 +72,7 @@ impl Component {
         let d = parameters.n_features;
         let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
         // In units of t the variance is log₂e / 2, and the mean −m.
-        let unit = std::f64::consts::LOG2_E / 2.0;
+        let unit = LOG2_E / 2.0;
         let (mut largest, constants, mut of_terms) = vectorised(
             #[inline(always)]
             || {
@@ -167,6 +170,72 @@ impl Component {
     }
 }
 
+/// What of a component's exponent is linear in the features, under one covariance of all
+/// components (`tied`): log₂ of its part of the likelihood is q = `constant` + a·x less what is the
+/// same for all of them, −½·xᵀΣ⁻¹x·log₂e.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LinearTerm {
+    /// With log₂ of the component's weight.
+    pub(super) constant: f64,
+    /// The largest q of any sample.
+    pub(super) most: f64,
+    largest: f32,
+    error: f64,
+}
+
+impl LinearTerm {
+    /// Writes the coefficients of a component with weight, zeros for squares.
+    ///
+    /// The coefficients a = Σ⁻¹·μ·log₂e are rounded to pairs of float16 numbers, which makes them
+    /// those of another mean μ̃ = Σ·a / log₂e. The constant is that mean's, −½·μ̃ᵀΣ⁻¹μ̃·log₂e =
+    /// −½·aᵀΣa / log₂e, so that the density is normalised.
+    ///
+    /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and
+    /// xⱼ is about √(Σⱼⱼ + μⱼ²) for the samples that the component explains.
+    pub(super) fn new(mixture: &Mixture, frame: &Frame, c: usize, row: &mut [f32]) -> Option<Self> {
+        let (Covariances::Tied(sigma), Some(u)) = (mixture.covariances(), mixture.factor_of(c)) else { return None };
+        let (sigma, u, d) = (row_major(sigma.view()), row_major(u), frame.shift.len());
+        let means = row_major(mixture.means().index_axis_move(Axis(0), c));
+        let (mut of_factor, mut exact, mut held) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
+        let quadratic: f64 = vectorised(
+            #[inline(always)]
+            || {
+                for (i, row) in u.chunks_exact(d).enumerate() {
+                    let delta = means[i] - frame.shift[i];
+                    of_factor[i..].iter_mut().zip(&row[i..]).for_each(|(sum, u)| *sum += u * delta);
+                }
+                for (i, row) in u.chunks_exact(d).enumerate() {
+                    exact[i] = LOG2_E * sum_of([&row[i..], &of_factor[i..]], |[u, v]| u * v);
+                }
+                for (j, to) in row.chunks_exact_mut(2).enumerate() {
+                    let first = pair_of_halves((exact[j] * frame.inverse[j]) as f32 / ONE);
+                    to.copy_from_slice(&[first, 0.0]);
+                    held[j] = f64::from(first) * f64::from(ONE) * frame.scale[j];
+                }
+                let rows = sigma.chunks_exact(d).zip(&held);
+                rows.map(|(row, a)| a * sum_of([row, &held], |[v, b]| v * b)).sum()
+            },
+        );
+        let (mut of_terms, mut most) = (0.0, 0.0);
+        for (j, both) in row.chunks_exact(2).enumerate() {
+            let a = f64::from(both[0]) * f64::from(ONE);
+            of_terms += a * a * mean_and_size(mixture, frame, c, j).1;
+            most += a.abs() * LARGEST_FEATURE;
+        }
+        let constant = mixture.log2_weight(c) - 0.5 * quadratic / LOG2_E;
+        let largest = largest(row);
+        Some(Self { constant, most: constant + most, largest, error: Component::error(of_terms, largest, d) })
+    }
+
+    /// The component, whose exponents are less by `offset`, which all of them have in common.
+    pub(super) fn component(&self, offset: f64) -> Component {
+        Component::with_constant(self.constant - offset, 1.0, self.largest, self.error)
+    }
+}
+
+/// The size of the largest feature of any sample, by the choice of the frame.
+const LARGEST_FEATURE: f64 = 8.0;
+
 /// A feature of a component with a diagonal covariance, as the kernels hold it.
 pub(super) struct Feature {
     /// Of the feature divided by [`ONE`], and of its square.
@@ -203,9 +272,11 @@ pub(super) fn of_observed<'a>(
     columns.map(|(constant, (s, m))| (f64::from(*constant) + Feature::new(*s, *m).constant) as f32)
 }
 
-/// The power of two that brings the largest coefficient, or its size, to between 2^14 and 2^15.
+/// The power of two that brings the largest coefficient, or its size, to between 2^14 and 2^15. A
+/// component all of whose coefficients are zero has one too.
 pub(super) fn power(largest: f32) -> f32 {
-    (14.0 - larger(largest, f32::MIN_POSITIVE).log2().floor()).exp2()
+    const LEAST: f32 = 1.0 / (1u128 << 100) as f32;
+    (14.0 - larger(largest, LEAST).log2().floor()).exp2()
 }
 
 /// The size of the largest number.

@@ -1,8 +1,9 @@
 //! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA, so that it is
 //! tested on any machine.
 use super::centres::{distance, larger, mean_in_frame};
+use super::moments::{Moments, Quadratic};
 use super::products_shapes::{Shapes, products};
-use super::split_component::{Component, largest, of_observed, pair_of_halves, power};
+use super::split_component::{Component, LinearTerm, largest, of_observed, pair_of_halves, power};
 use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::backends::cuda::plan::task::Multiplies;
 use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
@@ -10,6 +11,7 @@ use crate::data::frame::Frame;
 use crate::model::covariances::CovarianceType;
 use crate::model::linalg::{at_once, vectorised};
 use crate::model::mixture::Mixture;
+use gmm_kernels::estep::fused_mma;
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, PRODUCT_SCALE};
 use ndarray::parallel::prelude::*;
 use rayon::prelude::*;
@@ -18,6 +20,20 @@ use std::sync::Arc;
 /// The largest error of an exponent (root of the mean square, in units of log₂) where the
 /// log-likelihood alone is asked for, of whose differences a sampler lives: the roundings of 10⁶ samples are then expected to add up to 0.02 at most.
 const TOTAL_ERROR: f64 = 3e-5;
+
+/// The most that the squares of the features' distances from the centre may be, over the variances
+/// that the features have given the others, in the mean over samples and features, where a mixture
+/// is evaluated [`of_linear`](TensorCoresLayout::of_linear) terms: a log-likelihood is then off by
+/// some 10⁻⁶ of itself at most.
+const FAR: f64 = 64.0;
+/// Fewest samples for each unit of [`Moments::spread`], s²: the responsibilities, times the samples'
+/// weights, are rounded to float16, by 2·10⁻⁴ of themselves in the mean square. This moves means by
+/// that many standard deviations over √N in each feature, and so Σₖ nₖ·mₖ·mₖᵀ by √2·s times as much
+/// of the scatter, in norm, unlike the moments of all samples: 4·10⁻⁵. (Without weights most
+/// responsibilities are zero or one, which are exact.)
+const SAMPLES: f64 = 100.0;
+/// The highest exponent: the product of two sums of eight such is a float32 number.
+const MOST_EXPONENT: f64 = 59.0;
 
 /// A mixture as the kernels read it.
 #[derive(Debug, Clone)]
@@ -31,6 +47,8 @@ pub(crate) struct TensorCoresLayout {
     components: Vec<Component>,
     /// The shifts of the triangles (K, D); only of a layout [`of_features`](Self::of_features).
     shifts: Vec<f32>,
+    /// What a layout [`of_linear`](Self::of_linear) terms leaves out.
+    pub(super) quadratic: Option<Quadratic>,
     /// The largest expected error of an exponent; infinite where it is too large, or moments around
     /// the centre of the data will not do.
     ///
@@ -100,7 +118,79 @@ impl TensorCoresLayout {
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
         let mixture = parameters.gaps.is_some().then(|| mixture.clone());
-        Self { covariance_type, parameters, mixture, coefficients, components, shifts: Vec::new(), error }
+        Self {
+            covariance_type,
+            parameters,
+            mixture,
+            coefficients,
+            components,
+            shifts: Vec::new(),
+            quadratic: None,
+            error,
+        }
+    }
+
+    /// For a `tied` mixture: a layout for products of diagonal covariances, of which the coefficients
+    /// of squares are zero, in the memory of former coefficients. What is quadratic in the samples
+    /// is the same for all components; it comes from `moments`.
+    ///
+    /// Each exponent is off by [`LinearTerm`]'s error. Besides, the quadratic part of the
+    /// log-likelihood, ½·tr(Σ⁻¹S), and the scatter S − Σₖ nₖ·mₖ·mₖᵀ are differences from S and from
+    /// what corresponds to it in the kernel's sums. Their terms are off by about 2^-24 of
+    /// themselves, so that by Cauchy and Schwarz a sample's likelihood is off by that much of
+    /// ½·Σⱼ Pⱼⱼ·Sⱼⱼ/N with P = Σ⁻¹ in the mean, and the scatter by as much of what the covariance
+    /// is. This grows with D as a log-likelihood does; [`FAR`] bounds it for a feature.
+    pub fn of_linear(memory: Vec<f32>, mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Self {
+        let (k, d) = mixture.means().dim();
+        let mut coefficients = numbers_in(memory, k * 2 * d);
+        let rows = coefficients.par_chunks_exact_mut(2 * d).enumerate().with_min_len(at_once(d * d / 4));
+        let terms: Vec<Option<LinearTerm>> = rows
+            .map(|(c, row)| {
+                let alive = mixture.weights()[c] > 0.0;
+                let term = if alive { LinearTerm::new(mixture, frame, c, row) } else { None };
+                if term.is_none() {
+                    row.fill(0.0);
+                }
+                term
+            })
+            .collect();
+        let largest = |of: fn(&LinearTerm) -> f64| terms.iter().flatten().map(of).fold(f64::NEG_INFINITY, larger);
+        let mut offset = largest(|term| term.constant);
+        // Exponents of diagonal covariances are not above zero, and `fused_mma` takes the maximum of
+        // up to a tile of components out only where all of them are low. So none is made too high.
+        if k <= fused_mma::TILE {
+            offset = larger(largest(|term| term.most) - MOST_EXPONENT, offset);
+        }
+        let components: Vec<_> =
+            terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
+        let near = moments.spread(mixture) <= (FAR * d as f64).min(moments.samples() as f64 / SAMPLES);
+        let errors = components.iter().map(|component| component.error_at(0.0));
+        let error = if near { errors.fold(0.0, larger) } else { f64::INFINITY };
+        let quadratic = error.is_finite().then(|| Quadratic::new(mixture, moments));
+        // Those of an exponent without its quadratic part: of the density log₂ of its factor.
+        let factor = (mixture.log_det(0) + d as f64 * std::f64::consts::TAU.ln()) / -2.0;
+        let parameters = DeviceParameters {
+            n_components: k,
+            n_features: d,
+            scale: Vec::new(),
+            shift: Vec::new(),
+            around_means: false,
+            weight: Vec::new(),
+            seed: Vec::new(),
+            offset: offset + factor * std::f64::consts::LOG2_E,
+            matrices: Matrices::Diagonal,
+            gaps: None,
+        };
+        Self {
+            covariance_type: mixture.covariance_type(),
+            parameters: parameters.into(),
+            mixture: None,
+            coefficients,
+            components,
+            shifts: Vec::new(),
+            quadratic,
+            error,
+        }
     }
 
     /// For `whitened_mma`, `whitened_wgmma`, and `fused_mma` with matrices, which multiply
@@ -125,7 +215,16 @@ impl TensorCoresLayout {
         let (components, errors): (Vec<_>, Vec<f64>) = rows.map(component).unzip();
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
-        Self { covariance_type, parameters, mixture: None, coefficients: Vec::new(), components, shifts, error }
+        Self {
+            covariance_type,
+            parameters,
+            mixture: None,
+            coefficients: Vec::new(),
+            components,
+            shifts,
+            quadratic: None,
+            error,
+        }
     }
 
     /// Whether these kernels keep the digits of the mixture.

@@ -104,6 +104,8 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_MMA],
+        Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
+        Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_MMA) => &[&FUSED_MMA],
         // So short that the time is that of the launches.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
@@ -117,6 +119,34 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     };
     let families: Vec<_> = in_order.iter().copied().filter(|family| usable(*family)).collect();
     if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
+}
+
+/// The [linear](Task::is_linear) task in the place of an E-step of a `tied` mixture, where there
+/// are kernels for it and it is not slower: by `requested`, if the user asks for that.
+///
+/// It takes as long as an E-step of diagonal covariances. Only where `fused` is chosen, the time is
+/// that of the launches, of which the linear task has no fewer, or of so few products that
+/// `fused_mma` does not gain by their absence.
+pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
+    let linear = Task { full: false, expandable: true, ..*task };
+    let complete = task.operation == Operation::EStep && task.precision == Precision::Float32 && !task.gaps;
+    if !complete || !linear.is_linear() {
+        return None;
+    }
+    let suits = match requested {
+        Some(family) => family.problem(&linear, limits).is_none(),
+        None => !(suits_fused(task, limits) || families(&linear, limits).is_empty()),
+    };
+    suits.then_some(linear)
+}
+
+/// Whether a short E-step of matrices is left to `fused`, whose time grows with the number of their
+/// products: from 7 features on, of which there are 35, it takes longer than `fused_mma` with
+/// diagonal covariances (estimated from [`suits_tensor_cores`]).
+fn suits_fused(task: &Task, limits: &Limits) -> bool {
+    let fused: &dyn Family = &FUSED;
+    let large = task.n >= MANY_SAMPLES && (task.k > fused_mma::TILE || task.d >= 7);
+    !task.is_long() && !large && fused.problem(task, limits).is_none()
 }
 
 /// Whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows
@@ -320,6 +350,58 @@ mod tests {
             assert_eq!(family(n, d, expandable), [&FUSED as &dyn Family]);
         }
         assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
+    }
+
+    /// A `tied` E-step is by linear terms on the tensor cores, except where `fused` computes few
+    /// products in the time of its launches; and by those of a requested family that has them.
+    #[test]
+    fn tied_esteps_are_linear() {
+        let task = |n, k, d| Task {
+            operation: Operation::EStep,
+            n,
+            k,
+            d,
+            full: true,
+            tied: true,
+            central: false,
+            expandable: true,
+            weighted: false,
+            gaps: false,
+            precision: Precision::Float32,
+        };
+        let chosen = |n, k, d, limits: &Limits| {
+            linear(&task(n, k, d), None, limits).map(|task| {
+                assert!(task.is_linear());
+                let found = candidates(&task, None, limits);
+                assert!(found.iter().all(|variant| variant.family.problem(&task, limits).is_none()));
+                found[0].family.name()
+            })
+        };
+        for (n, k, d, family) in [
+            (1_000_000, 8, 13, Some("fused_mma")),
+            (1_000_000, 8, 5, None),
+            (1_000_000, 32, 5, Some("fused_mma")),
+            (10_000, 8, 13, None),
+            (10_000, 8, 20, Some("fused_mma")),
+            (1_000_000, 64, 32, Some("fused_mma")),
+            (1_000_000, 8, 200, Some("fused_mma")),
+            (1_000_000, 300, 32, Some("products_wgmma")),
+            (1_000_000, 8, 300, Some("products_mma")),
+            (1, 4096, 1024, None),
+        ] {
+            if let Some(family) = family {
+                assert_eq!(chosen(n, k, d, &H200), Some(family), "N={n} K={k} D={d}");
+            } else {
+                assert_eq!(chosen(n, k, d, &H200), None, "N={n} K={k} D={d}");
+            }
+        }
+        assert_eq!(chosen(1_000_000, 300, 32, &CAPABILITY_8_0), Some("products_mma"));
+        let requested = |name| linear(&task(1000, 8, 5), find(name), &H200).is_some();
+        assert!(requested("fused_mma") && requested("products_mma") && requested("products_wgmma"));
+        assert!(!["fused", "weighted_sums", "whitened_mma", "whitened_wgmma", "general"].into_iter().any(requested));
+        for other in [Task { tied: false, ..task(1_000_000, 64, 32) }, Task { gaps: true, ..task(1_000_000, 8, 13) }] {
+            assert_eq!(linear(&other, None, &H200), None);
+        }
     }
 
     #[test]

@@ -213,6 +213,8 @@ impl<'a> dyn Family + 'a {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
             "takes samples without missing values only"
+        } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
+            "does not compute what is linear in the features alone"
         } else if !takes.covariances.contain(task.full) {
             match takes.covariances {
                 CovarianceShapes::Matrices => "takes covariances of type full or tied only",

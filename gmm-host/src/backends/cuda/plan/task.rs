@@ -40,7 +40,7 @@ pub struct Task {
     pub k: usize,
     pub d: usize,
     /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`,
-    /// `spherical`).
+    /// `spherical`), or the task is [linear](Self::is_linear).
     pub full: bool,
     /// Whether the components have one matrix (`tied`).
     pub tied: bool,
@@ -63,7 +63,8 @@ impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.operation;
         let shape = match (self.full, self.tied) {
-            (_, true) => "tied",
+            (true, true) => "tied",
+            (false, true) => "tied linear",
             (true, false) => "full",
             (false, false) => "diag",
         };
@@ -77,6 +78,13 @@ impl fmt::Display for Task {
 }
 
 impl Task {
+    /// Whether this is an E-step of components with one matrix (`tied`), of which only what is
+    /// linear in the features is computed for each sample: what is quadratic is the same for all
+    /// components, and its sum over the samples does not depend on the mixture.
+    pub fn is_linear(&self) -> bool {
+        self.tied && !self.full
+    }
+
     /// Whether an E-step takes so long that its shapes are worth timing.
     pub fn is_long(&self) -> bool {
         let pairs = if self.full { self.d * self.d } else { 4 * self.d };

@@ -142,8 +142,9 @@ pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
         FusedShape { gaps: true, .. } => "observed_",
         _ => "",
     };
+    let team = if shape.is_of_team() { "team_" } else { "" };
     let shape = shape.of_warp();
-    Entry::new(format!("fused_mma_{of}d{:02}_k{:02}", shape.features(), shape.capacity()))
+    Entry::new(format!("fused_mma_{of}{team}d{:02}_k{:02}", shape.features(), shape.capacity()))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.

@@ -62,7 +62,7 @@ pub fn pack(entries: &[crate::Entry]) -> io::Result<Vec<u8>> {
         ptx: crc32fast::hash(entry.text.as_bytes()),
         code: entry.text.clone().into_bytes(),
     };
-    let packing = Packing { group: 128 << 10, bits: (3, 0, 0) };
+    let packing = Packing { group: 256 << 10, bits: (3, 0, 0) };
     crate::packed::pack(TITLE, "", &packing, entries.iter().map(kernel).collect())
 }
 

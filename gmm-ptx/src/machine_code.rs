@@ -83,7 +83,7 @@ pub fn pack(assembler: &str, cubins: Vec<Cubin>) -> io::Result<Vec<u8>> {
     use crate::packed::Packing;
 
     // Bytes depend on their place within an instruction.
-    let packing = Packing { group: 256 << 10, bits: (0, 4, 4) };
+    let packing = Packing { group: 512 << 10, bits: (0, 4, 4) };
     crate::packed::pack(TITLE, &format!("assembler {assembler}\n"), &packing, cubins)
 }
 

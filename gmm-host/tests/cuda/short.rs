@@ -158,6 +158,10 @@ fn e_steps_on_tensor_cores() {
     let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
     check("fused_mma:64x1:0", &sizes, &[CovarianceType::Diag]);
     check("fused_mma:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
+    // Several warps share samples.
+    let sizes = [(515, 40, 8), (700, 100, 12), (300, 33, 40), (600, 20, 128), (3000, 5, 250)];
+    check("fused_mma:256x1:0", &sizes, &[CovarianceType::Diag]);
+    check("fused_mma:256x1:0", &[(600, 13, 16)], &[CovarianceType::Full]);
 }
 
 fn float64_and_labels() {

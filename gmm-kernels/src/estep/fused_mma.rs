@@ -250,9 +250,20 @@ impl FusedShape {
         if self.rotations == 0 { 0 } else { 2 * ROTATED }
     }
 
+    /// Whether its kernel is one for teams.
+    pub const fn is_of_team(self) -> bool {
+        self.rotations == 0 && self.team.warps() > 1
+    }
+
+    /// Whether the warps of a team add up parts of exponents: in the kernels of 32 features and at
+    /// most 32 components a warp, also where one part has all features.
+    const fn shares_features(self) -> bool {
+        self.is_of_team() && self.pairs == 2 && self.components <= COMPONENTS_OF_WARP / 2 / TILE
+    }
+
     /// Numbers of a place in which a warp leaves its parts of a group's exponents for its team.
     const fn exchanged_exponents(self) -> usize {
-        if self.team.features > 1 { self.components * QUAD * WARP as usize } else { 0 }
+        if self.shares_features() { self.components * QUAD * WARP as usize } else { 0 }
     }
 
     /// Numbers of a place in which a warp leaves the likelihoods of its components for its team.

@@ -130,12 +130,12 @@ pub fn write(root: &Path) -> Result<()> {
     let ptx = gmm_ptx::Archive::open(&bytes)?;
     for card in CARDS {
         let file = file(root, card);
-        let present = fs::read(&file).or_else(|error| match error.kind() {
+        let bytes = fs::read(&file).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(Vec::new()),
             _ => Err(error),
         })?;
         // An archive that cannot be read, or of another assembler, is made anew.
-        let present = Archive::open(&present).ok().filter(|archive| archive.assembler() == version);
+        let present = Archive::open(&bytes).ok().filter(|archive| archive.assembler() == version);
         let (mut cubins, mut assembled) = (Vec::new(), 0);
         for Wanted { name, registers, checksum: ptx, text } in wanted(&ptx, card)? {
             let old = present.as_ref().filter(|archive| archive.checksum(&name, registers) == Some(ptx));
@@ -158,11 +158,11 @@ pub fn write(root: &Path) -> Result<()> {
             cubins.push(Cubin { name, registers, ptx, code });
         }
         let count = cubins.len();
-        let unchanged = assembled == 0 && present.is_some_and(|archive| archive.kernels().count() == count);
-        if !unchanged {
+        let packed = pack(&version, cubins)?;
+        if packed != bytes {
             let folder = file.parent().context("the archive has no folder")?;
             fs::create_dir_all(folder)?;
-            fs::write(&file, pack(&version, cubins)?).with_context(|| format!("cannot write {}", file.display()))?;
+            fs::write(&file, packed).with_context(|| format!("cannot write {}", file.display()))?;
         }
         println!("{card}: {count} kernels, {assembled} of them new; {} bytes", fs::metadata(&file)?.len());
     }

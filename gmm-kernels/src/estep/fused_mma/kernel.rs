@@ -115,6 +115,9 @@ impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
 #[derive(Clone, Copy)]
 struct Member {
     team: Team,
+    /// Whether the kernel is one for teams, and for teams that share features: constants of it.
+    of_team: bool,
+    adds_exponents: bool,
     /// Teams of the block, and which one it is.
     teams: u32,
     number: u32,
@@ -126,19 +129,39 @@ struct Member {
 impl Member {
     /// A warp that works alone.
     #[inline(always)]
-    fn alone() -> Self {
+    fn alone(_: Team) -> Self {
         let (teams, number) = (block_dim() / WARP, thread_idx() / WARP);
-        Self { team: Team::ONE, teams, number, features: 0, components: 0 }
+        Self { team: Team::ONE, of_team: false, adds_exponents: false, teams, number, features: 0, components: 0 }
+    }
+
+    /// One of a team that shares features.
+    #[inline(always)]
+    fn of_features(team: Team) -> Self {
+        Self::of(Team { components: 1, ..team }, true)
+    }
+
+    /// One of a team that shares components.
+    #[inline(always)]
+    fn of_components(team: Team) -> Self {
+        Self::of(Team { features: 1, ..team }, false)
+    }
+
+    /// One of a team that shares both.
+    #[inline(always)]
+    fn of_both(team: Team) -> Self {
+        Self::of(team, true)
     }
 
     #[inline(always)]
-    fn of(team: Team) -> Self {
+    fn of(team: Team, adds_exponents: bool) -> Self {
         // No part is none, which spares the checks of the divisions.
         let team = Team { features: team.features.max(1), components: team.components.max(1) };
         let (warps, warp) = (team.warps().max(1), thread_idx() / WARP);
         let rank = warp % warps;
         Self {
             team,
+            of_team: true,
+            adds_exponents,
             teams: block_dim() / WARP / warps,
             number: warp / warps,
             features: rank % team.features,
@@ -890,16 +913,17 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                 let group = rounds.group(h + g);
                 let x = samples.take(h + g, rounds.left(group));
                 let of_group = if H > 1 { (h + g) % 2 } else { place };
-                // SAFETY: the caller guarantees it; all lanes have met since that place was read.
-                let transposed = unsafe {
-                    samples.fetch(h + g, &rounds, group + rounds.step);
-                    block.transpose(of_group, &x)
-                };
+                if !member.of_team {
+                    // SAFETY: the caller guarantees it.
+                    unsafe { samples.fetch(h + g, &rounds, group + rounds.step) };
+                }
+                // SAFETY: all lanes have met since that place was read.
+                let transposed = unsafe { block.transpose(of_group, &x) };
                 features[g] = Features::new(x);
                 // SAFETY: the coefficients are in shared memory since the barrier.
                 q[g] = unsafe { exponents(&block, &packed, &Features::new(transposed)) };
-                if member.team.features > 1 {
-                    // SAFETY: as above; teams have one group side by side.
+                if member.adds_exponents {
+                    // SAFETY: as above; these teams have one group side by side.
                     unsafe { block.add_exponents(place, &mut q[g]) };
                 }
             });
@@ -917,6 +941,14 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
             });
             // SAFETY: the caller guarantees it.
             let r = unsafe { rounds.respond(&block, place, &q, &weights, h) };
+            counted!(for g in 0..G {
+                if member.of_team {
+                    // Behind the barriers: before, the compiler would have the warp wait for what it
+                    // fetches where the paths with and without a team meet.
+                    // SAFETY: the caller guarantees it.
+                    unsafe { samples.fetch(h + g, &rounds, rounds.group(h + g) + rounds.step) };
+                }
+            });
             let r = sums.count(&r);
             counted!(for s in 0..S {
                 let mut products = [Split::ZERO; G];
@@ -1008,7 +1040,7 @@ fn to_integer(x: f64) -> i64 {
 }
 
 macro_rules! instances {
-    ($($name:ident $gaps:literal $pairs:literal $components:literal $features_of_team:expr, $components_of_team:expr;)*) => { $(
+    ($($name:ident $gaps:literal $pairs:literal $components:literal $member:expr;)*) => { $(
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
             ///
@@ -1016,11 +1048,7 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedMmaArgs) {
                 const SHAPE: FusedShape = FusedShape::diagonal($pairs, $components, $gaps);
-                let team = Team {
-                    features: if $features_of_team { args.team.features } else { 1 },
-                    components: if $components_of_team { args.team.components } else { 1 },
-                };
-                let member = if $features_of_team || $components_of_team { Member::of(team) } else { Member::alone() };
+                let member: Member = $member(args.team);
                 // SAFETY: the caller guarantees it.
                 unsafe {
                     diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { SHAPE.side_by_side() }>(
@@ -1031,21 +1059,30 @@ macro_rules! instances {
         }
     )* };
 }
-// Whether values may be missing, pairs of tiles of features and tiles of components; whether several
-// warps may share the features, and the components.
+// Whether values may be missing, pairs of tiles of features, tiles of components, and what the warps
+// of a team may share.
 instances! {
-    fused_mma_d16_k08 false 1 1 false, false;
-    fused_mma_observed_d16_k08 true 1 1 false, false;
-    fused_mma_d32_k08 false 2 1 true, false;
-    fused_mma_observed_d32_k08 true 2 1 true, false;
-    fused_mma_d16_k16 false 1 2 false, false;
-    fused_mma_observed_d16_k16 true 1 2 false, false;
-    fused_mma_d32_k16 false 2 2 true, false;
-    fused_mma_observed_d32_k16 true 2 2 true, false;
-    fused_mma_d16_k32 false 1 4 false, false;
-    fused_mma_observed_d16_k32 true 1 4 false, true;
-    fused_mma_d32_k32 false 2 4 true, true;
-    fused_mma_observed_d32_k32 true 2 4 true, true;
-    fused_mma_d16_k64 false 1 8 false, true;
-    fused_mma_d32_k64 false 2 8 false, true;
+    fused_mma_d16_k08 false 1 1 Member::alone;
+    fused_mma_observed_d16_k08 true 1 1 Member::alone;
+    fused_mma_d32_k08 false 2 1 Member::alone;
+    fused_mma_observed_d32_k08 true 2 1 Member::alone;
+    fused_mma_d16_k16 false 1 2 Member::alone;
+    fused_mma_observed_d16_k16 true 1 2 Member::alone;
+    fused_mma_d32_k16 false 2 2 Member::alone;
+    fused_mma_observed_d32_k16 true 2 2 Member::alone;
+    fused_mma_d16_k32 false 1 4 Member::alone;
+    fused_mma_observed_d16_k32 true 1 4 Member::alone;
+    fused_mma_d32_k32 false 2 4 Member::alone;
+    fused_mma_observed_d32_k32 true 2 4 Member::alone;
+    fused_mma_d16_k64 false 1 8 Member::alone;
+    fused_mma_d32_k64 false 2 8 Member::alone;
+    fused_mma_team_d32_k08 false 2 1 Member::of_features;
+    fused_mma_team_d32_k16 false 2 2 Member::of_features;
+    fused_mma_team_d32_k32 false 2 4 Member::of_both;
+    fused_mma_team_d16_k64 false 1 8 Member::of_components;
+    fused_mma_team_d32_k64 false 2 8 Member::of_components;
+    fused_mma_observed_team_d32_k08 true 2 1 Member::of_features;
+    fused_mma_observed_team_d32_k16 true 2 2 Member::of_features;
+    fused_mma_observed_team_d16_k32 true 1 4 Member::of_components;
+    fused_mma_observed_team_d32_k32 true 2 4 Member::of_both;
 }

@@ -36,16 +36,18 @@ impl Task {
     /// |---|---|---|
     /// | `diag`, `spherical` | 2·K·D | 2·K·D |
     /// | `full` | K·(D·(D + 1)/2 + D) | K·(D·(D + 1)/2 + D) |
-    /// | `tied` | D·(D + 1)/2 + 2·K·D | D·(D + 1)/2 + K·D |
+    /// | `tied` | K·D | K·D |
     ///
     /// A log-density takes t = A·x + b and Σⱼ tⱼ², and the moments are those of x and of its products.
-    /// Under `tied` covariances A·x and the products are the same for all components.
+    /// Under `tied` covariances what is quadratic in x is the same for all components, and its sum over
+    /// the samples for all mixtures: it counts only for scores, D·(D + 1)/2 + D.
     fn multiply_adds(self, covariance_type: CovarianceType, k: usize, d: usize) -> f64 {
         let (k, d) = (k as f64, d as f64);
         let triangle = d * (d + 1.0) / 2.0;
         let (densities, moments) = match covariance_type {
             CovarianceType::Full => (k * (triangle + d), k * (triangle + d)),
-            CovarianceType::Tied => (triangle + 2.0 * k * d, triangle + k * d),
+            CovarianceType::Tied if self == Self::Scores => (k * d + triangle + d, 0.0),
+            CovarianceType::Tied => (k * d, k * d),
             _ => (2.0 * k * d, 2.0 * k * d),
         };
         if self == Self::Em { densities + moments } else { densities }
@@ -108,14 +110,14 @@ mod tests {
     #[test]
     fn multiply_adds_of_each_type() {
         let of = |covariance_type, task: Task| task.multiply_adds(covariance_type, 3, 2);
-        for (covariance_type, total, em) in [
-            (CovarianceType::Diag, 12.0, 24.0),
-            (CovarianceType::Spherical, 12.0, 24.0),
-            (CovarianceType::Full, 15.0, 30.0),
-            (CovarianceType::Tied, 15.0, 24.0),
+        for (covariance_type, total, scores, em) in [
+            (CovarianceType::Diag, 12.0, 12.0, 24.0),
+            (CovarianceType::Spherical, 12.0, 12.0, 24.0),
+            (CovarianceType::Full, 15.0, 15.0, 30.0),
+            (CovarianceType::Tied, 6.0, 11.0, 12.0),
         ] {
             assert_eq!(of(covariance_type, Task::Total), total, "{covariance_type}");
-            assert_eq!(of(covariance_type, Task::Scores), total, "{covariance_type}");
+            assert_eq!(of(covariance_type, Task::Scores), scores, "{covariance_type}");
             assert_eq!(of(covariance_type, Task::Em), em, "{covariance_type}");
         }
     }

@@ -103,6 +103,10 @@ pub const REGISTERS: u32 = 65536;
 /// Bytes of shared memory that each block takes for the system.
 const RESERVED: usize = 1024;
 
+/// The environment variable that has a device choose kernels as one of compute capability 8.0 does,
+/// so that these are tested and timed on a later one.
+const AS_CAPABILITY: &str = "GMM_TEST_CAPABILITY";
+
 /// What the choice of a launch's shape needs to know of a device.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -122,6 +126,23 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The limits of a device of this compute capability, where one is named, with the multiprocessors
+    /// of this one: `8.0` alone.
+    fn under(self, capability: Option<&str>) -> Result<Self> {
+        match capability {
+            None => Ok(self),
+            Some("8.0") => Ok(Self {
+                shared_per_block: self.shared_per_block.min(163 << 10),
+                shared_per_multiprocessor: self.shared_per_multiprocessor.min(164 << 10),
+                warpgroups: false,
+                ..self
+            }),
+            Some(other) => {
+                Err(Error::Cuda { op: AS_CAPABILITY, message: format!("`{other}`; the one to be named is 8.0") })
+            }
+        }
+    }
+
     /// Blocks with so many bytes of shared memory that a multiprocessor holds at once.
     pub fn blocks_by_shared(&self, shared: usize) -> u32 {
         (self.shared_per_multiprocessor / (shared + RESERVED)) as u32
@@ -181,7 +202,7 @@ impl Gpu {
         let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
         Ok(Self {
             info,
-            limits,
+            limits: limits.under(std::env::var(AS_CAPABILITY).ok().as_deref())?,
             exp2_bias: OnceLock::new(),
             context,
             refuses_machine_code: AtomicBool::new(false),

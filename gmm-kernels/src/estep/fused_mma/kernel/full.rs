@@ -84,7 +84,7 @@ impl Rows {
 /// `D`: most features; `S`: steps; `H`: groups of a round.
 #[inline(always)]
 unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaArgs) {
-    let member = Member::of(Team { features: 1, ..args.team });
+    let member = Member::of_components(args.team);
     let mut rounds = Rounds::new(args, member, H);
     let mut samples = RoundSamples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
     counted!(for h in 0..H {
@@ -127,9 +127,8 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
                 samples.x[h][0][1] = [ONE; QUAD];
             }
             [features[h]] = samples.take(h, rounds.left(group));
-            // SAFETY: the caller guarantees it; no lane reads the rows.
+            // SAFETY: no lane reads the rows.
             unsafe {
-                samples.fetch(h, &rounds, group + rounds.step);
                 rows.set(h, &features[h], args.d as usize);
                 [transposed[h]] = block.transpose(h % 2, &[features[h]]);
             }
@@ -153,6 +152,10 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
         });
         // SAFETY: the caller guarantees it.
         let r = unsafe { rounds.respond(&block, since as usize % 2, &each, &[weight], 0) };
+        counted!(for h in 0..H {
+            // SAFETY: the caller guarantees it. (As in `diagonal`.)
+            unsafe { samples.fetch(h, &rounds, rounds.group(h) + rounds.step) };
+        });
         let r = sums.count(&r);
         counted!(for s in 0..S {
             let mut products = features;

@@ -100,8 +100,8 @@ mod tests {
         };
         vec![
             cubin("a", None, 1001),
-            cubin("a", Some(64), 300_000),
-            cubin("bb", Some(168), 200_000),
+            cubin("a", Some(64), 600_000),
+            cubin("bb", Some(168), 400_000),
             cubin("c", None, 5),
         ]
     }

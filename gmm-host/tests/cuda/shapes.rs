@@ -247,8 +247,8 @@ fn fused_mma_agree() {
         (30_001, 64, 8),
         (20_003, 128, 32),
         (20_003, 13, 128),
-        (20_011, 32, 128),
-        (20_003, 64, 64),
+        (60_011, 32, 128),
+        (60_011, 64, 64),
     ];
     agree_on_matrix_units("fused_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
     // Matrices.

@@ -208,9 +208,10 @@ impl FusedShape {
     }
 
     /// Groups of [`SAMPLES`] samples that a warp takes in a round: as many as the registers hold,
-    /// so that enough data is on its way.
+    /// so that enough data is on its way. In a kernel for teams one, so that its barriers stand in no
+    /// unrolled loop.
     pub const fn groups(self) -> usize {
-        2 / self.pairs
+        if self.is_of_team() { 1 } else { 2 / self.pairs }
     }
 
     /// Groups of a round that a warp evaluates side by side.

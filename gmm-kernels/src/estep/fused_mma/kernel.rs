@@ -1040,7 +1040,7 @@ fn to_integer(x: f64) -> i64 {
 }
 
 macro_rules! instances {
-    ($($name:ident $gaps:literal $pairs:literal $components:literal $member:expr;)*) => { $(
+    ($($name:ident $gaps:literal $pairs:literal $components:literal $groups:literal $member:expr;)*) => { $(
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
             ///
@@ -1051,7 +1051,7 @@ macro_rules! instances {
                 let member: Member = $member(args.team);
                 // SAFETY: the caller guarantees it.
                 unsafe {
-                    diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { SHAPE.side_by_side() }>(
+                    diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, $groups, { SHAPE.side_by_side() }>(
                         &args, member,
                     )
                 }
@@ -1059,30 +1059,30 @@ macro_rules! instances {
         }
     )* };
 }
-// Whether values may be missing, pairs of tiles of features, tiles of components, and what the warps
-// of a team may share.
+// Whether values may be missing, pairs of tiles of features, tiles of components, groups of a round, and
+// what the warps of a team may share.
 instances! {
-    fused_mma_d16_k08 false 1 1 Member::alone;
-    fused_mma_observed_d16_k08 true 1 1 Member::alone;
-    fused_mma_d32_k08 false 2 1 Member::alone;
-    fused_mma_observed_d32_k08 true 2 1 Member::alone;
-    fused_mma_d16_k16 false 1 2 Member::alone;
-    fused_mma_observed_d16_k16 true 1 2 Member::alone;
-    fused_mma_d32_k16 false 2 2 Member::alone;
-    fused_mma_observed_d32_k16 true 2 2 Member::alone;
-    fused_mma_d16_k32 false 1 4 Member::alone;
-    fused_mma_observed_d16_k32 true 1 4 Member::alone;
-    fused_mma_d32_k32 false 2 4 Member::alone;
-    fused_mma_observed_d32_k32 true 2 4 Member::alone;
-    fused_mma_d16_k64 false 1 8 Member::alone;
-    fused_mma_d32_k64 false 2 8 Member::alone;
-    fused_mma_team_d32_k08 false 2 1 Member::of_features;
-    fused_mma_team_d32_k16 false 2 2 Member::of_features;
-    fused_mma_team_d32_k32 false 2 4 Member::of_both;
-    fused_mma_team_d16_k64 false 1 8 Member::of_components;
-    fused_mma_team_d32_k64 false 2 8 Member::of_components;
-    fused_mma_observed_team_d32_k08 true 2 1 Member::of_features;
-    fused_mma_observed_team_d32_k16 true 2 2 Member::of_features;
-    fused_mma_observed_team_d16_k32 true 1 4 Member::of_components;
-    fused_mma_observed_team_d32_k32 true 2 4 Member::of_both;
+    fused_mma_d16_k08 false 1 1 2 Member::alone;
+    fused_mma_observed_d16_k08 true 1 1 2 Member::alone;
+    fused_mma_d32_k08 false 2 1 1 Member::alone;
+    fused_mma_observed_d32_k08 true 2 1 1 Member::alone;
+    fused_mma_d16_k16 false 1 2 2 Member::alone;
+    fused_mma_observed_d16_k16 true 1 2 2 Member::alone;
+    fused_mma_d32_k16 false 2 2 1 Member::alone;
+    fused_mma_observed_d32_k16 true 2 2 1 Member::alone;
+    fused_mma_d16_k32 false 1 4 2 Member::alone;
+    fused_mma_observed_d16_k32 true 1 4 2 Member::alone;
+    fused_mma_d32_k32 false 2 4 1 Member::alone;
+    fused_mma_observed_d32_k32 true 2 4 1 Member::alone;
+    fused_mma_d16_k64 false 1 8 2 Member::alone;
+    fused_mma_d32_k64 false 2 8 1 Member::alone;
+    fused_mma_team_d32_k08 false 2 1 1 Member::of_features;
+    fused_mma_team_d32_k16 false 2 2 1 Member::of_features;
+    fused_mma_team_d32_k32 false 2 4 1 Member::of_both;
+    fused_mma_team_d16_k64 false 1 8 1 Member::of_components;
+    fused_mma_team_d32_k64 false 2 8 1 Member::of_components;
+    fused_mma_observed_team_d32_k08 true 2 1 1 Member::of_features;
+    fused_mma_observed_team_d32_k16 true 2 2 1 Member::of_features;
+    fused_mma_observed_team_d16_k32 true 1 4 1 Member::of_components;
+    fused_mma_observed_team_d32_k32 true 2 4 1 Member::of_both;
 }

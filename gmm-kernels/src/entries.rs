@@ -137,6 +137,10 @@ pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> 
 
 /// The E-step of few components on the matrix units, in one read of the data.
 pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
+    if shape.expanded > 0 {
+        let shape = shape.of_warp();
+        return Entry::new(format!("fused_mma_expanded_p{:03}_k{}", shape.products(), shape.capacity()));
+    }
     let of = match shape {
         FusedShape { rotations: 1.., .. } => "full_",
         FusedShape { gaps: true, .. } => "observed_",

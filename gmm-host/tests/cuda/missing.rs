@@ -86,6 +86,11 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
         assert!(true_r[[i, *got]] >= true_r[[i, *v]] - 4.0 * bound(i), "{what}, label {i}: {got} for {v}");
     }
     let got = e.statistics(m).unwrap();
+    // The matrix units round responsibilities to float16, by 2⁻¹² of themselves. Where a component has
+    // a few samples, hardly anything of that averages.
+    let few = samples.n_samples() < 100 * m.n_components();
+    let on_matrix_units = e.describe().kernel.contains("mma");
+    let statistics = if few && on_matrix_units { statistics.max(5e-4) } else { statistics };
     estep::assert_statistics_agree(what, &got, &truth.statistics(m).unwrap(), statistics);
     assert_eq!(got, e.statistics(m).unwrap(), "{what}: the same bits each time");
     let mut shared = e.share().unwrap();
@@ -262,7 +267,12 @@ fn every_kernel_agrees_or_says_why_not() {
                 Err(error) => panic!("{what}: {error}"),
             }
             match e.statistics(&m) {
-                Ok(got) => estep::assert_statistics_agree(&what, &got, &statistics, 3e-5),
+                Ok(got) => {
+                    // A component has some hundred samples, whose responsibilities are rounded to
+                    // float16 there.
+                    let allowed = if e.describe().kernel.contains("mma") { 1e-4 } else { 3e-5 };
+                    estep::assert_statistics_agree(&what, &got, &statistics, allowed)
+                }
                 Err(Error::Kernel { .. }) => println!("{what}: no E-step"),
                 Err(error) => panic!("{what}: {error}"),
             }
@@ -271,7 +281,6 @@ fn every_kernel_agrees_or_says_why_not() {
     }
 }
 
-/// No kernel takes them yet.
 /// Both sides of one evaluator, which has a layout of the samples for each.
 fn all_covariance_types_take_turns() {
     let x = with_holes(9, normal(92, 500, 4, 0.0), 0.3);

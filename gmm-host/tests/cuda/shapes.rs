@@ -23,6 +23,7 @@ pub fn tests() -> Vec<Test> {
         ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
         ("tensor_cores_agree", tensor_cores_agree),
         ("fused_mma_agree", fused_mma_agree),
+        ("expanded_mma_agree", expanded_mma_agree),
         ("warpgroups_agree", warpgroups_agree),
         ("whitened_agrees", whitened_agrees),
         ("whitened_wgmma_agrees", whitened_wgmma_agrees),
@@ -256,6 +257,44 @@ fn fused_mma_agree() {
         [(1, 1, 1), (15, 5, 3), (17, 13, 8), (130, 15, 5), (1000, 8, 8), (257, 10, 7), (300, 13, 20), (200, 5, 70)];
     let large = [(20_003, 13, 8), (20_003, 7, 5), (20_003, 14, 8), (700_001, 4, 3), (20_003, 13, 16), (20_003, 15, 30)];
     agree_on_matrix_units("fused_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+}
+
+/// As [`tensor_cores_agree`], for each instance of the kernels with expanded exponents: few components
+/// and many, alone and in teams with different products, with different components, and with both.
+fn expanded_mma_agree() {
+    let small = [
+        (1, 1, 1),
+        (15, 4, 3),
+        (300, 2, 40),
+        (257, 4, 70),
+        (130, 8, 5),
+        (300, 7, 20),
+        (200, 5, 40),
+        (200, 11, 9),
+        (150, 10, 30),
+        (17, 13, 9),
+        (300, 13, 20),
+        (200, 12, 35),
+        (130, 16, 7),
+        (150, 16, 40),
+        (130, 20, 17),
+        (100, 28, 5),
+        (100, 24, 20),
+    ];
+    let large = [
+        (700_001, 3, 4),
+        (60_011, 4, 100),
+        (20_003, 8, 32),
+        (20_003, 13, 16),
+        (60_011, 13, 60),
+        (20_003, 11, 20),
+        (20_003, 16, 8),
+        (20_003, 28, 8),
+    ];
+    agree_on_matrix_units("expanded_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+    let small = [(1, 1, 1), (15, 8, 3), (257, 3, 70), (300, 24, 9)];
+    let large = [(700_001, 3, 4), (60_011, 8, 100)];
+    agree_on_matrix_units("expanded_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
 }
 
 /// Sizes are N, D, K.

@@ -23,13 +23,19 @@
 //! says. Of more, a [`Team`] of warps evaluates the same samples. Its warps have different features,
 //! and add up their parts of the exponents through shared memory; or different components, and add
 //! up the likelihoods of their samples; or both. Each keeps the sums of its own features and
-//! components. All warps of a block wait for each other once for each of the two.
+//! components. The warps of a team wait for each other once for each of the two.
 //!
 //! `fused_mma_observed_d16_k08`, … are for samples with missing values, which are NaN,
 //! with diagonal covariances. A missing value is a feature of zero, and each feature
 //! has a third product, [`OBSERVED`] or 0: its coefficient is the constant of the feature less the
 //! square of the shift, and its sum is that of the responsibilities for the samples that have the
 //! feature. It is one float16 number, so that it takes half of the multiplications of the others.
+//!
+//! `fused_mma_expanded_p016_k64`, … expand the exponents of matrices into products of two features,
+//! as `products_mma` does, here for so few features that the warps of a block keep the sums of all
+//! products. Each product is that of two [rows](FusedMmaArgs::pairs), of which the last is the number
+//! one, so that they also serve few features with diagonal covariances. The warps of a team have
+//! different products in the place of different features.
 //!
 //! With at most 8 components the likelihood Σₖ wₖ·2^qₖ is formed as it is, and with the maximum
 //! taken out only if a sample's sum is below [`THRESHOLD`](crate::likelihood::small_k::THRESHOLD).
@@ -44,7 +50,7 @@
 //!   [`FusedShape::shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; with diagonal covariances 5·2·D·K
 //!   multiply-adds in float16 (K ≤ 8: 4·2·D·16, because the low parts are rows), with matrices
-//!   2·16·16·D and 2·8·D·(D + 3).
+//!   2·16·16·D and 2·8·D·(D + 3); with expanded exponents 5·K for each of D·(D + 3)/2 products.
 use crate::data::{Columns, QUAD};
 use crate::estep::products_mma::PRODUCT_SCALE;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -76,6 +82,8 @@ pub const MAX_COMPONENTS_WIDE: usize = MAX_TEAM * COMPONENTS_OF_WARP_GAPS;
 pub const MAX_COMPONENTS_FULL: usize = MAX_TEAM_FULL * TILE;
 /// Most components of a warp with missing values: sums of more would not fit into registers.
 pub const COMPONENTS_OF_WARP_GAPS: usize = 32;
+/// Most features whose exponents are expanded into products.
+pub const MAX_FEATURES_EXPANDED: usize = 2 * STEP;
 /// The product that stands for an observed value: as much as the number one times itself where
 /// features are scaled.
 pub const OBSERVED: f32 = PRODUCT_SCALE;
@@ -111,6 +119,9 @@ pub struct FusedShape {
     /// Matrices: with how many features each one is multiplied: itself, the next one, …; after the
     /// last comes the first. Diagonal covariances: 0.
     pub rotations: usize,
+    /// Steps of products of a warp, where exponents are expanded into products of two features;
+    /// else 0.
+    pub expanded: usize,
     /// Whether values are missing (diagonal covariances only).
     pub gaps: bool,
     /// The warps that share samples.
@@ -120,12 +131,51 @@ pub struct FusedShape {
 impl FusedShape {
     /// A shape of diagonal covariances whose warps work alone.
     pub const fn diagonal(pairs: usize, components: usize, gaps: bool) -> Self {
-        Self { pairs, components, rotations: 0, gaps, team: Team::ONE }
+        Self { pairs, components, rotations: 0, expanded: 0, gaps, team: Team::ONE }
     }
 
     /// The same of matrices.
     pub const fn matrices(rotations: usize) -> Self {
-        Self { pairs: 1, components: 1, rotations, gaps: false, team: Team::ONE }
+        Self { rotations, ..Self::diagonal(1, 1, false) }
+    }
+
+    /// The same of exponents that are expanded into so many steps of products.
+    pub const fn products_of_two(steps: usize, components: usize) -> Self {
+        let pairs = if steps <= 3 { 1 } else { 2 };
+        Self { expanded: steps, ..Self::diagonal(pairs, components, false) }
+    }
+
+    /// The instance for K components of D features whose exponents are expanded into so many
+    /// `products`, if there is one.
+    pub const fn expanded(k: usize, d: usize, products: usize) -> Option<Self> {
+        if k == 0 || d == 0 || d > MAX_FEATURES_EXPANDED {
+            return None;
+        }
+        let steps = products.div_ceil(STEP);
+        // The least work: exponentials, which all warps with different products compute for themselves,
+        // and what else does not depend on the products, take as long as some two steps.
+        let tiles = k.div_ceil(TILE);
+        let (mut best, mut least) = (Self::products_of_two(0, 0), usize::MAX);
+        let mut i = 0;
+        while i < INSTANCES_EXPANDED.len() {
+            let [of_warp, few, many] = INSTANCES_EXPANDED[i];
+            let work = steps.div_ceil(of_warp) * (of_warp + 2);
+            let shape = Self::products_of_two(of_warp, if tiles <= few { few } else { many });
+            if work < least && shape.features() >= d && (of_warp > 1 || steps == 1) {
+                (best, least) = (shape, work);
+            }
+            i += 1;
+        }
+        best.of_team(steps.div_ceil(best.expanded), k.div_ceil(best.capacity()), best.most_warps())
+    }
+
+    /// Warps of a block for whose sums a multiprocessor has registers, of expanded exponents.
+    pub const fn most_warps(self) -> usize {
+        match (self.expanded, self.components) {
+            (1, _) | (_, 2) => 16,
+            (3 | 5, _) => 12,
+            _ => 8,
+        }
     }
 
     /// The instance for K components of D features, if there is one; `gaps`: for samples with
@@ -182,6 +232,7 @@ impl FusedShape {
     /// Features that it takes.
     pub const fn features(self) -> usize {
         match self.rotations {
+            _ if self.expanded > 0 => self.pairs * STEP,
             0 => self.pairs * STEP * self.team.features as usize,
             5 => 9,
             7 => 13,
@@ -191,7 +242,11 @@ impl FusedShape {
 
     /// Steps of [`STEP`] products.
     pub const fn steps(self) -> usize {
-        if self.rotations == 0 { self.kinds() * self.pairs * self.team.features as usize } else { 1 + self.rotations }
+        match self.expanded {
+            0 if self.rotations > 0 => 1 + self.rotations,
+            0 => self.kinds() * self.pairs * self.team.features as usize,
+            of_warp => of_warp * self.team.features as usize,
+        }
     }
 
     /// Steps of a pair of tiles of features with diagonal covariances: features, squares and, with
@@ -202,7 +257,7 @@ impl FusedShape {
 
     /// Products of a sample: of each pair of tiles the features, then their squares, then, with
     /// missing values, [`OBSERVED`] or 0. Matrices: the features, then these times the first one,
-    /// the second one, … behind them, from themselves on.
+    /// the second one, … behind them, from themselves on. Expanded: as [`FusedMmaArgs::pairs`] says.
     pub const fn products(self) -> usize {
         self.steps() * STEP
     }
@@ -211,7 +266,7 @@ impl FusedShape {
     /// so that enough data is on its way. In a kernel for teams one, so that its barriers stand in no
     /// unrolled loop.
     pub const fn groups(self) -> usize {
-        if self.is_of_team() { 1 } else { 2 / self.pairs }
+        if self.is_of_team() || self.expanded > 0 { 1 } else { 2 / self.pairs }
     }
 
     /// Groups of a round that a warp evaluates side by side.
@@ -253,13 +308,28 @@ impl FusedShape {
 
     /// Whether its kernel is one for teams.
     pub const fn is_of_team(self) -> bool {
-        self.rotations == 0 && self.team.warps() > 1
+        self.rotations == 0 && self.expanded == 0 && self.team.warps() > 1
     }
 
     /// Whether the warps of a team add up parts of exponents: in the kernels of 32 features and at
     /// most 32 components a warp, also where one part has all features.
     const fn shares_features(self) -> bool {
+        if self.expanded > 0 {
+            return self.team.features > 1;
+        }
         self.is_of_team() && self.pairs == 2 && self.components <= COMPONENTS_OF_WARP / 2 / TILE
+    }
+
+    /// Rows of a warp with expanded exponents: features, and the number one behind the last.
+    const fn rows(self) -> usize {
+        if self.expanded > 0 { self.pairs * STEP + 1 } else { 0 }
+    }
+
+    /// Elements in which a warp transposes: two places for all features; or, behind the rows, one for
+    /// each step of products.
+    const fn transposed(self) -> usize {
+        let places = if self.expanded > 0 { self.expanded } else { 2 * self.pairs };
+        self.rows() * SAMPLES + places * TRANSPOSED
     }
 
     /// Numbers of a place in which a warp leaves its parts of a group's exponents for its team.
@@ -275,7 +345,7 @@ impl FusedShape {
     /// Numbers of a warp's part of the shared memory, which its sums take after the rounds: before,
     /// there are the places to transpose in and those for its team.
     const fn part(self) -> usize {
-        let of_rounds = 2 * (self.pairs * TRANSPOSED + self.exchanged_exponents() + self.exchanged_likelihoods());
+        let of_rounds = self.transposed() + 2 * (self.exchanged_exponents() + self.exchanged_likelihoods());
         let sums = self.of_warp().sums();
         if of_rounds > sums { of_rounds } else { sums }
     }
@@ -283,10 +353,16 @@ impl FusedShape {
     /// Dynamic shared memory of a launch.
     pub const fn shared_bytes(self, block: u32) -> usize {
         let warps = (block / WARP) as usize;
-        FINISH_SHARED_BYTES + (self.numbers() + warps * (self.part() + self.rotated())) * size_of::<f32>()
+        let of_pairs = if self.expanded > 0 { self.products() } else { 0 };
+        FINISH_SHARED_BYTES + (self.numbers() + of_pairs + warps * (self.part() + self.rotated())) * size_of::<f32>()
     }
 }
 
+/// The kernels with expanded exponents: steps of products of a warp, and its tiles of components, few
+/// or many.
+const INSTANCES_EXPANDED: [[usize; 3]; 4] = [[1, 4, 8], [3, 2, 4], [5, 2, 4], [7, 2, 4]];
+/// Elements from one row of a warp's features to the next: both parts of [`SAMPLES`] samples.
+pub const ROW: usize = SAMPLES;
 /// Products of a step.
 pub const STEP: usize = 2 * TILE;
 /// Numbers of a component besides its coefficients: what its sum of products is multiplied by, the
@@ -325,6 +401,9 @@ pub struct FusedMmaArgs {
     pub by_value: [f32; BY_VALUE],
     /// The sums as integers ([`FusedShape::sums`]): zeros before and after each launch.
     pub integers: *mut u64,
+    /// Of each product of expanded exponents the rows of its two factors, times [`ROW`], the second
+    /// one times 2^16: of features, or D of the number one. Others: null.
+    pub pairs: *const u32,
     /// What sums are multiplied by to be integers: [`unit()`].
     pub unit: f64,
     /// Where to write the sums ([`FusedShape::sums`]); may be mapped host memory that the host

@@ -163,6 +163,16 @@ pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
     [a, b, c, d]
 }
 
+/// Asks the L2 cache for the bytes at an address, which are read later.
+///
+/// # Safety
+/// `p` is readable.
+#[inline(always)]
+pub unsafe fn prefetch(p: *const f32) {
+    // SAFETY: the caller guarantees it.
+    unsafe { asm!("prefetch.global.L2 [{}];", in(reg64) p, options(nostack)) };
+}
+
 /// Reads from global memory that no thread writes during the launch.
 macro_rules! loads {
     ($($(#[$doc:meta])* $name:ident $t:ty, $class:ident, $instruction:literal;)*) => { $(

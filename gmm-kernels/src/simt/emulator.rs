@@ -108,7 +108,7 @@ fn text(reason: &(dyn Any + Send)) -> String {
 
 /// A barrier.
 struct Meeting {
-    threads: u32,
+    threads: Cell<u32>,
     waiting: Cell<u32>,
     /// How often all threads have met.
     met: Cell<u64>,
@@ -116,7 +116,7 @@ struct Meeting {
 
 impl Meeting {
     fn of(threads: u32) -> Self {
-        Self { threads, waiting: Cell::new(0), met: Cell::new(0) }
+        Self { threads: Cell::new(threads), waiting: Cell::new(0), met: Cell::new(0) }
     }
 
     /// Waits for the others, and returns whether this thread was the last one.
@@ -124,7 +124,7 @@ impl Meeting {
         launch.progress.set(true);
         self.waiting.set(self.waiting.get() + 1);
         let met = self.met.get();
-        if self.waiting.get() == self.threads {
+        if self.waiting.get() == self.threads.get() {
             self.waiting.set(0);
             self.met.set(met + 1);
             return true;
@@ -148,6 +148,8 @@ struct Warp {
 struct Block<'a> {
     launch: &'a Launch<'a>,
     meeting: Meeting,
+    /// Those of some warps: the barriers 1 to 15.
+    of_warps: [Meeting; 15],
     warps: Vec<Warp>,
     shared: *mut u128,
 }
@@ -190,6 +192,16 @@ pub(crate) fn barrier() {
     block().meeting.wait(block().launch);
 }
 
+/// Waits for so many threads at one of the barriers 1 to 15.
+pub(crate) fn barrier_of(id: u32, threads: u32) {
+    let block = block();
+    let meeting = &block.of_warps[id as usize - 1];
+    let others = meeting.threads.replace(threads);
+    assert!(meeting.waiting.get() == 0 || others == threads, "barrier {id} is for {others} threads and for {threads}");
+    assert!(threads > 0 && threads.is_multiple_of(super::WARP), "a barrier is for whole warps");
+    meeting.wait(block.launch);
+}
+
 const POISON: u128 = u128::MAX;
 
 /// Shared memory of a block, full of NaN.
@@ -207,7 +219,8 @@ impl<'a> Block<'a> {
             wide: [const { [const { Cell::new(0) }; 6] }; 32],
         };
         let warps = (0..threads / super::WARP).map(warp).collect();
-        Self { launch, meeting: Meeting::of(threads), warps, shared: shared.as_mut_ptr() }
+        let of_warps = std::array::from_fn(|_| Meeting::of(0));
+        Self { launch, meeting: Meeting::of(threads), of_warps, warps, shared: shared.as_mut_ptr() }
     }
 
     /// Makes the calling thread one of its threads.

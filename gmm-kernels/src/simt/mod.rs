@@ -58,7 +58,8 @@ pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
     [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
 }
 
-/// Waits for all threads of the block; orders their accesses to shared memory.
+/// Waits for all threads of the block; orders their accesses to shared memory. `barrier!(id, threads)`
+/// waits for so many threads, in whole warps, that come to the barrier of this number, 1 to 15.
 ///
 /// The unaligned form (`barrier.sync`) is used because compilers that do not know a barrier to be
 /// convergent may duplicate it; it stays correct then. The comment lets `cargo xtask ptx --check`
@@ -75,6 +76,20 @@ macro_rules! barrier {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         $crate::simt::emulator::barrier();
+    }};
+    ($id:expr, $threads:expr) => {{
+        let (id, threads): (u32, u32) = ($id, $threads);
+        #[cfg(target_arch = "nvptx64")]
+        #[allow(unused_unsafe)]
+        // SAFETY: all of these threads reach it (the kernels' contract).
+        unsafe {
+            core::arch::asm!(
+                concat!("barrier.sync {}, {}; // barrier ", file!(), ":", line!()),
+                in(reg32) id, in(reg32) threads, options(nostack)
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        $crate::simt::emulator::barrier_of(id, threads);
     }};
 }
 

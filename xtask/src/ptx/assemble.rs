@@ -27,7 +27,7 @@ const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 /// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores
 /// two or three numbers of the launch's start on the stack, outside of the loops that do the work.
 /// In `products_large`, on sm_80 only, it keeps four numbers on the stack; on sm_90 none. The
-/// largest `fused_mma` keep up to sixteen numbers there beside 128 sums, those for teams up to 36; that for missing
+/// largest `fused_mma` keep up to sixteen numbers there beside 128 sums, those for teams up to 40; that for missing
 /// values ten beside 96 sums. `fused_full_k08_d16` stores six numbers at the launch's
 /// start, and reads four of them again for each stage of samples.
 const LOOKED_AT: &[(&str, u32)] = &[
@@ -36,8 +36,9 @@ const LOOKED_AT: &[(&str, u32)] = &[
     ("products_large", 16),
     ("fused_mma_d16_k64", 64),
     ("fused_mma_d32_k64", 56),
-    ("fused_mma_team_d16_k64", 8),
-    ("fused_mma_team_d32_k64", 144),
+    ("fused_mma_team_d32_k32", 8),
+    ("fused_mma_team_d32_k64", 160),
+    ("fused_mma_expanded_p112_k32", 8),
     ("fused_mma_observed_team_d32_k32", 40),
 ];
 

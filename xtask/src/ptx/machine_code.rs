@@ -41,6 +41,12 @@ fn registers(name: &str) -> Vec<Option<u32>> {
         vec![if starts(&["fit_full_d16"]) { None } else { Some(128) }]
     } else if starts(&["fused_mma_observed"]) {
         vec![Some(if ends(&["_k08"]) { 168 } else { 255 })]
+    } else if starts(&["fused_mma_expanded"]) {
+        vec![Some(match () {
+            () if ends(&["_p016_k32", "_p016_k64", "_k16"]) => 128,
+            () if ends(&["_p112_k32"]) => 255,
+            () => 168,
+        })]
     } else if starts(&["fused_mma"]) {
         vec![Some(if ends(&["_k08", "_k16"]) { 128 } else { 255 })]
     } else if starts(&["warpgroup_whiten"]) {

@@ -153,6 +153,7 @@ impl<'a> Float32<'a> {
             tied: covariance_type == CovarianceType::Tied,
             central: false,
             expandable: false,
+            whitenable: false,
             // A sample's score does not depend on its weight.
             weighted: self.data.weighted() && operation != Operation::Scores,
             gaps: self.data.gaps(),

@@ -1,4 +1,5 @@
 //! The code of the `fused_mma` kernels.
+mod expanded;
 mod full;
 
 use super::*;
@@ -7,6 +8,7 @@ use crate::estep::products_mma::{FEATURE_SCALE, RESPONSIBILITY_SCALE};
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct};
 use crate::simt::*;
+pub use expanded::*;
 pub use full::*;
 
 /// Numbers of a lane for its four of a group's samples: the first two of its quad, then the others.
@@ -118,6 +120,9 @@ struct Member {
     /// Whether the kernel is one for teams, and for teams that share features: constants of it.
     of_team: bool,
     adds_exponents: bool,
+    /// Whether samples are fetched into the cache a round before they are read: where a round takes
+    /// so long that this does not hold up its own samples.
+    fetches_ahead: bool,
     /// Teams of the block, and which one it is.
     teams: u32,
     number: u32,
@@ -131,13 +136,22 @@ impl Member {
     #[inline(always)]
     fn alone(_: Team) -> Self {
         let (teams, number) = (block_dim() / WARP, thread_idx() / WARP);
-        Self { team: Team::ONE, of_team: false, adds_exponents: false, teams, number, features: 0, components: 0 }
+        Self {
+            team: Team::ONE,
+            of_team: false,
+            adds_exponents: false,
+            fetches_ahead: false,
+            teams,
+            number,
+            features: 0,
+            components: 0,
+        }
     }
 
     /// One of a team that shares features.
     #[inline(always)]
     fn of_features(team: Team) -> Self {
-        Self::of(Team { components: 1, ..team }, true)
+        Self { fetches_ahead: false, ..Self::of(Team { components: 1, ..team }, true) }
     }
 
     /// One of a team that shares components.
@@ -162,6 +176,7 @@ impl Member {
             team,
             of_team: true,
             adds_exponents,
+            fetches_ahead: true,
             teams: block_dim() / WARP / warps,
             number: warp / warps,
             features: rank % team.features,
@@ -173,6 +188,17 @@ impl Member {
     #[inline(always)]
     fn other(&self, features: u32, components: u32) -> usize {
         (self.number * self.team.warps() + components * self.team.features + features) as usize
+    }
+
+    /// The barrier of its team, and how many threads that has.
+    #[inline(always)]
+    fn barrier(&self) -> u32 {
+        1 + self.number
+    }
+
+    #[inline(always)]
+    fn threads(&self) -> u32 {
+        self.team.warps() * WARP
     }
 
     /// Whether it is the first of its team.
@@ -233,7 +259,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     /// A place of a warp's for its parts of a group's exponents.
     #[inline(always)]
     fn exponents(&self, warp: usize, place: usize) -> Shared<f32> {
-        let before = 2 * P * TRANSPOSED + place * self.shape.exchanged_exponents();
+        let before = self.shape.transposed() + place * self.shape.exchanged_exponents();
         self.parts.offset(warp * self.shape.part() + before)
     }
 
@@ -241,7 +267,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     #[inline(always)]
     fn likelihoods(&self, warp: usize, place: usize) -> Shared<f32> {
         let before = 2 * self.shape.exchanged_exponents() + place * self.shape.exchanged_likelihoods();
-        self.parts.offset(warp * self.shape.part() + 2 * P * TRANSPOSED + before)
+        self.parts.offset(warp * self.shape.part() + self.shape.transposed() + before)
     }
 
     /// Fills the shared memory with the parameters. All threads of the block call it.
@@ -251,7 +277,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     #[inline(always)]
     unsafe fn begin(&self, args: &FusedMmaArgs) {
         // An instance that takes them by value is not for teams: all of this is constant.
-        let of_warp = FusedShape::diagonal(P, N, GAPS);
+        let of_warp = self.shape.of_warp();
         if of_warp.by_value() {
             let numbers = of_warp.numbers();
             // The first lanes of eight warps, or of fewer, share them. The places are constants: an
@@ -393,7 +419,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     }
 
     /// Adds the parts of a group's exponents that the warps of the team have, in the order of their
-    /// features: each warp has the same sums then. All threads of the block call it, in turn with
+    /// features: each warp has the same sums then. All threads of the team call it, in turn with
     /// `place` 0 and 1; each of them has read a place before it comes to the next barrier.
     ///
     /// # Safety
@@ -406,7 +432,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             // SAFETY: a place for each lane.
             unsafe { own.set4(n * QUAD * WARP as usize, [q[n][0][0], q[n][0][1], q[n][1][0], q[n][1][1]]) };
         });
-        barrier!();
+        barrier!(self.member.barrier(), self.member.threads());
         let mut from = of(self.member.other(0, self.member.components));
         let mut parts = self.member.team.features;
         *q = [[[0.0; 2]; 2]; N];
@@ -438,7 +464,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
                 own.set(2 * SAMPLES * g + 1, likelihoods.sum[g]);
             }
         });
-        barrier!();
+        barrier!(self.member.barrier(), self.member.threads());
         let mut factors = [1.0; G];
         counted!(for g in 0..G {
             let mut power = likelihoods.power[g];
@@ -627,8 +653,17 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
     /// The pointers of `args` are valid for the sizes given.
     #[inline(always)]
     unsafe fn fetch(&mut self, group: usize, rounds: &Rounds<'_>, first: u32) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.fetch_from(rounds.member.features * (P * STEP) as u32, group, rounds, first) };
+    }
+
+    /// The same of the features from `of_warp` on.
+    ///
+    /// # Safety
+    /// As [`Self::fetch`].
+    #[inline(always)]
+    unsafe fn fetch_from(&mut self, of_warp: u32, group: usize, rounds: &Rounds<'_>, first: u32) {
         let (args, columns, lane) = (rounds.args, &rounds.args.columns, thread_idx() % WARP);
-        let of_warp = rounds.member.features * (P * STEP) as u32;
         let last = columns.quads() - 1;
         let quad = first + lane % 4;
         // Past the end the last quad is read again, and not counted.
@@ -637,8 +672,15 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
             let feature = of_warp + lane / 4 + (TILE * f) as u32;
             // Behind D the last feature is read again, and has coefficients of zero.
             let feature = if feature < args.d { feature } else { args.d - 1 };
+            let from = columns.quad(quad, feature as usize);
             // SAFETY: the feature and the quad exist.
-            self.x[group][f / 2][f % 2] = unsafe { load4(columns.quad(quad, feature as usize), rounds.policy()) };
+            self.x[group][f / 2][f % 2] = unsafe { load4(from, rounds.policy()) };
+            if rounds.member.fetches_ahead {
+                // What is read behind a barrier is needed soon: it is to be in the cache by then.
+                let ahead = if quad + rounds.step < last { rounds.step } else { 0 };
+                // SAFETY: as above.
+                unsafe { prefetch(from.wrapping_add(QUAD * ahead as usize)) };
+            }
         });
     }
 }
@@ -647,20 +689,25 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
     /// The features of a group that has arrived, of which `left` samples exist.
     #[inline(always)]
     fn take(&mut self, group: usize, left: u32) -> [Split; P] {
+        self.clear_behind(group, left);
+        let mut features = [Split::ZERO; P];
+        counted!(for p in 0..P {
+            features[p] = Split::new(self.x[group][p]);
+        });
+        features
+    }
+
+    /// Writes zeros in the place of samples that do not exist: behind the last there may be anything.
+    #[inline(always)]
+    fn clear_behind(&mut self, group: usize, left: u32) {
         let x = &mut self.x[group];
         if left < SAMPLES as u32 {
-            // Behind the last there may be anything.
             counted!(for i in 0..2 * P * QUAD {
                 let sample = QUAD as u32 * (thread_idx() % 4) + (i % QUAD) as u32;
                 let x = &mut x[i / QUAD / 2][i / QUAD % 2][i % QUAD];
                 *x = if sample < left { *x } else { 0.0 };
             });
         }
-        let mut features = [Split::ZERO; P];
-        counted!(for p in 0..P {
-            features[p] = Split::new(x[p]);
-        });
-        features
     }
 }
 
@@ -784,7 +831,7 @@ impl<'a> Rounds<'a> {
 
     /// Responsibilities, times the samples' weights and [`RESPONSIBILITY_SCALE`], from exponents of
     /// G groups, the first of which is group `h` of the round; adds up the logarithms of the
-    /// likelihoods. All threads of the block call it, in turn with `place` 0 and 1.
+    /// likelihoods. All threads of the team call it, in turn with `place` 0 and 1.
     ///
     /// # Safety
     /// The pointers of the arguments are valid.
@@ -1012,24 +1059,42 @@ unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: u
                 });
             });
         } else {
-            counted!(for pair in 0..N / 2 {
-                // SAFETY: the caller guarantees it.
-                let [a, a_low] = unsafe { block.of_pair(f, pair) };
-                counted!(for s in 0..2 {
-                    let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
-                    // The small products come first; the product of both low parts is left out.
-                    let sum = mma([0.0; 4], a_low, high);
-                    let sum = if short { sum } else { mma(sum, a, low) };
-                    let sum = mma(sum, a, high);
-                    counted!(for i in 0..4 {
-                        let q = &mut q[2 * pair + i / 2][s][i % 2];
-                        *q = if f == 0 { sum[i] } else { *q + sum[i] };
-                    });
-                });
-            });
+            // SAFETY: the caller guarantees it.
+            unsafe { add_step(block, f, short, Split { high, low }, &mut q) };
         }
     });
     q
+}
+
+/// Adds the products of step `f` times their coefficients to the exponents of a group, where there
+/// are pairs of tiles of components; `short`: whose low parts are zeros.
+///
+/// # Safety
+/// The coefficients are in shared memory.
+#[inline(always)]
+unsafe fn add_step<const GAPS: bool, const P: usize, const N: usize>(
+    block: &FusedBlock<GAPS, P, N>,
+    f: usize,
+    short: bool,
+    transposed: Split,
+    q: &mut Components<N>,
+) {
+    let Split { high, low } = transposed;
+    counted!(for pair in 0..N / 2 {
+        // SAFETY: the caller guarantees it.
+        let [a, a_low] = unsafe { block.of_pair(f, pair) };
+        counted!(for s in 0..2 {
+            let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
+            // The small products come first; the product of both low parts is left out.
+            let sum = mma([0.0; 4], a_low, high);
+            let sum = if short { sum } else { mma(sum, a, low) };
+            let sum = mma(sum, a, high);
+            counted!(for i in 0..4 {
+                let q = &mut q[2 * pair + i / 2][s][i % 2];
+                *q = if f == 0 { sum[i] } else { *q + sum[i] };
+            });
+        });
+    });
 }
 
 /// The integer part of a number below 2^62.

@@ -96,6 +96,11 @@ pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
     // SAFETY: the caller guarantees it.
     unsafe { load_f32x4(p) }
 }
+/// Nothing: there is no cache.
+///
+/// # Safety
+/// `p` is readable.
+pub unsafe fn prefetch(_: *const f32) {}
 /// Four bytes.
 ///
 /// # Safety

@@ -1,6 +1,7 @@
 //! The E-step in float32, by each family.
 use super::{FAR, flat, float32, normal, of_each_type, samples, used, with_holes};
 use crate::backends::cuda::estep::moments::Moments;
+use crate::backends::cuda::estep::products_shapes::products;
 use crate::backends::cuda::estep::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::float32::Float32;
 use crate::backends::cuda::options::CudaOptions;
@@ -218,7 +219,40 @@ fn whitened_gives_the_statistics() {
 /// The variant of two teams, or of a large one.
 fn fused_mma_in_small_blocks(shape: fused_mma::FusedShape) -> String {
     let warps = shape.team.warps();
-    format!("fused_mma:{}x1:0", WARP * if warps > 4 { warps } else { 2 * warps })
+    let name = if shape.expanded > 0 { "expanded_mma" } else { "fused_mma" };
+    format!("{name}:{}x1:0", WARP * if warps > 4 { warps } else { 2 * warps })
+}
+
+/// All instances, alone and in teams whose warps have different products, different components, and
+/// both.
+#[test]
+fn expanded_mma_give_the_statistics() {
+    let cases = [
+        // N, K, D
+        (1, 1, 1),
+        (17, 3, 2),
+        (200, 70, 4),
+        (130, 130, 3),
+        (130, 20, 7),
+        (70, 8, 8),
+        (150, 40, 6),
+        (100, 9, 11),
+        (300, 8, 13),
+        (90, 35, 12),
+        (80, 16, 16),
+        (60, 34, 17),
+        (50, 5, 28),
+        (40, 3, 32),
+    ];
+    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(20 + i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d) {
+            let products = products(d, mixture.covariance_type().has_matrices());
+            let shape = fused_mma::FusedShape::expanded(k, d, products).unwrap();
+            check_with_and_without_weights(&x, &mixture, &fused_mma_in_small_blocks(shape), BY_FLOAT16);
+        }
+    }
 }
 
 #[test]
@@ -305,6 +339,9 @@ fn linear_terms_give_the_statistics() {
         (2501, 8, 13, 1.0, "fused_mma:64x1:0"),
         (2500, 5, 32, 0.5, "fused_mma:64x1:0"),
         (2500, 40, 29, 0.5, "fused_mma:64x1:0"),
+        (1000, 1, 7, 0.3, "expanded_mma:64x1:0"),
+        (2500, 70, 15, 0.5, "expanded_mma:64x1:0"),
+        (2500, 40, 29, 0.5, "expanded_mma:64x1:0"),
         (1, 2, 3, 1.0, "products_mma/1:64x1:all"),
         (2501, 20, 9, 1.0, "products_mma/2:128x1:all"),
         (2500, 2, 45, 0.5, "products_mma/1:64x1:all"),

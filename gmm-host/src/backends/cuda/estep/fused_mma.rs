@@ -1,9 +1,10 @@
-//! `fused_mma`: the E-step on the tensor cores in one read of the data, for so many components and
-//! features that the warps of a block have room for all sums in their registers.
+//! `fused_mma` and `expanded_mma`: the E-step on the tensor cores in one read of the data, for so many
+//! components and features that the warps of a block have room for all sums in their registers.
 use super::launch::{EStepKernels, Layout, Wanted};
-use super::products_shapes::loses_digits;
+use super::products_shapes::{Expanded, loses_digits, products};
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
+use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
@@ -23,34 +24,47 @@ use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused_mma::{
     BY_VALUE, COMPONENTS_OF_WARP_GAPS, FEATURES_OF_WARP, FusedMmaArgs, FusedShape, MAX_COMPONENTS, MAX_COMPONENTS_FULL,
-    MAX_COMPONENTS_WIDE, MAX_FEATURES, MAX_FEATURES_FULL, STEP, unit,
+    MAX_COMPONENTS_WIDE, MAX_FEATURES, MAX_FEATURES_EXPANDED, MAX_FEATURES_FULL, ROW, STEP, unit,
 };
 use gmm_kernels::simt::WARP;
 use std::cell::RefCell;
+use std::iter;
 use std::sync::Arc;
 
 /// `fused_mma`: the E-step of few components on the tensor cores, in one read of the data.
-pub static FUSED_MMA: FusedMmaFamily = FusedMmaFamily;
-pub struct FusedMmaFamily;
-
-/// The kernel's instance for a task, if there is one.
-fn instance(task: &Task) -> Option<FusedShape> {
-    FusedShape::new(task.k, task.d, task.full, task.gaps)
+pub static FUSED_MMA: FusedMmaFamily = FusedMmaFamily { expanded: false };
+/// `expanded_mma`: the same of few features, of which all products of two are formed.
+pub static EXPANDED_MMA: FusedMmaFamily = FusedMmaFamily { expanded: true };
+pub struct FusedMmaFamily {
+    /// Whether the exponents of matrices are expanded into products.
+    expanded: bool,
 }
 
 /// Threads of a block for whose sums a multiprocessor has registers.
 fn most_threads(shape: FusedShape) -> u32 {
     match shape.components {
         _ if shape.rotations > 0 => 384,
+        _ if shape.expanded > 0 => shape.most_warps() as u32 * WARP,
         1 if shape.gaps => 384,
         1 | 2 if !shape.gaps => 512,
         _ => 256,
     }
 }
 
+impl FusedMmaFamily {
+    /// The kernel's instance for a task, if there is one.
+    fn instance(&self, task: &Task) -> Option<FusedShape> {
+        match self.expanded {
+            true if task.gaps => None,
+            true => FusedShape::expanded(task.k, task.d, Expanded::of(task).count(task.d)),
+            false => FusedShape::new(task.k, task.d, task.full, task.gaps),
+        }
+    }
+}
+
 impl Family for FusedMmaFamily {
     fn name(&self) -> &'static str {
-        "fused_mma"
+        if self.expanded { "expanded_mma" } else { "fused_mma" }
     }
 
     fn unit(&self) -> Unit {
@@ -58,10 +72,20 @@ impl Family for FusedMmaFamily {
     }
 
     fn about(&self) -> &'static str {
-        "the E-step in one read of the data, on the tensor cores"
+        if self.expanded {
+            "the E-step in one read of the data, on the tensor cores, from products of two features"
+        } else {
+            "the E-step in one read of the data, on the tensor cores"
+        }
     }
 
     fn sizes(&self) -> String {
+        if self.expanded {
+            let most =
+                |d: usize| (1..).take_while(|k| FusedShape::expanded(*k, d, products(d, true)).is_some()).count();
+            let sizes = [4, 8, 13, MAX_FEATURES_EXPANDED].map(|d| format!("K ≤ {} of D ≤ {d}", most(d)));
+            return format!("{}, and between (full)", sizes.join(", "));
+        }
         format!(
             "K ≤ {MAX_COMPONENTS_WIDE} of D ≤ {FEATURES_OF_WARP}, K ≤ {COMPONENTS_OF_WARP_GAPS} of D ≤ {MAX_FEATURES}, \
              and between (complete samples of D ≤ {STEP}: K ≤ {MAX_COMPONENTS}); full K ≤ {MAX_COMPONENTS_FULL}, \
@@ -70,19 +94,19 @@ impl Family for FusedMmaFamily {
     }
 
     fn takes(&self) -> Takes {
-        Takes { gaps: true, ..Takes::complete(&[Operation::EStep]) }
+        Takes { gaps: !self.expanded, ..Takes::complete(&[Operation::EStep]) }
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         let Task { k, d, .. } = *task;
-        if instance(task).is_none() {
+        if self.instance(task).is_none() {
             return Some(format!("takes {}, and here are {k} components of {d} features", self.sizes()));
         }
-        loses_digits(task).or_else(|| holds_no_samples(self, task, limits))
+        loses_digits(self, task).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        let Some(shape) = instance(task) else { return Vec::new() };
+        let Some(shape) = self.instance(task) else { return Vec::new() };
         // As many teams as have room for their sums in registers, and in shared memory.
         let team = shape.team.warps() * WARP;
         let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
@@ -96,15 +120,15 @@ impl Family for FusedMmaFamily {
     }
 
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
-        instance(task).map_or(usize::MAX, |instance| instance.shared_bytes(shape.block))
+        self.instance(task).map_or(usize::MAX, |instance| instance.shared_bytes(shape.block))
     }
 
     fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        instance(task).map(|shape| entries::fused_mma(shape).name().into()).into_iter().collect()
+        self.instance(task).map(|shape| entries::fused_mma(shape).name().into()).into_iter().collect()
     }
 
     fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
-        Some(if full { Multiplies::Features } else { Multiplies::Products })
+        Some(if full && !self.expanded { Multiplies::Features } else { Multiplies::Products })
     }
 
     fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
@@ -120,9 +144,9 @@ impl Family for FusedMmaFamily {
         task: &Task,
         _same: bool,
     ) -> Result<Box<dyn EStepKernels>> {
-        let shape = layout.tensor_cores()?.fused_shape();
+        let shape = layout.tensor_cores()?.fused_shape(self.expanded);
         let shape = shape.ok_or_else(|| mismatch("a mixture for this E-step", vec![], vec![]))?;
-        Ok(Box::new(FusedMma::new(gpu, shape, variant, task.weighted)?))
+        Ok(Box::new(FusedMma::new(gpu, shape, variant, task)?))
     }
 }
 
@@ -134,6 +158,8 @@ pub struct FusedMma {
     variant: Variant,
     weighted: bool,
     multiprocessors: u32,
+    /// The rows of each product of expanded exponents.
+    pairs: Option<DeviceBuffer<u32>>,
     results: Results,
     /// The sums as integers, which are zeros between launches.
     integers: DeviceBuffer<u64>,
@@ -180,8 +206,14 @@ impl Results {
 }
 
 impl FusedMma {
-    /// The kernel for mixtures of a shape. The device's context is current.
-    fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, weighted: bool) -> Result<Self> {
+    /// The kernel for mixtures of a task and its shape. The device's context is current.
+    fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, task: &Task) -> Result<Self> {
+        let pairs = (shape.expanded > 0).then(|| {
+            // Products behind the last have coefficients of zero.
+            let pairs = Expanded::of(task).pairs(task.d).chain(iter::repeat((task.d, task.d)));
+            let pairs = pairs.take(shape.products()).map(|(i, j)| (i * ROW | (j * ROW) << 16) as u32);
+            DeviceBuffer::from_slice(&pairs.collect::<Vec<_>>()).map_err(failed("cuMemcpyHtoD"))
+        });
         // As many as the largest block has for each thread: one kernel for all sizes of teams.
         let registers = REGISTERS / most_threads(shape) / 8 * 8;
         let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
@@ -189,8 +221,9 @@ impl FusedMma {
             kernel: gpu.kernel(&entries::fused_mma(shape), Some(registers.min(255)))?,
             shape,
             variant,
-            weighted,
+            weighted: task.weighted,
             multiprocessors: gpu.limits.multiprocessors,
+            pairs: pairs.transpose()?,
             results: Results::new(1 + shape.sums())?,
             integers: zeroed(shape.sums())?,
             block_sums: BlockSums::new(most_blocks as usize)?,
@@ -215,7 +248,7 @@ impl FusedMma {
 impl EStepKernels for FusedMma {
     fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
         let layout = layout.tensor_cores()?;
-        if layout.fused_shape() != Some(self.shape) {
+        if layout.fused_shape(self.shape.expanded > 0) != Some(self.shape) {
             let got = vec![layout.dim().0, layout.dim().1];
             let needed = vec![self.shape.capacity(), self.shape.features()];
             return Err(mismatch("a mixture for `fused_mma`", needed, got));
@@ -245,6 +278,7 @@ impl EStepKernels for FusedMma {
             weighted: self.weighted,
             by_value: layout.tensor_cores()?.fused_by_value(self.shape),
             parameters,
+            pairs: self.pairs.as_ref().map(|pairs| Numbers::of(pairs)),
             integers: Numbers::of(&self.integers),
             results: &self.results,
             output: Output { blocks: &self.block_sums, total: self.results.total() },
@@ -286,6 +320,7 @@ struct FusedLaunch<'a> {
     /// The parameters, or none where they are in memory.
     by_value: Option<[f32; BY_VALUE]>,
     parameters: Numbers<'a, f32>,
+    pairs: Option<Numbers<'a, u32>>,
     /// An integer for each sum, zero now.
     integers: Numbers<'a, u64>,
     /// A place for the log-likelihood, and one for each sum.
@@ -307,6 +342,7 @@ launch!(FusedLaunch<'_>, FusedMmaArgs, "fused_mma", |launch, grid, what| {
         sample_weights: launch.columns.weights_if(launch.weighted),
         parameters: launch.parameters.read(parameters, what)?,
         by_value: launch.by_value.unwrap_or([0.0; BY_VALUE]),
+        pairs: Numbers::read_if(launch.pairs, shape.products(), what)?,
         integers: launch.integers.write(shape.sums(), what)?,
         unit: unit(launch.columns.n() as u64),
         sums: launch.results.write(1 + shape.sums(), what)?.wrapping_add(1),

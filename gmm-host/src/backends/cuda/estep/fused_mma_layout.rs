@@ -1,6 +1,7 @@
 //! Parameters and results of the kernels `fused_mma`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use super::centres::larger;
+use super::products_shapes::{Expanded, products};
 use super::products_statistics::{SumsOfProducts, row_by_row};
 use super::split_component::{Component, largest, largest_sizes, power};
 use super::sums::Sums;
@@ -35,10 +36,23 @@ fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
 }
 
 impl TensorCoresLayout {
-    /// The kernel's instance for this mixture, if there is one.
-    pub fn fused_shape(&self) -> Option<FusedShape> {
+    /// The kernel's instance for this mixture, if there is one; of exponents that are `expanded` into
+    /// products, or of others.
+    pub fn fused_shape(&self, expanded: bool) -> Option<FusedShape> {
         let (k, d) = self.dim();
-        FusedShape::new(k, d, self.full(), self.parameters().gaps.is_some())
+        match expanded {
+            true => FusedShape::expanded(k, d, self.expanded().count(d)),
+            false => FusedShape::new(k, d, self.full(), self.parameters().gaps.is_some()),
+        }
+    }
+
+    /// Which products `expanded_mma` forms.
+    fn expanded(&self) -> Expanded {
+        match self.full() {
+            true => Expanded::All,
+            false if self.quadratic.is_some() => Expanded::Features,
+            false => Expanded::Squares,
+        }
     }
 
     /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each
@@ -55,7 +69,9 @@ impl TensorCoresLayout {
                 continue;
             }
             let to = &mut coefficients[c..];
-            let scale = if self.full() {
+            let scale = if shape.expanded > 0 {
+                self.write_products(c, to, capacity)
+            } else if self.full() {
                 -self.write_matrix(c, to, capacity)
             } else {
                 self.write_diagonal(shape, c, to, capacity)
@@ -66,8 +82,18 @@ impl TensorCoresLayout {
         }
     }
 
-    /// Writes the coefficients of a component's products, and returns what a sum is to be
-    /// multiplied by.
+    /// Writes the coefficients of a component's products in their own order, and returns what a sum is
+    /// to be multiplied by.
+    fn write_products(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
+        let (d, power, of) = (self.dim().1, self.power(c), self.expanded());
+        let width = products(d, self.full());
+        // Of features alone every other one is left out.
+        let from = self.coefficients()[c * width..][..width].iter().step_by(width / of.count(d));
+        out.iter_mut().step_by(capacity).zip(from).for_each(|(to, v)| *to = v * power);
+        1.0 / (power * PRODUCT_SCALE)
+    }
+
+    /// Writes the coefficients of features and squares, and returns what a sum is to be multiplied by.
     fn write_diagonal(&self, shape: FusedShape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let d = self.dim().1;
         let of_products = |(i, v): (usize, f32)| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
@@ -115,10 +141,19 @@ impl TensorCoresLayout {
     /// The statistics, from the log₂-likelihood and behind it the sums that the kernel gives.
     pub fn fused_statistics(&self, shape: FusedShape, sums_of: &Sums<'_>) -> Result<Statistics> {
         let Sums { values, weight_scale, total_weight, exp2_bias, .. } = *sums_of;
-        let (products, capacity, d) = (shape.products(), shape.capacity(), self.dim().1);
+        let (rows, capacity, d) = (shape.products(), shape.capacity(), self.dim().1);
         let (log2, values) = (values[0], &values[1..]);
         // With more than one tile the maximum is taken out, whose 2⁰ is exact.
         let bias = if shape.components == 1 { exp2_bias } else { 0.0 };
+        let log2 = weight_scale * log2 + total_weight * bias;
+        let counts = &values[rows * capacity..][..capacity];
+        let rounded = &values[(rows + 1) * capacity..][..capacity];
+        if shape.expanded > 0 {
+            let of = self.expanded();
+            let product = move |c: usize, factors: (usize, usize)| values[of.place(d, factors) * capacity + c];
+            let sums = SumsOfProducts { counts, rounded, product, row: row_by_row(product), log2 };
+            return self.statistics_of(sums, sums_of);
+        }
         // Of each feature, and of its square.
         let places: Vec<[usize; 2]> =
             (0..d).map(|i| [row(shape, d, i, d), row(shape, d, i, i)].map(|row| row * capacity)).collect();
@@ -131,13 +166,7 @@ impl TensorCoresLayout {
                 _ => values[row(shape, d, i, j) * capacity + c],
             }
         };
-        let sums = SumsOfProducts {
-            counts: &values[products * capacity..][..capacity],
-            rounded: &values[(products + 1) * capacity..][..capacity],
-            product,
-            row: row_by_row(product),
-            log2: weight_scale * log2 + total_weight * bias,
-        };
+        let sums = SumsOfProducts { counts, rounded, product, row: row_by_row(product), log2 };
         self.statistics_of(sums, sums_of)
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod moments;
 pub(crate) mod operand;
 pub(crate) mod pieces;
 pub(crate) mod products_mma;
-mod products_shapes;
+pub(crate) mod products_shapes;
 mod products_statistics;
 pub(crate) mod products_wgmma;
 mod reduce_slices;
@@ -106,12 +106,22 @@ impl EStep {
         let limits = &chooser.gpu.limits;
         let requested_family = requested.and_then(Requested::family);
         let mut usable = requested_family.map_or_else(|| families(&task, limits), |family| vec![family]);
-        let on_tensor_cores = OnTensorCores::of(&usable, &task, |multiplies| {
+        let mut layout = |multiplies| {
             let memory = mem::take(&mut coefficients);
             TensorCoresLayout::of(multiplies, memory, mixture, parameters.clone(), data.frame())
-        });
-        task.expandable = on_tensor_cores.as_ref().is_none_or(|on_tensor_cores| on_tensor_cores.layout.expandable());
+        };
+        let mut on_tensor_cores = OnTensorCores::of(&usable, &task, &mut layout);
+        let expandable = |it: &OnTensorCores| it.layout.expandable();
+        task.expandable = on_tensor_cores.as_ref().is_none_or(expandable);
+        task.whitenable = task.expandable;
         if !task.expandable && requested_family.is_none() {
+            if on_tensor_cores.is_some_and(|it| it.multiplies == Multiplies::Products) {
+                task.whitenable = true;
+                on_tensor_cores = OnTensorCores::of(&families(&task, limits), &task, &mut layout);
+                task.whitenable = on_tensor_cores.as_ref().is_some_and(expandable);
+            } else {
+                on_tensor_cores = None;
+            }
             usable = families(&task, limits);
         }
         if let Some(family) = requested_family
@@ -219,7 +229,7 @@ impl EStep {
     fn new_moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Moments>> {
         // The variances of so wide or narrow a frame may be no numbers of float64.
         let Ok(mixture) = Moments::mixture(data.frame()) else { return Ok(None) };
-        let mut task = Task { expandable: false, ..task(data, &mixture) };
+        let mut task = Task { expandable: false, whitenable: false, ..task(data, &mixture) };
         let Some(variant) = candidates(&task, None, &chooser.gpu.limits).into_iter().next() else { return Ok(None) };
         let parameters = Arc::new(data.parameters(&mixture)?);
         let Some(layout) = variant.family.layout(&mixture, &parameters, data.frame()) else { return Ok(None) };
@@ -368,6 +378,7 @@ fn task(data: &DeviceSamples<f32>, mixture: &Mixture) -> Task {
         tied: matches!(mixture.factor(), Some(Covariances::Tied(_))),
         central: false,
         expandable: true,
+        whitenable: true,
         weighted: data.weighted(),
         gaps: data.gaps(),
         precision: Precision::Float32,

@@ -1,6 +1,8 @@
 //! How the kernels of `products_mma` and of `products_wgmma` divide the work of a task, and the sections
 //! of their parameters.
-use crate::backends::cuda::plan::task::{Shape as LaunchShape, Task};
+use crate::backends::cuda::plan::family::Family;
+use crate::backends::cuda::plan::task::{Multiplies, Shape as LaunchShape, Task};
+use crate::backends::device_parameters::triangle;
 use gmm_kernels::estep::products_mma::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
 use gmm_kernels::estep::products_wgmma;
 use gmm_kernels::simt::WARP;
@@ -16,9 +18,55 @@ pub(crate) fn products(d: usize, full: bool) -> usize {
     if full { d * (d + 3) / 2 } else { 2 * d }
 }
 
+/// Which products `expanded_mma` forms: all but those whose coefficients are zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expanded {
+    /// Each feature: a [linear](Task::is_linear) task.
+    Features,
+    /// And each square.
+    Squares,
+    /// Each feature and each product of two.
+    All,
+}
+
+impl Expanded {
+    pub fn of(task: &Task) -> Self {
+        match task.full {
+            true => Self::All,
+            false if task.is_linear() => Self::Features,
+            false => Self::Squares,
+        }
+    }
+
+    /// The number of products of D features.
+    pub fn count(self, d: usize) -> usize {
+        if self == Self::Features { d } else { products(d, self == Self::All) }
+    }
+
+    /// The two features of each product; D stands for the number one.
+    pub fn pairs(self, d: usize) -> impl Iterator<Item = (usize, usize)> {
+        features(d, self == Self::All).filter(move |(_, j)| self != Self::Features || *j == d)
+    }
+
+    /// The place of a product that it forms.
+    pub fn place(self, d: usize, (i, j): (usize, usize)) -> usize {
+        if self == Self::Features { i } else { place(d, self == Self::All, (i, j)) }
+    }
+}
+
 /// The two features of each product; D stands for the number one.
 pub(super) fn features(d: usize, full: bool) -> impl Iterator<Item = (usize, usize)> {
     (0..d).flat_map(move |i| std::iter::once((i, d)).chain((if full { 0 } else { i }..=i).map(move |j| (i, j))))
+}
+
+/// The place of a product among these.
+pub(super) fn place(d: usize, full: bool, (i, j): (usize, usize)) -> usize {
+    match full {
+        true if j == d => triangle(i) + i,
+        true => triangle(i) + i + 1 + j,
+        false if j == d => 2 * i,
+        false => 2 * i + 1,
+    }
 }
 
 /// How both kernels divide the work of a task.
@@ -147,7 +195,8 @@ pub(crate) enum Section {
 }
 
 /// Why the tensor cores cannot compute a task in float16, if they cannot.
-pub(crate) fn loses_digits(task: &Task) -> Option<String> {
+pub(crate) fn loses_digits(family: &dyn Family, task: &Task) -> Option<String> {
     let problem = "takes no component so narrow and so far from the centre of the data that float16 loses digits";
-    (!task.expandable).then(|| problem.into())
+    let keeps = task.expandable || task.whitenable && family.on_tensor_cores(task.full) == Some(Multiplies::Features);
+    (!keeps).then(|| problem.into())
 }

@@ -1,10 +1,9 @@
 //! The statistics of an E-step from sums of products of two features.
-use super::products_shapes::Shapes;
+use super::products_shapes::{Shapes, place};
 use super::split_component::Component;
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::WhitenedShapes;
-use crate::backends::device_parameters::triangle;
 use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{at_once, vectorised};
@@ -24,19 +23,8 @@ impl TensorCoresLayout {
         let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
         let d = self.dim().1;
         let full = self.full();
-        let place = move |(i, j): (usize, usize)| match full {
-            _ if j == d => {
-                if full {
-                    triangle(i) + i
-                } else {
-                    2 * i
-                }
-            }
-            true => triangle(i) + i + 1 + j,
-            false => 2 * i + 1,
-        };
         let width = shape.products();
-        let product = move |c: usize, of: (usize, usize)| sums[c * width + place(of)];
+        let product = move |c: usize, of: (usize, usize)| sums[c * width + place(d, full, of)];
         let row = row_by_row(product);
         let log2 = sums_of.weight_scale * sums_of.log2;
         self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)

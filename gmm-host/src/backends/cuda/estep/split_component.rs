@@ -1,6 +1,6 @@
 //! A component of a mixture as pairs of float16 numbers hold it.
 use super::centres::{NEAR, larger};
-use super::products_shapes::{features, products};
+use super::products_shapes::products;
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::device_parameters::{
     ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded, triangle,
@@ -12,6 +12,7 @@ use crate::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
 use ndarray::Axis;
 use std::f64::consts::LOG2_E;
+use std::mem::take;
 
 /// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels
 /// may be expected to make. Rounding errors differ from sample to sample, so that sums over samples
@@ -106,15 +107,24 @@ impl Component {
     ) -> Self {
         let d = parameters.n_features;
         let coefficients = Coefficients::new(parameters, c);
-        // Of the features, and of the number one.
-        let sizes: Vec<f64> = (0..d).map(|j| mean_and_size(mixture, frame, c, j).1).chain([1.0]).collect();
-        let (mut largest, mut of_terms) = (0.0f32, 0.0);
-        for (to, (i, j)) in row.iter_mut().zip(features(d, true)) {
-            let v = if j == d { coefficients.first[i] } else { coefficients.second[triangle(i) + j] };
-            *to = if j == d { v as f32 / ONE } else { v as f32 };
-            largest = larger(largest, to.abs());
-            of_terms += v * v * sizes[i] * sizes[j];
-        }
+        let sizes: Vec<f64> = (0..d).map(|j| mean_and_size(mixture, frame, c, j).1).collect();
+        let (of_terms, largest) = vectorised(
+            #[inline(always)]
+            || {
+                let (mut of_terms, mut from, mut to) = (0.0, &coefficients.second[..], &mut row[..]);
+                for (i, first) in coefficients.first.iter().enumerate() {
+                    // In the order of `products_shapes::features`.
+                    let ([of_feature, of_pairs @ ..], rest) = take(&mut to).split_at_mut(i + 2) else { break };
+                    let (pairs, others) = from.split_at(i + 1);
+                    *of_feature = *first as f32 / ONE;
+                    of_pairs.iter_mut().zip(pairs).for_each(|(to, v)| *to = *v as f32);
+                    let of_row = sum_of([pairs, &sizes[..=i]], |[v, size]| v * v * size);
+                    of_terms += sizes[i] * (of_row + first * first);
+                    (from, to) = (others, rest);
+                }
+                (of_terms, largest(row))
+            },
+        );
         let error = Self::error(of_terms, largest, products(d, true));
         Self::with_constant(coefficients.constant, parameters.weight[c], largest, error)
     }
@@ -336,16 +346,21 @@ impl Coefficients {
         let matrix = parameters.triangle(c);
         let (mut second, mut first, mut constant) =
             (vec![0.0; triangle(d)], vec![0.0; d], f64::from(parameters.seed[c]));
-        for (row, b) in shift.iter().enumerate() {
-            let (a, b) = (&matrix[triangle(row)..][..=row], f64::from(*b));
-            constant -= b * b;
-            for (i, &ai) in a.iter().enumerate() {
-                let ai = f64::from(ai);
-                first[i] -= 2.0 * ai * b;
-                let to = &mut second[triangle(i)..][..=i];
-                to.iter_mut().zip(a).for_each(|(to, aj)| *to -= 2.0 * ai * f64::from(*aj));
-            }
-        }
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, b) in shift.iter().enumerate() {
+                    let (a, b) = (&matrix[triangle(row)..][..=row], f64::from(*b));
+                    constant -= b * b;
+                    for (i, &ai) in a.iter().enumerate() {
+                        let ai = f64::from(ai);
+                        first[i] -= 2.0 * ai * b;
+                        let to = &mut second[triangle(i)..][..=i];
+                        to.iter_mut().zip(a).for_each(|(to, aj)| *to -= 2.0 * ai * f64::from(*aj));
+                    }
+                }
+            },
+        );
         (0..d).for_each(|i| second[triangle(i) + i] /= 2.0);
         Self { second, first, constant }
     }

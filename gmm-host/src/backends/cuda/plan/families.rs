@@ -5,8 +5,9 @@ use super::family::{Family, Variant};
 use super::task::{Operation, Shape, Task};
 use crate::backends::cuda::device::gpu::Limits;
 use crate::backends::cuda::estep::fused::FUSED;
-use crate::backends::cuda::estep::fused_mma::FUSED_MMA;
+use crate::backends::cuda::estep::fused_mma::{EXPANDED_MMA, FUSED_MMA};
 use crate::backends::cuda::estep::products_mma::{PRODUCTS_MMA, PRODUCTS_WGMMA};
+use crate::backends::cuda::estep::products_shapes::Expanded;
 use crate::backends::cuda::estep::weighted_sums::WEIGHTED_SUMS;
 use crate::backends::cuda::estep::whitened_mma::WHITENED_MMA;
 use crate::backends::cuda::estep::whitened_wgmma::WHITENED_WGMMA;
@@ -22,7 +23,7 @@ use gmm_kernels::estep::fused_mma;
 use std::str::FromStr;
 
 /// All families. A new one is added here, and where [`families`] is to choose it.
-pub static ALL: [&dyn Family; 15] = [
+pub static ALL: [&dyn Family; 16] = [
     &SMALL_K,
     &BATCH,
     &BATCH_MMA,
@@ -32,6 +33,7 @@ pub static ALL: [&dyn Family; 15] = [
     &PAIR,
     &FUSED,
     &FUSED_MMA,
+    &EXPANDED_MMA,
     &PRODUCTS_MMA,
     &PRODUCTS_WGMMA,
     &WHITENED_WGMMA,
@@ -104,8 +106,9 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_MMA],
+        Operation::EStep if !task.is_long() && suits_expanded(task) && usable(&EXPANDED_MMA) => &[&EXPANDED_MMA],
         Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
-        Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA],
+        Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &EXPANDED_MMA],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_MMA) => &[&FUSED_MMA],
         // So short that the time is that of the launches.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
@@ -113,7 +116,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WHITENED_WGMMA) => &[&WHITENED_WGMMA],
         Operation::EStep if task.d >= WIDE && usable(&WHITENED_MMA) => &[&WHITENED_MMA, &PRODUCTS_MMA, &WEIGHTED_SUMS],
         Operation::EStep if usable(&FUSED) || usable(&PRODUCTS_MMA) || usable(&WEIGHTED_SUMS) => {
-            &[&FUSED_MMA, &FUSED, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &WEIGHTED_SUMS]
+            &[&FUSED_MMA, &EXPANDED_MMA, &FUSED, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &WEIGHTED_SUMS]
         }
         Operation::EStep => &[],
     };
@@ -128,7 +131,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
 /// that of the launches, of which the linear task has no fewer, or of so few products that
 /// `fused_mma` does not gain by their absence.
 pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
-    let linear = Task { full: false, expandable: true, ..*task };
+    let linear = Task { full: false, expandable: true, whitenable: true, ..*task };
     let complete = task.operation == Operation::EStep && task.precision == Precision::Float32 && !task.gaps;
     if !complete || !linear.is_linear() {
         return None;
@@ -156,6 +159,18 @@ fn suits_tensor_cores(task: &Task) -> bool {
     task.n >= MANY_SAMPLES && (task.k > fused_mma::TILE || task.d >= if task.full { 12 } else { 11 })
 }
 
+/// Whether a short E-step is faster with `expanded_mma` than with `fused_mma`, of whose sixteen features
+/// and as many squares most are zeros where there are few, and whose warps have eight components each
+/// with matrices (measured on an H100: D = 2, K = 64: 84 and 130 µs, matrices 84 and 750; D = 13, K = 16:
+/// 139 and 280).
+fn suits_expanded(task: &Task) -> bool {
+    let pays = match task.full {
+        true => task.k > fused_mma::TILE || task.d > fused_mma::MAX_FEATURES_FULL,
+        false => task.k > 2 * fused_mma::TILE && Expanded::of(task).count(task.d) <= fused_mma::STEP,
+    };
+    pays && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
+}
+
 /// The variants to be timed for a task, the likely best first; of one family if that is requested
 /// and has the operation. Empty where no kernel can do it in one launch.
 pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Vec<Variant> {
@@ -180,7 +195,7 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
 /// is left is the error of a total over the root of their number. So there have to be many.
 pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
     let Task { n, k, d, full, tied, .. } = *task;
-    let task = Task { operation: Operation::EStep, expandable: true, ..*task };
+    let task = Task { operation: Operation::EStep, expandable: true, whitenable: true, ..*task };
     let parameters = k * (d * (d + 1) / 2);
     let suits = full && !tied && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
     let family: &dyn Family = &WHITENED_WGMMA;
@@ -220,6 +235,7 @@ mod tests {
                     weighted: bits & 2 != 0,
                     central: bits & 4 != 0,
                     expandable: bits & 16 != 0,
+                    whitenable: bits & 16 != 0,
                     tied: bits & 32 != 0,
                     gaps: bits & 64 != 0,
                     precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
@@ -297,6 +313,7 @@ mod tests {
                 tied: bits & 1 != 0,
                 central: bits & 2 != 0,
                 expandable: bits & 4 != 0,
+                whitenable: bits & 4 != 0,
                 weighted: false,
                 gaps: false,
                 precision: Precision::Float32,
@@ -338,13 +355,14 @@ mod tests {
             tied: false,
             central: false,
             expandable: false,
+            whitenable: false,
             weighted: false,
             gaps: false,
             precision: Precision::Float32,
         };
         assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);
         // Few samples and few features are left to `fused`, like those that lose digits.
-        let family = |n, d, expandable| families(&Task { expandable, ..task(n, 8, d) }, &H200);
+        let family = |n, d, expandable| families(&Task { expandable, whitenable: expandable, ..task(n, 8, d) }, &H200);
         assert_eq!(family(1_000_000, 13, true), [&FUSED_MMA as &dyn Family]);
         for (n, d, expandable) in [(1_000_000, 13, false), (1_000_000, 5, true), (10_000, 13, true)] {
             assert_eq!(family(n, d, expandable), [&FUSED as &dyn Family]);
@@ -365,6 +383,7 @@ mod tests {
             tied: true,
             central: false,
             expandable: true,
+            whitenable: true,
             weighted: false,
             gaps: false,
             precision: Precision::Float32,
@@ -416,6 +435,7 @@ mod tests {
             "batch_wgmma/64:512x1:0",
             "fused:128x3:0",
             "fused_mma:512x1:0",
+            "expanded_mma:256x1:0",
             "products_mma/4:256x1:all",
             "products_wgmma:384x1:all",
             "whitened_wgmma:512x1:all",

@@ -51,6 +51,9 @@ pub struct Task {
     /// show (E-step), or those in the differences of the parameter sets' exponents (totals of many
     /// sets).
     pub expandable: bool,
+    /// Whether the tensor cores keep the digits of an E-step of matrices as triangles times features:
+    /// wherever it is `expandable`, and beyond.
+    pub whitenable: bool,
     /// Whether samples have weights.
     pub weighted: bool,
     /// Whether values are missing (then the covariances are diagonal).
@@ -70,7 +73,11 @@ impl fmt::Display for Task {
         };
         write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
         f.write_str(if self.central { " central" } else { "" })?;
-        f.write_str(if self.expandable { " expandable" } else { "" })?;
+        f.write_str(match (self.expandable, self.whitenable) {
+            (true, _) => " expandable",
+            (false, true) => " whitenable",
+            (false, false) => "",
+        })?;
         f.write_str(if self.weighted { " weighted" } else { "" })?;
         f.write_str(if self.gaps { " gaps" } else { "" })?;
         f.write_str(if self.precision == Precision::Float64 { " float64" } else { "" })

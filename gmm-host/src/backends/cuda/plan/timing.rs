@@ -208,6 +208,7 @@ mod tests {
             tied: false,
             central: false,
             expandable: false,
+            whitenable: false,
             weighted: false,
             gaps: false,
             precision: Precision::Float32,

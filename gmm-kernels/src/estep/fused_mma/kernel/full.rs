@@ -14,7 +14,7 @@ use crate::estep::products_mma::ONE;
 /// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
 /// parts, then low ones.
 #[inline(always)]
-fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
+pub(super) fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
     let mut split = x;
     counted!(for i in 0..4 {
         let (high, low) = (others[i % 2][i / 2], others[i % 2][2 + i / 2]);
@@ -84,7 +84,7 @@ impl Rows {
 /// `D`: most features; `S`: steps; `H`: groups of a round.
 #[inline(always)]
 unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaArgs) {
-    let member = Member::of_components(args.team);
+    let member = Member { fetches_ahead: false, ..Member::of_components(args.team) };
     let mut rounds = Rounds::new(args, member, H);
     let mut samples = RoundSamples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
     counted!(for h in 0..H {

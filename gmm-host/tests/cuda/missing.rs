@@ -268,9 +268,13 @@ fn every_kernel_agrees_or_says_why_not() {
             }
             match e.statistics(&m) {
                 Ok(got) => {
-                    // A component has some hundred samples, whose responsibilities are rounded to
-                    // float16 there.
-                    let allowed = if e.describe().kernel.contains("mma") { 1e-4 } else { 3e-5 };
+                    // Responsibilities are rounded to float16 there, of which hardly anything averages in
+                    // a component of thirty samples.
+                    let allowed = match e.describe().kernel.contains("mma") {
+                        true if n < 1000 * k => 5e-4,
+                        true => 1e-4,
+                        false => 3e-5,
+                    };
                     estep::assert_statistics_agree(&what, &got, &statistics, allowed)
                 }
                 Err(Error::Kernel { .. }) => println!("{what}: no E-step"),

@@ -368,6 +368,17 @@ mod tests {
             assert_eq!(family(n, d, expandable), [&FUSED as &dyn Family]);
         }
         assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
+        // Products of two features, triangles times features, and neither.
+        let full = |d, expandable, whitenable| {
+            families(&Task { full: true, expandable, whitenable, ..task(1_000_000, 9, d) }, &H200)
+        };
+        assert_eq!(full(13, true, true), [&EXPANDED_MMA as &dyn Family]);
+        assert_eq!(full(13, false, true), [&FUSED_MMA as &dyn Family]);
+        assert_eq!(full(13, false, false), [&FUSED as &dyn Family]);
+        assert_eq!(
+            families(&Task { expandable: true, ..task(1_000_000, 17, 2) }, &H200),
+            [&EXPANDED_MMA as &dyn Family]
+        );
     }
 
     /// A `tied` E-step is by linear terms on the tensor cores, except where `fused` computes few

@@ -45,6 +45,10 @@ pub static ALL: [&dyn Family; 16] = [
 /// Samples from which on `fused_mma` can be faster than `fused` (measured on an H200).
 const MANY_SAMPLES: usize = 200_000;
 
+/// Samples from which on the roundings of the tensor cores average, so that they are worth their time
+/// where only `weighted_sums` is there besides.
+const ENOUGH_SAMPLES: usize = 50_000;
+
 /// Features from which on `whitened_mma` can be faster than `products_mma` with matrices (measured on
 /// an H200: D = 64, K = 32: 5.6 and 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
@@ -109,7 +113,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::EStep if !task.is_long() && suits_expanded(task) && usable(&EXPANDED_MMA) => &[&EXPANDED_MMA],
         Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
         Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &EXPANDED_MMA],
-        Operation::EStep if !task.is_long() && suits_tensor_cores(task) && usable(&FUSED_MMA) => &[&FUSED_MMA],
+        Operation::EStep if !task.is_long() && suits_tensor_cores(task, limits) && usable(&FUSED_MMA) => &[&FUSED_MMA],
         // So short that the time is that of the launches.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
         Operation::EStep if !task.is_long() && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
@@ -148,15 +152,20 @@ pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limi
 /// diagonal covariances (estimated from [`suits_tensor_cores`]).
 fn suits_fused(task: &Task, limits: &Limits) -> bool {
     let fused: &dyn Family = &FUSED;
-    let large = task.n >= MANY_SAMPLES && (task.k > fused_mma::TILE || task.d >= 7);
+    let large = has_many_exponents(task) || task.n >= MANY_SAMPLES && task.d >= 7;
     !task.is_long() && !large && fused.problem(task, limits).is_none()
 }
 
 /// Whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows
 /// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
-/// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
-fn suits_tensor_cores(task: &Task) -> bool {
-    task.n >= MANY_SAMPLES && (task.k > fused_mma::TILE || task.d >= if task.full { 12 } else { 11 })
+/// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic), and than `weighted_sums`,
+/// which takes those that are too large for `fused` (on an H100, D = 32, K = 2: 93 µs for N = 10⁵, by
+/// `fused_mma` 86 for N = 10⁶).
+fn suits_tensor_cores(task: &Task, limits: &Limits) -> bool {
+    let fused: &dyn Family = &FUSED;
+    has_many_exponents(task)
+        || task.n >= MANY_SAMPLES && task.d >= if task.full { 12 } else { 11 }
+        || task.n >= ENOUGH_SAMPLES && fused.problem(task, limits).is_some()
 }
 
 /// Whether a short E-step is faster with `expanded_mma` than with `fused_mma`, of whose sixteen features
@@ -165,10 +174,17 @@ fn suits_tensor_cores(task: &Task) -> bool {
 /// 139 and 280).
 fn suits_expanded(task: &Task) -> bool {
     let pays = match task.full {
-        true => task.k > fused_mma::TILE || task.d > fused_mma::MAX_FEATURES_FULL,
+        true if task.d > fused_mma::MAX_FEATURES_FULL => return task.n >= ENOUGH_SAMPLES,
+        true => true,
         false => task.k > 2 * fused_mma::TILE && Expanded::of(task).count(task.d) <= fused_mma::STEP,
     };
-    pays && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
+    pays && has_many_exponents(task)
+}
+
+/// Whether a task of more components than the kernels of few take at once has as many exponents as
+/// [`MANY_SAMPLES`] samples have there.
+fn has_many_exponents(task: &Task) -> bool {
+    task.k > fused_mma::TILE && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
 }
 
 /// The variants to be timed for a task, the likely best first; of one family if that is requested
@@ -410,7 +426,8 @@ mod tests {
         for (n, k, d, family) in [
             (1_000_000, 8, 13, Some("fused_mma")),
             (1_000_000, 8, 5, None),
-            (1_000_000, 32, 5, Some("fused_mma")),
+            (1_000_000, 16, 5, Some("fused_mma")),
+            (1_000_000, 32, 5, Some("expanded_mma")),
             (10_000, 8, 13, None),
             (10_000, 8, 20, Some("fused_mma")),
             (1_000_000, 64, 32, Some("fused_mma")),
@@ -427,7 +444,12 @@ mod tests {
         }
         assert_eq!(chosen(1_000_000, 300, 32, &CAPABILITY_8_0), Some("products_mma"));
         let requested = |name| linear(&task(1000, 8, 5), find(name), &H200).is_some();
-        assert!(requested("fused_mma") && requested("products_mma") && requested("products_wgmma"));
+        assert!(
+            requested("fused_mma")
+                && requested("expanded_mma")
+                && requested("products_mma")
+                && requested("products_wgmma")
+        );
         assert!(!["fused", "weighted_sums", "whitened_mma", "whitened_wgmma", "general"].into_iter().any(requested));
         for other in [Task { tied: false, ..task(1_000_000, 64, 32) }, Task { gaps: true, ..task(1_000_000, 8, 13) }] {
             assert_eq!(linear(&other, None, &H200), None);

@@ -102,7 +102,7 @@ impl Family for FusedMmaFamily {
         if self.instance(task).is_none() {
             return Some(format!("takes {}, and here are {k} components of {d} features", self.sizes()));
         }
-        loses_digits(self, task).or_else(|| holds_no_samples(self, task, limits))
+        loses_digits(task, self.on_tensor_cores(task.full)).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

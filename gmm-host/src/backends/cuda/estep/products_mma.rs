@@ -70,9 +70,10 @@ impl Family for ProductsFamily {
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         if self.unit == Unit::Wgmma {
-            return at_most("features", products_wgmma::MAX_FEATURES, task.d).or_else(|| loses_digits(self, task));
+            return at_most("features", products_wgmma::MAX_FEATURES, task.d)
+                .or_else(|| loses_digits(task, self.on_tensor_cores(task.full)));
         }
-        loses_digits(self, task).or_else(|| holds_no_samples(self, task, limits))
+        loses_digits(task, self.on_tensor_cores(task.full)).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

@@ -1,6 +1,5 @@
 //! How the kernels of `products_mma` and of `products_wgmma` divide the work of a task, and the sections
 //! of their parameters.
-use crate::backends::cuda::plan::family::Family;
 use crate::backends::cuda::plan::task::{Multiplies, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::triangle;
 use gmm_kernels::estep::products_mma::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
@@ -195,8 +194,8 @@ pub(crate) enum Section {
 }
 
 /// Why the tensor cores cannot compute a task in float16, if they cannot.
-pub(crate) fn loses_digits(family: &dyn Family, task: &Task) -> Option<String> {
+pub(crate) fn loses_digits(task: &Task, multiplies: Option<Multiplies>) -> Option<String> {
     let problem = "takes no component so narrow and so far from the centre of the data that float16 loses digits";
-    let keeps = task.expandable || task.whitenable && family.on_tensor_cores(task.full) == Some(Multiplies::Features);
+    let keeps = task.expandable || task.whitenable && multiplies == Some(Multiplies::Features);
     (!keeps).then(|| problem.into())
 }

@@ -55,7 +55,7 @@ impl Family for WhitenedMmaFamily {
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        loses_digits(self, task).or_else(|| holds_no_samples(self, task, limits))
+        loses_digits(task, self.on_tensor_cores(task.full)).or_else(|| holds_no_samples(self, task, limits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

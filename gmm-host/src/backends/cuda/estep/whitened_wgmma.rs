@@ -60,7 +60,7 @@ impl Family for WhitenedWgmmaFamily {
     }
 
     fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
-        at_most("features", MAX_FEATURES, task.d).or_else(|| loses_digits(self, task))
+        at_most("features", MAX_FEATURES, task.d).or_else(|| loses_digits(task, self.on_tensor_cores(task.full)))
     }
 
     fn shapes(&self, task: &Task, _: &Limits) -> Vec<LaunchShape> {

@@ -45,8 +45,8 @@ pub static ALL: [&dyn Family; 16] = [
 /// Samples from which on `fused_mma` can be faster than `fused` (measured on an H200).
 const MANY_SAMPLES: usize = 200_000;
 
-/// Samples from which on the roundings of the tensor cores average, so that they are worth their time
-/// where only `weighted_sums` is there besides.
+/// Samples from which on the roundings of the tensor cores average. They then pay where only
+/// `weighted_sums` is there besides, and with matrices, where `fused` takes several times as long.
 const ENOUGH_SAMPLES: usize = 50_000;
 
 /// Features from which on `whitened_mma` can be faster than `products_mma` with matrices (measured on
@@ -152,7 +152,7 @@ pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limi
 /// diagonal covariances (estimated from [`suits_tensor_cores`]).
 fn suits_fused(task: &Task, limits: &Limits) -> bool {
     let fused: &dyn Family = &FUSED;
-    let large = has_many_exponents(task) || task.n >= MANY_SAMPLES && task.d >= 7;
+    let large = has_many_exponents(task) || task.n >= ENOUGH_SAMPLES && task.d >= 7;
     !task.is_long() && !large && fused.problem(task, limits).is_none()
 }
 
@@ -163,8 +163,9 @@ fn suits_fused(task: &Task, limits: &Limits) -> bool {
 /// `fused_mma` 86 for N = 10⁶).
 fn suits_tensor_cores(task: &Task, limits: &Limits) -> bool {
     let fused: &dyn Family = &FUSED;
+    let (samples, features) = if task.full { (ENOUGH_SAMPLES, 12) } else { (MANY_SAMPLES, 11) };
     has_many_exponents(task)
-        || task.n >= MANY_SAMPLES && task.d >= if task.full { 12 } else { 11 }
+        || task.n >= samples && task.d >= features
         || task.n >= ENOUGH_SAMPLES && fused.problem(task, limits).is_some()
 }
 

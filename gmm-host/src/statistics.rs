@@ -3,7 +3,8 @@ use crate::error::{Error, Result};
 use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
-    all, at_once, for_each_matrix, mirror, row_major, sum_of, trace_of_product, try_for_each_row, vectorised,
+    all, at_once, for_each_matrix, matrices_at_once, mirror, row_major, sum_of, trace_of_product, try_for_each_row,
+    vectorised,
 };
 use crate::model::mixture::Mixture;
 use crate::prior::ConjugatePrior;
@@ -818,9 +819,10 @@ impl Rounding {
         if mixture.factor().is_none() && reg_covar > 0.0 {
             return Vec::new();
         }
-        let numbers = mixture.covariances().shape().iter().product::<usize>() / mixture.n_components();
+        let (k, d) = means.dim();
+        let at_once = if mixture.factor().is_some() { matrices_at_once(k, d, d * d / 8) } else { at_once(d / 8) };
         let of = |&c: &usize| (Some(c), Self::new(mixture, c, means.row(c), reg_covar));
-        components.par_iter().with_min_len(at_once(numbers / 8)).map(of).collect()
+        components.par_iter().with_min_len(at_once).map(of).collect()
     }
 
     fn new(mixture: &Mixture, c: usize, mean: ArrayView1<'_, f64>, reg_covar: f64) -> Self {

@@ -12,7 +12,7 @@ use crate::data::frame::Frame;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{LogProduct, at_once, for_a_row, row_major, vectorised};
+use crate::model::linalg::{LogProduct, at_once, for_a_row, matrices_at_once, row_major, vectorised};
 use crate::model::mixture::Mixture;
 use ndarray::Axis;
 use rayon::prelude::*;
@@ -167,8 +167,8 @@ impl<T: Float> DeviceParameters<T> {
                 let former = memory.map(|former| former.matrices);
                 let former = if let Some(Matrices::Each(former)) = former { former } else { Vec::new() };
                 let mut matrices = numbers_in(former, k * triangle(d));
-                let rows =
-                    rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate().with_min_len(at_once(d * d / 4));
+                let rows = rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate();
+                let rows = rows.with_min_len(matrices_at_once(k, d, d * d / 4));
                 let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
                     let u = row_major(u.index_axis(Axis(0), c));
                     with_matrix(

@@ -211,7 +211,7 @@ impl FusedMma {
         let pairs = (shape.expanded > 0).then(|| {
             // Products behind the last have coefficients of zero.
             let pairs = Expanded::of(task).pairs(task.d).chain(iter::repeat((task.d, task.d)));
-            let pairs = pairs.take(shape.products()).map(|(i, j)| (i * ROW | (j * ROW) << 16) as u32);
+            let pairs = pairs.take(shape.products()).map(|(i, j)| ((i * ROW) | ((j * ROW) << 16)) as u32);
             DeviceBuffer::from_slice(&pairs.collect::<Vec<_>>()).map_err(failed("cuMemcpyHtoD"))
         });
         // As many as the largest block has for each thread: one kernel for all sizes of teams.

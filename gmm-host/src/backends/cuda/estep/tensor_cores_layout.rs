@@ -9,7 +9,7 @@ use crate::backends::cuda::plan::task::Multiplies;
 use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
 use crate::data::frame::Frame;
 use crate::model::covariances::CovarianceType;
-use crate::model::linalg::{at_once, vectorised};
+use crate::model::linalg::{at_once, matrices_at_once, vectorised};
 use crate::model::mixture::Mixture;
 use gmm_kernels::estep::fused_mma;
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, PRODUCT_SCALE};
@@ -94,7 +94,7 @@ impl TensorCoresLayout {
         let full = parameters.has_triangles();
         let mut coefficients = numbers_in(memory, k * products(d, full));
         // So many that waking the threads does not cost more than they save.
-        let at_once = at_once(if full { products(d, true) * d / 16 } else { d });
+        let at_once = if full { matrices_at_once(k, d, products(d, true) * d / 8) } else { at_once(d) };
         let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(at_once);
         let component = |(c, row): (usize, &mut [f32])| {
             let component = match parameters.matrices {
@@ -211,7 +211,7 @@ impl TensorCoresLayout {
             let (component, distance) = Component::triangle(mixture, &parameters, frame, c, shift);
             (component, component.error_at(distance))
         };
-        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(at_once(d * d / 4));
+        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(matrices_at_once(k, d, d * d / 4));
         let (components, errors): (Vec<_>, Vec<f64>) = rows.map(component).unzip();
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();

@@ -64,7 +64,7 @@ pub(crate) fn at_once(numbers: usize) -> usize {
 /// of other threads. (EM on an H100's host of 16 cores, where that is some 40 microseconds: with K = 32,
 /// D = 13 an iteration takes longer on all threads, with K = 64 shorter, by a third.)
 pub(crate) fn matrices_at_once(k: usize, d: usize, numbers: usize) -> usize {
-    if k.saturating_mul(numbers + 8 * d) < 1 << 14 { k.max(1) } else { 1 }
+    if k.saturating_mul(numbers + 8 * d) <= 1 << 14 { k.max(1) } else { 1 }
 }
 
 /// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To

@@ -1,7 +1,7 @@
 //! The E-step in float32, by each family.
 use super::{FAR, flat, float32, normal, of_each_type, samples, used, with_holes};
 use crate::backends::cuda::estep::moments::Moments;
-use crate::backends::cuda::estep::products_shapes::products;
+use crate::backends::cuda::estep::products_shapes::Expanded;
 use crate::backends::cuda::estep::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::float32::Float32;
 use crate::backends::cuda::options::CudaOptions;
@@ -248,8 +248,7 @@ fn expanded_mma_give_the_statistics() {
         let mut rng = ChaCha8Rng::seed_from_u64(20 + i as u64);
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
-            let products = products(d, mixture.covariance_type().has_matrices());
-            let shape = fused_mma::FusedShape::expanded(k, d, products).unwrap();
+            let shape = Expanded::of(mixture.covariance_type().has_matrices(), false).shape(k, d).unwrap();
             check_with_and_without_weights(&x, &mixture, &fused_mma_in_small_blocks(shape), BY_FLOAT16);
         }
     }

@@ -1,7 +1,7 @@
 //! `fused_mma` and `expanded_mma`: the E-step on the tensor cores in one read of the data, for so many
 //! components and features that the warps of a block have room for all sums in their registers.
 use super::launch::{EStepKernels, Layout, Wanted};
-use super::products_shapes::{Expanded, loses_digits, products};
+use super::products_shapes::{Expanded, loses_digits};
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::device::error::failed;
@@ -56,7 +56,7 @@ impl FusedMmaFamily {
     fn instance(&self, task: &Task) -> Option<FusedShape> {
         match self.expanded {
             true if task.gaps => None,
-            true => FusedShape::expanded(task.k, task.d, Expanded::of(task).count(task.d)),
+            true => Expanded::of(task.full, task.is_linear()).shape(task.k, task.d),
             false => FusedShape::new(task.k, task.d, task.full, task.gaps),
         }
     }
@@ -81,8 +81,7 @@ impl Family for FusedMmaFamily {
 
     fn sizes(&self) -> String {
         if self.expanded {
-            let most =
-                |d: usize| (1..).take_while(|k| FusedShape::expanded(*k, d, products(d, true)).is_some()).count();
+            let most = |d: usize| (1..).take_while(|k| Expanded::All.shape(*k, d).is_some()).count();
             let sizes = [4, 8, 13, MAX_FEATURES_EXPANDED].map(|d| format!("K ≤ {} of D ≤ {d}", most(d)));
             return format!("{}, and between (full)", sizes.join(", "));
         }
@@ -210,7 +209,7 @@ impl FusedMma {
     fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, task: &Task) -> Result<Self> {
         let pairs = (shape.expanded > 0).then(|| {
             // Products behind the last have coefficients of zero.
-            let pairs = Expanded::of(task).pairs(task.d).chain(iter::repeat((task.d, task.d)));
+            let pairs = Expanded::of(task.full, task.is_linear()).pairs(task.d).chain(iter::repeat((task.d, task.d)));
             let pairs = pairs.take(shape.products()).map(|(i, j)| ((i * ROW) | ((j * ROW) << 16)) as u32);
             DeviceBuffer::from_slice(&pairs.collect::<Vec<_>>()).map_err(failed("cuMemcpyHtoD"))
         });

@@ -41,18 +41,14 @@ impl TensorCoresLayout {
     pub fn fused_shape(&self, expanded: bool) -> Option<FusedShape> {
         let (k, d) = self.dim();
         match expanded {
-            true => FusedShape::expanded(k, d, self.expanded().count(d)),
+            true => self.expanded().shape(k, d),
             false => FusedShape::new(k, d, self.full(), self.parameters().gaps.is_some()),
         }
     }
 
     /// Which products `expanded_mma` forms.
     fn expanded(&self) -> Expanded {
-        match self.full() {
-            true => Expanded::All,
-            false if self.quadratic.is_some() => Expanded::Features,
-            false => Expanded::Squares,
-        }
+        Expanded::of(self.full(), self.quadratic.is_some())
     }
 
     /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each

@@ -2,6 +2,7 @@
 //! of their parameters.
 use crate::backends::cuda::plan::task::{Multiplies, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::triangle;
+use gmm_kernels::estep::fused_mma::FusedShape;
 use gmm_kernels::estep::products_mma::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
 use gmm_kernels::estep::products_wgmma;
 use gmm_kernels::simt::WARP;
@@ -20,7 +21,7 @@ pub(crate) fn products(d: usize, full: bool) -> usize {
 /// Which products `expanded_mma` forms: all but those whose coefficients are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expanded {
-    /// Each feature: a [linear](Task::is_linear) task.
+    /// Each feature: of what is [linear](Task::is_linear).
     Features,
     /// And each square.
     Squares,
@@ -29,12 +30,17 @@ pub(crate) enum Expanded {
 }
 
 impl Expanded {
-    pub fn of(task: &Task) -> Self {
-        match task.full {
+    pub fn of(full: bool, linear: bool) -> Self {
+        match full {
             true => Self::All,
-            false if task.is_linear() => Self::Features,
+            false if linear => Self::Features,
             false => Self::Squares,
         }
+    }
+
+    /// The kernel's instance for K components of D features, if there is one.
+    pub fn shape(self, k: usize, d: usize) -> Option<FusedShape> {
+        FusedShape::expanded(k, d, self.count(d))
     }
 
     /// The number of products of D features.

@@ -180,7 +180,7 @@ fn suits_expanded(task: &Task) -> bool {
         true if task.d > fused_mma::STEP && task.k <= 2 => false,
         true if task.d > fused_mma::MAX_FEATURES_FULL => return task.n >= ENOUGH_SAMPLES,
         true => true,
-        false => task.k > 2 * fused_mma::TILE && Expanded::of(task).count(task.d) <= fused_mma::STEP,
+        false => task.k > 2 * fused_mma::TILE && Expanded::of(false, task.is_linear()).count(task.d) <= fused_mma::STEP,
     };
     pays && has_many_exponents(task)
 }

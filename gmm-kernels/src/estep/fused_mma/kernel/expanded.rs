@@ -18,7 +18,7 @@ struct Products<const P: usize, const S: usize> {
 }
 
 impl<const P: usize, const S: usize> Products<P, S> {
-    /// `warp`: the warp's part of the shared memory; `pairs`: the rows of all products.
+    /// In the warp's part of the block's shared memory; `pairs`: the rows of all products.
     #[inline(always)]
     fn new<const N: usize>(block: &FusedBlock<false, P, N>, pairs: Shared<u32>) -> Self {
         let lane = (thread_idx() % WARP) as usize;
@@ -170,7 +170,7 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
             unsafe { add_step(&block, s, false, products.transposed(s), &mut q) };
         });
         if member.team.features > 1 {
-            // SAFETY: all threads of the block, or none.
+            // SAFETY: all threads of the team, or none.
             unsafe { block.add_exponents(place, &mut q) };
         }
         let mut weights = [0.0; N];

@@ -3,8 +3,8 @@ use crate::error::{Error, Result};
 use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
-    all, at_once, for_each_matrix, matrices_at_once, mirror, row_major, sum_of, trace_of_product, try_for_each_row,
-    vectorised,
+    all, at_once, for_each_matrix, map_rows, matrices_at_once, mirror, row_major, sum_of, trace_of_product,
+    try_for_each_row, vectorised,
 };
 use crate::model::mixture::Mixture;
 use crate::prior::ConjugatePrior;
@@ -822,7 +822,7 @@ impl Rounding {
         let (k, d) = means.dim();
         let at_once = if mixture.factor().is_some() { matrices_at_once(k, d, d * d / 8) } else { at_once(d / 8) };
         let of = |&c: &usize| (Some(c), Self::new(mixture, c, means.row(c), reg_covar));
-        components.par_iter().with_min_len(at_once).map(of).collect()
+        map_rows(components.par_iter(), at_once, of)
     }
 
     fn new(mixture: &Mixture, c: usize, mean: ArrayView1<'_, f64>, reg_covar: f64) -> Self {

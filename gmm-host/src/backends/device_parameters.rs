@@ -12,7 +12,7 @@ use crate::data::frame::Frame;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{LogProduct, at_once, for_a_row, matrices_at_once, row_major, vectorised};
+use crate::model::linalg::{LogProduct, at_once, for_a_row, map_rows, matrices_at_once, row_major, vectorised};
 use crate::model::mixture::Mixture;
 use ndarray::Axis;
 use rayon::prelude::*;
@@ -130,15 +130,8 @@ impl<T: Float> DeviceParameters<T> {
         let (mut scale, mut shift) = (numbers_in(scale, k * d), numbers_in(shift, k * d));
         let component =
             |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, deviations, c, scale, shift);
-        let constant: Vec<f64> = if k <= at_once(d) {
-            let rows = scale.chunks_exact_mut(d).zip(shift.chunks_exact_mut(d)).enumerate();
-            rows.map(component).collect::<Result<_>>()?
-        } else {
-            let rows =
-                scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate().with_min_len(at_once(d));
-            let constant: Vec<Result<f64>> = rows.map(component).collect();
-            constant.into_iter().collect::<Result<_>>()?
-        };
+        let rows = scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate();
+        let constant: Vec<f64> = map_rows(rows, at_once(d), component).into_iter().collect::<Result<_>>()?;
         Ok(Self::assemble((k, d), scale, shift, deviations, Matrices::Diagonal, &constant, frame))
     }
 
@@ -168,7 +161,6 @@ impl<T: Float> DeviceParameters<T> {
                 let former = if let Some(Matrices::Each(former)) = former { former } else { Vec::new() };
                 let mut matrices = numbers_in(former, k * triangle(d));
                 let rows = rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate();
-                let rows = rows.with_min_len(matrices_at_once(k, d, d * d / 4));
                 let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
                     let u = row_major(u.index_axis(Axis(0), c));
                     with_matrix(
@@ -182,17 +174,18 @@ impl<T: Float> DeviceParameters<T> {
                         |j, column| write_column(matrix, j, column),
                     )
                 };
-                (rows.map(component).collect(), Vec::new(), Matrices::Each(matrices))
+                let constant = map_rows(rows, matrices_at_once(k, d, d * d / 4), component);
+                (constant, Vec::new(), Matrices::Each(matrices))
             }
             Covariances::Tied(u) => {
                 let u = row_major(u.view());
                 let mut matrix = vec![zero; triangle(d)];
                 for_each_column(&u, frame, |j, column: &[_]| write_column(&mut matrix, j, column));
-                let rows = rows.enumerate().with_min_len(at_once(d * d / 4));
                 let component = |(c, shift): (usize, &mut [T])| {
                     with_matrix(mixture, frame, deviations, c, &u, shift, |_, _: &[_]| ())
                 };
-                (rows.map(component).collect(), vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
+                let constant = map_rows(rows.enumerate(), at_once(d * d / 4), component);
+                (constant, vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
             }
             // The types without matrices have no factor.
             _ => return Self::new(mixture, frame, deviations),

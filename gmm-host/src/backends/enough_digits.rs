@@ -10,7 +10,7 @@ use crate::evaluator::{Description, Evaluator, draw_by_scores};
 use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
+use crate::model::linalg::{at_once, map_rows, on_pool_thread, row_major, sum_of, vectorised};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
@@ -53,12 +53,14 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
         let rows = means.par_chunks(d * at_once).zip(variances.par_chunks(d * at_once));
         let squares = rows.zip(weights.par_chunks(at_once));
         let squares =
-            squares.map(|((means, variances), weights)| of_variances(weights, means, variances, &frame.shift));
-        return squares.map(or_infinite).reduce(|| 0.0, f64::max).sqrt();
+            map_rows(squares, 1, |((means, variances), weights)| of_variances(weights, means, variances, &frame.shift));
+        return squares.into_iter().map(or_infinite).fold(0.0, f64::max).sqrt();
     }
     let of_component = if mixture.factor().is_some() { d * d / 8 } else { d };
-    let counted = (0..weights.len()).into_par_iter().with_min_len(at_once(of_component)).filter(|&c| weights[c] > 0.0);
-    let squares = counted.map(|c| {
+    let squares = map_rows((0..weights.len()).into_par_iter(), at_once(of_component), |c| {
+        if weights[c] == 0.0 {
+            return 0.0;
+        }
         let mean = &means[c * d..][..d];
         let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));
         match (mixture.covariances(), mixture.factor_of(c)) {
@@ -68,7 +70,7 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
             _ => f64::INFINITY,
         }
     });
-    squares.map(or_infinite).reduce(|| 0.0, f64::max).sqrt()
+    squares.into_iter().map(or_infinite).fold(0.0, f64::max).sqrt()
 }
 
 /// The largest Σⱼ 1 + (μⱼ − cⱼ)² / σ²ⱼ of some components that have weight; NaN where one is.
@@ -106,11 +108,6 @@ fn of_matrix(
             distances.zip(variances).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
         },
     )
-}
-
-/// The numbers of a mixture's covariances.
-fn numbers(mixture: &Mixture) -> usize {
-    mixture.covariances().shape().iter().product()
 }
 
 /// An evaluator whose parameters are relative to a frame.
@@ -256,7 +253,7 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        on_pool_thread(numbers(mixture), || {
+        on_pool_thread(mixture.n_numbers(), || {
             self.evaluate(mixture, Operation::LogLikelihood, |side| side.log_likelihood(mixture))
         })
     }
@@ -280,7 +277,7 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        on_pool_thread(numbers(mixture), || {
+        on_pool_thread(mixture.n_numbers(), || {
             self.evaluate(mixture, Operation::Statistics, |side| side.statistics(mixture))
         })
     }

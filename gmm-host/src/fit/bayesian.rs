@@ -432,8 +432,7 @@ impl Method for Variational<'_> {
     ) -> Result<Iterated<VariationalMixture>> {
         let (reg_covar, freeze) = (self.settings.reg_covar, &self.settings.freeze);
         let statistics = evaluator.statistics(before.density())?;
-        let numbers = before.covariances().shape().iter().product();
-        let (mixture, lower_bound) = on_pool_thread(numbers, || -> Result<_> {
+        let (mixture, lower_bound) = on_pool_thread(before.density().n_numbers(), || -> Result<_> {
             let from = Some((before, freeze));
             if *freeze == Freeze::default() {
                 let entropy = before.entropy(&statistics);

@@ -7,6 +7,7 @@ use super::outcome::{Callback, Fit};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::model::linalg::on_pool_thread;
 use crate::model::mixture::Mixture;
 use crate::prior::ConjugatePrior;
 use crate::source::DataSource;
@@ -158,7 +159,9 @@ impl Method for Em<'_> {
         let of_prior = self.prior.as_ref().map_or(0.0, |prior| prior.log_density(mixture) / statistics.weight());
         let lower_bound = statistics.lower_bound() + of_prior;
         let GaussianMixtureValidParams { reg_covar, freeze, .. } = self.settings;
-        let update = statistics.into_update(mixture, *reg_covar, freeze, self.prior.as_ref())?;
+        let update = on_pool_thread(mixture.n_numbers(), || {
+            statistics.into_update(mixture, *reg_covar, freeze, self.prior.as_ref())
+        })?;
         Ok(Iterated { mixture: update.mixture, lower_bound, retained: update.retained })
     }
 }

@@ -2,7 +2,7 @@
 use super::linalg;
 use crate::error::{Error, Result};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
+use ndarray::{Array1, Array2, Array3, Axis};
 use rayon::slice::ParallelSliceMut;
 
 /// The shape of the covariances, with scikit-learn's names.
@@ -271,19 +271,14 @@ impl Covariances {
             Self::Full(v) => {
                 let d = v.len_of(Axis(1));
                 let mut u = Array3::zeros(v.raw_dim());
-                let one = |(component, (sigma, u)): (usize, (ArrayView2<f64>, &mut [f64]))| {
-                    let failure = linalg::precision_cholesky_into(sigma, u).err()?;
-                    Some(Error::NotPositiveDefinite { component: Some(component), pivot: failure })
-                };
-                let matrices = u.as_slice_mut().unwrap_or_default();
-                // Below some tens of microseconds, waking the threads costs more than they save.
-                if v.len() * d > 1 << 17 {
-                    let pairs = v.axis_iter(Axis(0)).into_par_iter().zip(matrices.par_chunks_exact_mut(d * d));
-                    failures = pairs.enumerate().filter_map(one).collect();
-                } else {
-                    let pairs = v.outer_iter().zip(matrices.chunks_exact_mut(d * d));
-                    failures.extend(pairs.enumerate().filter_map(one));
-                }
+                let matrices = u.as_slice_mut().unwrap_or_default().par_chunks_exact_mut(d * d);
+                let pairs = v.axis_iter(Axis(0)).into_par_iter().zip(matrices).enumerate();
+                let at_once = linalg::matrices_at_once(v.len_of(Axis(0)), d, d * d * d / 8);
+                let of_each = linalg::map_rows(pairs, at_once, |(component, (sigma, u))| {
+                    let pivot = linalg::precision_cholesky_into(sigma, u).err()?;
+                    Some(Error::NotPositiveDefinite { component: Some(component), pivot })
+                });
+                failures.extend(of_each.into_iter().flatten());
                 return (Some(Self::Full(u)), failures);
             }
             Self::Tied(v) => match linalg::precision_cholesky(v.view()) {

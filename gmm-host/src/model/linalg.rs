@@ -12,6 +12,7 @@ use ndarray::{
     RemoveAxis, s,
 };
 use pulp::Arch;
+use rayon::iter::plumbing::{Producer, ProducerCallback};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -45,12 +46,9 @@ pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [
 /// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if
 /// the matrices are large.
 pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
-    // Below some tens of microseconds, waking the threads costs more than they save.
-    if v.len() > 1 << 15 {
-        v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(c, matrix)| f(c, matrix));
-    } else {
-        v.outer_iter_mut().enumerate().for_each(|(c, matrix)| f(c, matrix));
-    }
+    let (k, d, _) = v.dim();
+    let matrices = v.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+    map_rows(matrices, matrices_at_once(k, d, d * d / 2), |(c, matrix)| f(c, matrix));
 }
 
 /// Rows of which so many numbers each are worth the waking of another thread: some ten
@@ -61,10 +59,32 @@ pub(crate) fn at_once(numbers: usize) -> usize {
 
 /// How many of K matrices (D, D) a thread takes at once, each of which costs as much as so many
 /// numbers besides what it costs for each row: all of them where the work is less than the waking
-/// of other threads. (EM on an H100's host of 16 cores, where that is some 40 microseconds: with K = 32,
-/// D = 13 an iteration takes longer on all threads, with K = 64 shorter, by a third.)
+/// of other threads. (EM on an H100's host of 16 cores, where that is some 40 microseconds a phase, of which
+/// an iteration has several: with K = 64, D = 13 it takes longer on all threads, with K = 128 shorter.)
 pub(crate) fn matrices_at_once(k: usize, d: usize, numbers: usize) -> usize {
-    if k.saturating_mul(numbers + 8 * d) <= 1 << 14 { k.max(1) } else { 1 }
+    if k.saturating_mul(numbers + 8 * d) <= 3 << 13 { k.max(1) } else { 1 }
+}
+
+/// What `f` gives for each of some rows, in their order: on several threads, if these find at least
+/// `at_once` rows each, or in this one. (rayon alone hands over to one of its threads also what it does not
+/// divide, which takes some ten microseconds.)
+pub(crate) fn map_rows<I: IndexedParallelIterator, R: Send>(
+    rows: I,
+    at_once: usize,
+    f: impl Fn(I::Item) -> R + Send + Sync,
+) -> Vec<R> {
+    struct Here<F>(F);
+    impl<T, R, F: Fn(T) -> R> ProducerCallback<T> for Here<F> {
+        type Output = Vec<R>;
+
+        fn callback<P: Producer<Item = T>>(self, rows: P) -> Vec<R> {
+            rows.into_iter().map(self.0).collect()
+        }
+    }
+    if rows.len() / 2 < at_once {
+        return rows.with_producer(Here(f));
+    }
+    rows.with_min_len(at_once).map(f).collect()
 }
 
 /// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To
@@ -188,12 +208,11 @@ fn split(v: f64) -> (f64, i64) {
 /// between threads more than once. What is divided outside the pool is handed over to it and back
 /// each time, which takes some ten microseconds; and its threads fall asleep in between.
 pub(crate) fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
-    if numbers > 1 << 14 { rayon::scope(|_| f()) } else { f() }
+    if numbers > 3 << 12 { rayon::scope(|_| f()) } else { f() }
 }
 
 /// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several
-/// threads where that is worth while. Gives the error of the first row that has one; the rows
-/// behind it may then be left out.
+/// threads where that is worth while. Gives the error of the first row that has one.
 pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync, E: Send>(
     a: &mut Array2<f64>,
     b: &mut Array<f64, D>,
@@ -202,7 +221,7 @@ pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync
     let ((k, d), numbers) = (a.dim(), b.len() / a.nrows().max(1));
     let at_once = if b.ndim() == 3 { matrices_at_once(k, d, numbers) } else { at_once(numbers) };
     let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
-    rows.with_min_len(at_once).find_map_first(|(c, (a, b))| f(c, a, b).err()).map_or(Ok(()), Err)
+    map_rows(rows, at_once, |(c, (a, b))| f(c, a, b)).into_iter().collect()
 }
 
 /// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as

@@ -179,6 +179,12 @@ impl Mixture {
         self.means.ncols()
     }
 
+    /// How many numbers are gone through where each component's covariance is.
+    pub(crate) fn n_numbers(&self) -> usize {
+        let (k, d) = self.means.dim();
+        k * d * if self.covariance_type().has_matrices() { d } else { 1 }
+    }
+
     /// Weights π (K,).
     pub fn weights(&self) -> ArrayView1<'_, f64> {
         self.weights.view()

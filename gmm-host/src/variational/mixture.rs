@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::freeze::Freeze;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
-    LogProduct, at_once, for_each_matrix, row_major, squared_length, sum_of, trace_of_product, vectorised,
+    LogProduct, at_once, for_each_matrix, map_rows, row_major, squared_length, sum_of, trace_of_product, vectorised,
 };
 use crate::model::mixture::Mixture;
 use crate::statistics::{COUNT_FLOOR, Statistics};
@@ -517,7 +517,7 @@ fn posterior_means(
     // From m₀ to the samples' mean; of no component without samples.
     let mut away = Array2::zeros(means.raw_dim());
     let rows = means.axis_iter_mut(Axis(0)).into_par_iter().zip(away.axis_iter_mut(Axis(0))).enumerate();
-    rows.with_min_len(at_once(prior.n_features())).for_each(|(c, (mut mean, away))| {
+    map_rows(rows, at_once(prior.n_features()), |(c, (mut mean, away))| {
         let (count, beta) = (statistics.counts()[c], beta[c]);
         if count <= COUNT_FLOOR {
             mean.assign(&prior.mean);
@@ -564,7 +564,7 @@ fn posterior_covariances(
         }
         (Covariances::Diag(v), Covariances::Diag(of_prior)) => {
             let rows = v.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
-            rows.with_min_len(at_once(d)).for_each(|(c, mut v)| {
+            map_rows(rows, at_once(d), |(c, mut v)| {
                 for (factors, away) in offsets {
                     Zip::from(&mut v).and(away.row(c)).for_each(|v, away| *v += factors[c] * away * away);
                 }
@@ -667,7 +667,7 @@ const OF_GAMMA: usize = 16;
 /// A number for each of `k` components, with all threads where that pays for work as that of going
 /// through so many numbers each.
 fn for_each_component(k: usize, numbers: usize, of_component: impl Fn(usize) -> f64 + Sync + Send) -> Vec<f64> {
-    (0..k).into_par_iter().with_min_len(at_once(numbers)).map(of_component).collect()
+    map_rows((0..k).into_par_iter(), at_once(numbers), of_component)
 }
 
 /// log |Σ| of U with Σ⁻¹ = U·Uᵀ.

@@ -9,7 +9,7 @@ use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::error::Result;
 use crate::statistics::Statistics;
-use gmm_kernels::estep::fused_mma::{BY_VALUE, FusedShape, STEP};
+use gmm_kernels::estep::fused_mma::{BY_VALUE, FusedShape, STEP, TILE};
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 
 /// What a sum of a feature is multiplied by, to be one of products of the feature and the number
@@ -33,6 +33,19 @@ fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     // `i` is so many places behind `j`, and `j` the others behind `i`.
     let places = i - j;
     if places < shape.rotations && 2 * places <= d { STEP * (1 + places) + j } else { STEP * (1 + d - places) + i }
+}
+
+/// A matrix of whole tiles of so many columns, column by column.
+fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
+    let rows = values.len() / columns;
+    let mut out = vec![0.0; values.len()];
+    for (t, tile) in out.chunks_exact_mut(TILE * rows).enumerate() {
+        for (i, row) in values.chunks_exact(columns).enumerate() {
+            let to = tile[i..].iter_mut().step_by(rows);
+            to.zip(&row[t * TILE..][..TILE]).for_each(|(to, v)| *to = *v);
+        }
+    }
+    out
 }
 
 impl TensorCoresLayout {
@@ -142,24 +155,28 @@ impl TensorCoresLayout {
         // With more than one tile the maximum is taken out, whose 2⁰ is exact.
         let bias = if shape.components == 1 { exp2_bias } else { 0.0 };
         let log2 = weight_scale * log2 + total_weight * bias;
-        let counts = &values[rows * capacity..][..capacity];
-        let rounded = &values[(rows + 1) * capacity..][..capacity];
+        let (values, counts) = values.split_at(rows * capacity);
+        let (counts, rounded) = counts.split_at(capacity);
+        let of_components = transposed(values, capacity);
+        let of_component = |c: usize| &of_components[c * rows..][..rows];
         if shape.expanded > 0 {
             let of = self.expanded();
-            let product = move |c: usize, factors: (usize, usize)| values[of.place(d, factors) * capacity + c];
-            let sums = SumsOfProducts { counts, rounded, product, row: row_by_row(product), log2 };
-            return self.statistics_of(sums, sums_of);
+            let product = |c: usize, factors: (usize, usize)| of_component(c)[of.place(d, factors)];
+            // Behind each other, in the order of j.
+            let row = |c: usize, i: usize, to: &mut [f64]| {
+                let products = &of_component(c)[of.place(d, (i, 0))..];
+                to.iter_mut().zip(products).for_each(|(to, product)| *to = *product);
+            };
+            return self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of);
         }
         // Of each feature, and of its square.
-        let places: Vec<[usize; 2]> =
-            (0..d).map(|i| [row(shape, d, i, d), row(shape, d, i, i)].map(|row| row * capacity)).collect();
-        let places = &places[..];
-        let product = move |c: usize, (i, j): (usize, usize)| {
+        let places: Vec<[usize; 2]> = (0..d).map(|i| [row(shape, d, i, d), row(shape, d, i, i)]).collect();
+        let product = |c: usize, (i, j): (usize, usize)| {
             let [of_feature, of_square] = places[i];
             match j {
-                _ if j == d => values[of_feature + c] * f64::from(OF_FEATURES),
-                _ if j == i => values[of_square + c],
-                _ => values[row(shape, d, i, j) * capacity + c],
+                _ if j == d => of_component(c)[of_feature] * f64::from(OF_FEATURES),
+                _ if j == i => of_component(c)[of_square],
+                _ => of_component(c)[row(shape, d, i, j)],
             }
         };
         let sums = SumsOfProducts { counts, rounded, product, row: row_by_row(product), log2 };

@@ -6,7 +6,7 @@ use super::tensor_cores_layout::TensorCoresLayout;
 use super::whitened_shapes::WhitenedShapes;
 use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::{at_once, vectorised};
+use crate::model::linalg::{at_once, map_rows, vectorised};
 use crate::statistics::{CentredSums, Statistics};
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE, RESPONSIBILITY_SCALE};
 use gmm_kernels::estep::whitened_mma;
@@ -100,7 +100,7 @@ impl TensorCoresLayout {
         }
         let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
         let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
-        rows.with_min_len(at_once(d / 2)).for_each(|(c, row)| write_first(c, row));
+        map_rows(rows, at_once(d / 2), |(c, row)| write_first(c, row));
         match &mut second {
             Covariances::Diag(to) => {
                 for (c, mut row) in to.outer_iter_mut().enumerate() {

@@ -9,7 +9,7 @@ use crate::backends::cuda::plan::task::Multiplies;
 use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
 use crate::data::frame::Frame;
 use crate::model::covariances::CovarianceType;
-use crate::model::linalg::{at_once, matrices_at_once, vectorised};
+use crate::model::linalg::{at_once, map_rows, matrices_at_once, vectorised};
 use crate::model::mixture::Mixture;
 use gmm_kernels::estep::fused_mma;
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, PRODUCT_SCALE};
@@ -95,7 +95,7 @@ impl TensorCoresLayout {
         let mut coefficients = numbers_in(memory, k * products(d, full));
         // So many that waking the threads does not cost more than they save.
         let at_once = if full { matrices_at_once(k, d, products(d, true) * d / 8) } else { at_once(d) };
-        let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(at_once);
+        let rows = coefficients.par_chunks_exact_mut(products(d, full)).enumerate();
         let component = |(c, row): (usize, &mut [f32])| {
             let component = match parameters.matrices {
                 _ if parameters.weight[c] == 0.0 => {
@@ -114,7 +114,7 @@ impl TensorCoresLayout {
             };
             (component, component.error_at(distance))
         };
-        let (components, errors): (Vec<_>, Vec<f64>) = rows.enumerate().map(component).unzip();
+        let (components, errors): (Vec<_>, Vec<f64>) = map_rows(rows, at_once, component).into_iter().unzip();
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
         let mixture = parameters.gaps.is_some().then(|| mixture.clone());
@@ -143,17 +143,15 @@ impl TensorCoresLayout {
     pub fn of_linear(memory: Vec<f32>, mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Self {
         let (k, d) = mixture.means().dim();
         let mut coefficients = numbers_in(memory, k * 2 * d);
-        let rows = coefficients.par_chunks_exact_mut(2 * d).enumerate().with_min_len(at_once(d * d / 4));
-        let terms: Vec<Option<LinearTerm>> = rows
-            .map(|(c, row)| {
-                let alive = mixture.weights()[c] > 0.0;
-                let term = if alive { LinearTerm::new(mixture, frame, c, row) } else { None };
-                if term.is_none() {
-                    row.fill(0.0);
-                }
-                term
-            })
-            .collect();
+        let rows = coefficients.par_chunks_exact_mut(2 * d).enumerate();
+        let terms = map_rows(rows, at_once(d * d / 4), |(c, row)| {
+            let alive = mixture.weights()[c] > 0.0;
+            let term = if alive { LinearTerm::new(mixture, frame, c, row) } else { None };
+            if term.is_none() {
+                row.fill(0.0);
+            }
+            term
+        });
         let largest = |of: fn(&LinearTerm) -> f64| terms.iter().flatten().map(of).fold(f64::NEG_INFINITY, larger);
         let mut offset = largest(|term| term.constant);
         // Exponents of diagonal covariances are not above zero, and `fused_mma` takes the maximum of
@@ -211,8 +209,9 @@ impl TensorCoresLayout {
             let (component, distance) = Component::triangle(mixture, &parameters, frame, c, shift);
             (component, component.error_at(distance))
         };
-        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(matrices_at_once(k, d, d * d / 4));
-        let (components, errors): (Vec<_>, Vec<f64>) = rows.map(component).unzip();
+        let rows = shifts.par_chunks_exact_mut(d).enumerate();
+        let of_each = map_rows(rows, matrices_at_once(k, d, d * d / 4), component);
+        let (components, errors): (Vec<_>, Vec<f64>) = of_each.into_iter().unzip();
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
         Self {
@@ -271,13 +270,8 @@ impl TensorCoresLayout {
             to.iter_mut().zip(&self.components).for_each(|(to, component)| *to = component.weight);
         }
         let m = products(self.parameters.n_features, self.full());
-        let rows = coefficients
-            .par_chunks_exact_mut(width)
-            .zip(scales)
-            .zip(seeds)
-            .enumerate()
-            .with_min_len(at_once(width / 2));
-        rows.for_each(|(c, ((row, scale), seed))| {
+        let rows = coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate();
+        map_rows(rows, at_once(width / 2), |(c, ((row, scale), seed))| {
             row.fill(0.0);
             let component = self.components.get(c).copied().unwrap_or(Component::DEAD);
             (*scale, *seed) = (0.0, component.seed);
@@ -309,7 +303,7 @@ impl TensorCoresLayout {
         let width = triangle(d);
         let shifts = shifts.par_chunks_exact_mut(shapes.shifts());
         let components = matrices.par_chunks_exact_mut(width).zip(shifts).zip(scales).enumerate();
-        components.with_min_len(at_once(width / 2)).for_each(|(c, ((to, shift), scale))| {
+        map_rows(components, at_once(width / 2), |(c, ((to, shift), scale))| {
             shift.fill(0.0);
             if self.components[c].weight == 0.0 {
                 to.fill(0.0);

@@ -1,5 +1,6 @@
 //! `gmm bench accuracy`: the error of each kernel, against the float64 reference, beside its
 //! time.
+use super::errors::{Errors, StatisticsErrors, Truth, in_words};
 use super::options::{MixtureOptions, Named, seconds};
 use super::problem::Problem;
 use super::rows::print_rows;
@@ -11,17 +12,15 @@ use clap::Args;
 use gaussmix::Error;
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
-use gaussmix::evaluator::{Evaluator, Operation, Precision, ReferenceEvaluator};
+use gaussmix::evaluator::{Operation, Precision, ReferenceEvaluator};
 use gaussmix::model::{CovarianceType, Mixture};
-use gaussmix::statistics::{Freeze, Statistics};
 use serde::Serialize;
-use std::borrow::Borrow;
 use std::time::Duration;
 
 const FLOAT64: &str = "float64";
 
-/// What `--json` prints for each measurement. The errors say how far a result is from that of the
-/// reference over the same numbers; a total alone has no errors of statistics.
+/// What `--json` prints for each measurement. The errors are those against the reference over the same
+/// numbers.
 #[derive(Debug, Serialize)]
 struct Row {
     device: String,
@@ -35,23 +34,8 @@ struct Row {
     d: usize,
     covariance_type: &'static str,
     seconds: f64,
-    /// The relative error of the log-likelihood.
-    total: f64,
     #[serde(flatten)]
-    statistics: Option<StatisticsErrors>,
-}
-
-/// The errors of the parameters that follow from an E-step.
-#[derive(Debug, Serialize)]
-struct StatisticsErrors {
-    /// Of the counts: the norm of the difference over the norm.
-    counts: f64,
-    /// Of the means, likewise.
-    means: f64,
-    /// Of the covariances, likewise.
-    covariances: f64,
-    /// The largest error of a mean in one column, in standard deviations of its component there.
-    deviations: f64,
+    errors: Errors,
 }
 
 /// Show the error of each kernel of each device beside its time, in float32 and float64
@@ -88,7 +72,7 @@ impl Accuracy {
         let (samples, mixture) = (Samples::from_f32(problem.data.view())?, &problem.mixtures[0]);
         let bench = Bench { samples, mixture, budget: self.seconds };
         line.show("evaluating the reference".into());
-        let truth = Truth::new(&bench)?;
+        let truth = Truth::new(&mut ReferenceEvaluator::new(bench.samples.clone()), mixture)?;
         let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
         for named in &self.mixture.device {
             let Named { name, device } = named;
@@ -129,57 +113,6 @@ struct Bench<'a> {
     budget: Duration,
 }
 
-/// What the reference gives.
-struct Truth {
-    total: f64,
-    statistics: Statistics,
-    /// The mixture that follows from the statistics.
-    updated: Mixture,
-}
-
-impl Truth {
-    fn new(bench: &Bench<'_>) -> Result<Self, Error> {
-        let mut reference = ReferenceEvaluator::new(bench.samples.clone());
-        let total = reference.log_likelihood(bench.mixture)?;
-        let statistics = reference.statistics(bench.mixture)?;
-        let updated = statistics.update(bench.mixture, 0.0, &Freeze::default())?.mixture;
-        Ok(Self { total, statistics, updated })
-    }
-
-    fn total_error(&self, total: f64) -> f64 {
-        ((total - self.total) / self.total).abs()
-    }
-
-    fn statistics_errors(&self, statistics: &Statistics, mixture: &Mixture) -> Result<StatisticsErrors, Error> {
-        let updated = statistics.update(mixture, 0.0, &Freeze::default())?.mixture;
-        let (means, true_means) = (updated.means(), self.updated.means());
-        let deviations = means
-            .indexed_iter()
-            .zip(true_means)
-            .map(|(((k, j), mean), truth)| (mean - truth).abs() / self.updated.variance(k, j).sqrt());
-        Ok(StatisticsErrors {
-            counts: relative(statistics.counts(), self.statistics.counts()),
-            means: relative(means, true_means),
-            covariances: relative(updated.covariances().iter(), self.updated.covariances().iter()),
-            deviations: deviations.fold(0.0, f64::max),
-        })
-    }
-}
-
-/// The Euclidean norm of the difference, over that of the truth.
-fn relative<A: Borrow<f64>, B: Borrow<f64>>(
-    got: impl IntoIterator<Item = A>,
-    truth: impl IntoIterator<Item = B>,
-) -> f64 {
-    let (mut difference, mut norm) = (0.0, 0.0);
-    for (got, truth) in got.into_iter().zip(truth) {
-        let (got, truth) = (*got.borrow(), *truth.borrow());
-        difference += (got - truth).powi(2);
-        norm += truth.powi(2);
-    }
-    (difference / norm).sqrt()
-}
-
 impl Bench<'_> {
     /// The operations that this kernel has in this precision: total, E-step, both or none.
     fn measure(
@@ -198,11 +131,10 @@ impl Bench<'_> {
                 // It computes in the other one whatever the type of the samples.
                 continue;
             }
-            let (total, statistics) = if operation == Operation::Statistics {
-                let statistics = evaluator.statistics(self.mixture)?;
-                (statistics.log_likelihood(), Some(truth.statistics_errors(&statistics, self.mixture)?))
+            let errors = if operation == Operation::Statistics {
+                truth.errors_of(&evaluator.statistics(self.mixture)?, self.mixture)?
             } else {
-                (evaluator.log_likelihood(self.mixture)?, None)
+                truth.errors_of_total(evaluator.log_likelihood(self.mixture)?)
             };
             let used = evaluator.describe().kernel;
             if kernel.is_some_and(|requested| !used.starts_with(requested)) {
@@ -223,8 +155,7 @@ impl Bench<'_> {
                 d: self.mixture.n_features(),
                 covariance_type: self.mixture.covariance_type().name(),
                 seconds: timing.median,
-                total: truth.total_error(total),
-                statistics,
+                errors,
             });
         }
         Ok(rows)
@@ -232,9 +163,8 @@ impl Bench<'_> {
 }
 
 fn report(rows: &[Row], notes: &[String]) -> String {
-    let error = |value: f64| format!("{value:.0e}");
     let of_statistics = |row: &Row, of: fn(&StatisticsErrors) -> f64| {
-        row.statistics.as_ref().map_or_else(|| "–".into(), |errors| error(of(errors)))
+        row.errors.statistics.as_ref().map_or_else(|| "–".into(), |errors| in_words(of(errors)))
     };
     let lines = rows.iter().map(|row| {
         vec![
@@ -243,7 +173,7 @@ fn report(rows: &[Row], notes: &[String]) -> String {
             row.precision.into(),
             if row.operation == "estep" { "E-step".into() } else { row.operation.into() },
             text::seconds(row.seconds),
-            error(row.total),
+            in_words(row.errors.total),
             of_statistics(row, |errors| errors.counts),
             of_statistics(row, |errors| errors.means),
             of_statistics(row, |errors| errors.covariances),
@@ -264,36 +194,4 @@ fn report(rows: &[Row], notes: &[String]) -> String {
         out += note;
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gaussmix::model::Covariances;
-    use ndarray::{Array2, array};
-
-    #[test]
-    fn errors_are_in_their_units() {
-        assert_eq!(relative([3.0, 4.0], [3.0, 4.0]), 0.0);
-        // A difference of 1 where the norm is 5.
-        assert_eq!(relative([3.0, 5.0], [3.0, 4.0]), 0.2);
-
-        let x = Array2::from_shape_fn((50, 1), |(i, _)| (i as f64).sin());
-        let mixture = Mixture::new(array![1.0], array![[0.1]], Covariances::Diag(array![[0.6]])).unwrap();
-        let bench = |x| Bench { samples: Samples::from_f64(x).unwrap(), mixture: &mixture, budget: Duration::ZERO };
-        let truth = Truth::new(&bench(x.view())).unwrap();
-        let same = truth.statistics_errors(&truth.statistics, &mixture).unwrap();
-        assert_eq!([same.counts, same.means, same.covariances, same.deviations], [0.0; 4]);
-
-        // All samples moved by half a deviation, and twice as many of them.
-        let sigma = truth.updated.covariances().iter().next().unwrap().sqrt();
-        let moved = ndarray::concatenate![ndarray::Axis(0), x, x] + 0.5 * sigma;
-        let other = Truth::new(&bench(moved.view())).unwrap();
-        let errors = truth.statistics_errors(&other.statistics, &mixture).unwrap();
-        // A few roundings of float64.
-        assert!((errors.deviations - 0.5).abs() < 1e-12, "{errors:?}");
-        assert!((errors.counts - 1.0).abs() < 1e-12 && errors.covariances < 1e-12, "{errors:?}");
-        assert_eq!(truth.total_error(truth.total), 0.0);
-        assert!((truth.total_error(1.5 * truth.total) - 0.5).abs() < 1e-15);
-    }
 }

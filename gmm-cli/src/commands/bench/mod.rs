@@ -1,6 +1,7 @@
 //! `gmm bench`: measured times, a subcommand for each thing that is measured.
 mod accuracy;
 mod crossover;
+mod errors;
 mod likelihood;
 mod map;
 mod markov_chain;

@@ -1,5 +1,6 @@
 //! The cells of a map, and the cliffs among them.
 use super::floor::Task;
+use crate::commands::bench::errors::Errors;
 use gaussmix::model::CovarianceType;
 use serde::Serialize;
 
@@ -26,6 +27,9 @@ pub struct Cell {
     pub kernel: String,
     /// The steepest step from a neighbour, where that is a cliff.
     pub cliff: Option<Cliff>,
+    /// What the result is off by, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Errors>,
 }
 
 /// The neighbour of a cell that takes too long beside it.
@@ -109,6 +113,7 @@ pub mod tests {
             family: if d < 40 { "fused_mma" } else { "products_mma" }.into(),
             kernel: String::new(),
             cliff: None,
+            errors: None,
         });
         let mut map = Map { task: Task::Em, covariance_type, d: d.into(), k: k.into(), cells: cells.collect() };
         map.find_cliffs();

@@ -3,6 +3,7 @@ mod cells;
 mod floor;
 mod report;
 
+use super::errors::Truth;
 use super::options::{Named, ascending, seconds};
 use crate::commands::timing;
 use crate::commands::values::whole_number;
@@ -53,6 +54,7 @@ Examples:
   gmm bench map
   gmm bench map --task em,total,scores --plot map.svg --json > map.json
   gmm bench map --covariance-type diag --d 32,40,64 --k 2,8,16 --n 1e5
+  gmm bench map --weights --missing 0.1 --covariance-type diag --errors
   gmm bench map --device cpu --n 1e4 --bandwidth 2e10 --flops 1e11")]
 pub struct MapOfShapes {
     /// The device: reference, cpu, cuda, cuda:N, cuda:all or auto
@@ -75,11 +77,23 @@ pub struct MapOfShapes {
     k: Vec<usize>,
     #[command(flatten)]
     rates: Rates,
+    /// Give the samples random weights
+    #[arg(long)]
+    weights: bool,
+    /// Leave out this share of the values, at random
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0")]
+    missing: f64,
+    /// Compute in float64; the floor stays that of float32
+    #[arg(long)]
+    float64: bool,
+    /// Also show what totals and iterations of EM are off by, against float64 on the same device
+    #[arg(long)]
+    errors: bool,
     /// Seconds to spend on each measurement
     #[arg(long, value_parser = seconds, default_value = "0.2")]
     seconds: Duration,
     /// Print an array of rows `device, task, covariance_type, n, d, k, seconds, floor, ratio, family,
-    /// kernel, cliff` as JSON
+    /// kernel, cliff`, and `errors` if asked for, as JSON
     #[arg(long)]
     json: bool,
     /// Draw the heat maps
@@ -91,6 +105,8 @@ pub struct MapOfShapes {
 struct Data {
     /// N·D of them, from the first on, are N samples of D independent, normal features.
     numbers: Vec<f32>,
+    /// The weights of the samples.
+    weights: Array1<f64>,
     /// The numbers of features that there is no memory for.
     too_large: BTreeMap<usize, Error>,
 }
@@ -141,14 +157,21 @@ impl MapOfShapes {
         self.task.iter().flat_map(|&task| types().map(move |&covariance_type| map(task, covariance_type))).collect()
     }
 
-    fn load<'a>(&self, samples: Samples<'a>) -> Result<Box<dyn Evaluator + 'a>, Error> {
-        load(self.device.device, samples, &LoadOptions::new().tuning_file(tuning_file()))
+    fn load<'a>(&self, samples: Samples<'a>, float64: bool) -> Result<Box<dyn Evaluator + 'a>, Error> {
+        load(self.device.device, samples, &LoadOptions::new().float64(float64).tuning_file(tuning_file()))
+    }
+
+    /// The samples of D features.
+    fn samples<'a>(&self, d: usize, data: &'a Data) -> anyhow::Result<Samples<'a>> {
+        let x = ArrayView2::from_shape((self.n, d), &data.numbers[..self.n * d])?;
+        let samples = if self.missing > 0.0 { Samples::with_missing(x)? } else { Samples::from_f32(x)? };
+        Ok(if self.weights { samples.with_weights(data.weights.view())? } else { samples })
     }
 
     /// The device as it calls itself. An error if it cannot be used, before there is data.
     fn device_in_words(&self) -> Result<String, Error> {
         let sample = [0.0];
-        Ok(self.load(Samples::from_f32(ArrayView2::from(&[sample]))?)?.describe().device)
+        Ok(self.load(Samples::from_f32(ArrayView2::from(&[sample]))?, self.float64)?.describe().device)
     }
 
     /// Random data for all numbers of features that there is memory for.
@@ -156,7 +179,9 @@ impl MapOfShapes {
         let (copies, remedy) = (3, "use fewer samples or features");
         let fits =
             |d: usize| memory::check("the samples and their copies", &[self.n, d], copies * size_of::<f32>(), remedy);
-        let mut data = Data { numbers: Vec::new(), too_large: BTreeMap::new() };
+        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+        let weights = Array1::from_shape_simple_fn(self.n, || rng.random_range(0.5..1.5));
+        let mut data = Data { numbers: Vec::new(), weights, too_large: BTreeMap::new() };
         let mut most = 0;
         for d in features {
             match fits(d) {
@@ -168,7 +193,10 @@ impl MapOfShapes {
         data.numbers.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| {
             let mut rng = ChaCha8Rng::seed_from_u64(SEED);
             rng.set_stream(i as u64);
-            block.fill_with(|| rng.sample(StandardNormal));
+            block.fill_with(|| match self.missing > 0.0 && rng.random_bool(self.missing) {
+                true => f32::NAN,
+                false => rng.sample(StandardNormal),
+            });
         });
         data
     }
@@ -183,11 +211,12 @@ impl MapOfShapes {
                 continue;
             }
             let load = || -> anyhow::Result<_> {
-                let x = ArrayView2::from_shape((self.n, d), &data.numbers[..self.n * d])?;
-                Ok(self.load(Samples::from_f32(x)?)?)
+                let samples = self.samples(d, data)?;
+                let exact = self.errors.then(|| self.load(samples.clone(), true)).transpose()?;
+                Ok((self.load(samples, self.float64)?, exact))
             };
-            let mut evaluator = match load() {
-                Ok(evaluator) => evaluator,
+            let (mut evaluator, mut exact) = match load() {
+                Ok(evaluators) => evaluators,
                 Err(reason) => {
                     notes.push(format!("{covariance_type}, D = {d} is left out: {reason}"));
                     continue;
@@ -203,8 +232,16 @@ impl MapOfShapes {
                         continue;
                     }
                 };
+                let truth = exact.as_mut().map(|exact| Truth::new(exact.as_mut(), &mixtures[0])).transpose();
+                let truth = match truth {
+                    Ok(truth) => truth,
+                    Err(reason) => {
+                        notes.push(format!("{place} is left out: {reason}"));
+                        continue;
+                    }
+                };
                 for map in &mut *maps {
-                    match self.cell(map.task, evaluator.as_mut(), &mixtures) {
+                    match self.cell(map.task, evaluator.as_mut(), &mixtures, truth.as_ref()) {
                         Ok(cell) => map.cells.push(cell),
                         Err(reason) => notes.push(format!("{}, {place} is left out: {reason}", map.task.title())),
                     }
@@ -213,7 +250,13 @@ impl MapOfShapes {
         }
     }
 
-    fn cell(&self, task: Task, evaluator: &mut dyn Evaluator, mixtures: &[Mixture]) -> Result<Cell, Error> {
+    fn cell(
+        &self,
+        task: Task,
+        evaluator: &mut dyn Evaluator,
+        mixtures: &[Mixture],
+        truth: Option<&Truth>,
+    ) -> Result<Cell, Error> {
         let mut evaluate = |i: usize| {
             let mixture = &mixtures[i % MIXTURES];
             match task {
@@ -227,6 +270,11 @@ impl MapOfShapes {
         // In the first evaluation a device chooses its kernels by measured time, which may take seconds.
         evaluate(0)?;
         let timing = timing::time(self.seconds, evaluate)?;
+        let errors = match (truth, task) {
+            (Some(truth), Task::Em) => Some(truth.errors_of(&evaluator.statistics(&mixtures[0])?, &mixtures[0])?),
+            (Some(truth), Task::Total) => Some(truth.errors_of_total(evaluator.log_likelihood(&mixtures[0])?)),
+            (_, Task::Scores) | (None, _) => None,
+        };
         let kernel = evaluator.describe().kernel;
         let (k, d) = mixtures[0].means().dim();
         let covariance_type = mixtures[0].covariance_type();
@@ -244,14 +292,31 @@ impl MapOfShapes {
             family: kernel.split([':', '/']).next().unwrap_or_default().into(),
             kernel,
             cliff: None,
+            errors,
         })
     }
 
     fn text(&self, device: &str, maps: &[Map], notes: &[String]) -> String {
         let n = text::grouped(self.n as u64);
-        let head = format!("Time over floor, N = {n}, float32, {device}\n{}", self.rates.describe());
+        let precision = if self.float64 { "float64" } else { "float32" };
+        let weights = if self.weights { ", with weights" } else { "" };
+        let missing = if self.missing > 0.0 {
+            format!(", {} % of the values missing", 100.0 * self.missing)
+        } else {
+            String::new()
+        };
+        let head =
+            format!("Time over floor, N = {n}{weights}{missing}, {precision}, {device}\n{}", self.rates.describe());
         let parts = [head].into_iter().chain(maps.iter().map(Map::text)).chain(notes.iter().cloned());
         parts.collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// A share of less than one.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("a share is a number from 0 to below 1".into()),
     }
 }
 

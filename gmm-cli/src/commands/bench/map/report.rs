@@ -1,9 +1,14 @@
 //! The maps as text and as a drawing.
 use super::cells::{Cell, Map};
+use crate::commands::bench::errors::in_words;
 use crate::plot::{self, HeatCell, HeatMap, ratio_text};
 use crate::terminal::text;
 use anstyle::{Ansi256Color, AnsiColor, Color, Style};
 use std::fmt::Write;
+
+/// What stands above the errors.
+const ERRORS: &str = "errors against float64 on the same device: the largest of that of the log-likelihood, relative, and those of counts,\n\
+                      means and covariances, in norm";
 
 impl Map {
     /// What was evaluated, in a line.
@@ -34,9 +39,25 @@ impl Map {
             let cliff = if cell.cliff.is_some() { '*' } else { ' ' };
             format!("{} {}{cliff}", ratio_text(cell.ratio), letter(cell))
         };
+        let mut out = format!("{}\n\n{}", self.title(), self.grid(of, style));
+        let letters = families.iter().zip('a'..='z').map(|(family, letter)| format!("{letter} {family}"));
+        let _ = write!(out, "\n\n{}", letters.collect::<Vec<_>>().join("   "));
+        let cliffs = self.cliffs();
+        if !cliffs.is_empty() {
+            let _ = write!(out, "\n\n{cliffs}");
+        }
+        if self.cells.iter().any(|cell| cell.errors.is_some()) {
+            let largest = |cell: &Cell| cell.errors.as_ref().map_or_else(|| "–".into(), |e| in_words(e.largest()));
+            let grid = self.grid(|cell| largest(cell) + "  ", |_| Style::new());
+            let _ = write!(out, "\n\n{ERRORS}\n\n{grid}");
+        }
+        out
+    }
+
+    /// A table of all cells, each styled. The last two characters of a cell stand behind its number.
+    fn grid(&self, of: impl Fn(&Cell) -> String, style: impl Fn(&Cell) -> Style) -> String {
         let width = self.cells.iter().map(|cell| of(cell).len()).max().unwrap_or(0).max(6) + 1;
-        let mut out = format!("{}\n\n{:>8}", self.title(), "D \\ K");
-        // The last two characters of a cell stand behind its ratio.
+        let mut out = format!("{:>8}", "D \\ K");
         self.k.iter().for_each(|k| out += &format!("{k:>w$}   ", w = width - 2));
         out.truncate(out.trim_end().len());
         for &d in &self.d {
@@ -51,12 +72,6 @@ impl Map {
                 }
             }
             out.truncate(out.trim_end().len());
-        }
-        let letters = families.iter().zip('a'..='z').map(|(family, letter)| format!("{letter} {family}"));
-        let _ = write!(out, "\n\n{}", letters.collect::<Vec<_>>().join("   "));
-        let cliffs = self.cliffs();
-        if !cliffs.is_empty() {
-            let _ = write!(out, "\n\n{cliffs}");
         }
         out
     }

@@ -7,7 +7,7 @@ use crate::common::{Backend, CUDA_BACKENDS, agreement, assert_close, blobs, mixt
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, Device, Error, Evaluator, GaussianMixtureParams,
-    InitParams, Samples, load,
+    InitParams, Samples, Statistics, load,
 };
 use ndarray::{Array1, Array2};
 use std::time::Instant;
@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         ("warpgroups_agree", warpgroups_agree),
         ("whitened_agrees", whitened_agrees),
         ("whitened_wgmma_agrees", whitened_wgmma_agrees),
+        ("long_esteps_agree", long_esteps_agree),
         ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
         ("many_parts", many_parts),
@@ -180,6 +181,54 @@ fn whitened_agrees() {
         &small,
         &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
     );
+}
+
+/// Of so many samples that slices add to sums of their own, and that they go through in several pieces:
+/// all kernels that give an E-step, against float64 on the same device. A sum that is left out or counted
+/// twice is a part of the whole; 10⁻³ of it, in norm, is above what any of them rounds.
+fn long_esteps_agree() {
+    const KERNELS: [&str; 9] = [
+        "fused",
+        "fused_mma",
+        "expanded_mma",
+        "products_mma",
+        "products_wgmma",
+        "whitened_mma",
+        "whitened_wgmma",
+        "weighted_sums",
+        "general",
+    ];
+    // Counts, and sums of the samples and of their products: components of few samples count little.
+    let sums = |statistics: &Statistics| {
+        let counts = statistics.counts();
+        let first = statistics.means().indexed_iter().map(|((c, _), mean)| counts[c] * mean).collect();
+        [counts.to_vec(), first, statistics.scatter().iter().collect::<Vec<f64>>()]
+    };
+    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
+    for (i, (n, d, k)) in [(1_200_007, 17, 20), (400_009, 200, 8), (700_001, 40, 70)].into_iter().enumerate() {
+        let x = normal(60 + i as u64, n, d, 0.0).mapv(|v| v as f32);
+        let samples = Samples::from_f32(x.view()).unwrap();
+        for t in CovarianceType::ALL {
+            let m = mixture(70 + i as u64, t, k, d, 0.0);
+            let exact = samples.clone().into_float64();
+            let truth = sums(&CudaEvaluator::new(exact, 0, &CudaOptions::default()).unwrap().statistics(&m).unwrap());
+            let mut found = 0;
+            for kernel in KERNELS {
+                let options = CudaOptions::default().with_kernel(String::from(kernel));
+                let got = match CudaEvaluator::new(samples.clone(), 0, &options).unwrap().statistics(&m) {
+                    Ok(statistics) => sums(&statistics),
+                    Err(Error::Kernel { .. }) => continue,
+                    Err(error) => panic!("{kernel}: {error}"),
+                };
+                found += 1;
+                for (what, (got, truth)) in ["counts", "sums", "scatter"].into_iter().zip(got.iter().zip(&truth)) {
+                    let error = norm(&mut got.iter().zip(truth).map(|(a, b)| a - b)) / norm(&mut truth.iter().copied());
+                    assert!(error < 1e-3, "{kernel}, {t} N={n} D={d} K={k}: {what} are off by {error}");
+                }
+            }
+            assert!(found >= 2, "{t} N={n} D={d} K={k}: {found} kernels");
+        }
+    }
 }
 
 /// Whether warpgroups multiply on this device. Where they do not, a kernel that needs it is

@@ -50,7 +50,7 @@ impl<'a> OuterBlock<'a> {
     /// First pair of components of the block's tasks.
     #[inline(always)]
     fn first_pair(&self) -> usize {
-        (block_idx() * self.shape.warps) as usize / self.shape.groups()
+        self.tasks().0 / self.shape.groups()
     }
 
     #[inline(always)]
@@ -75,13 +75,25 @@ impl<'a> OuterBlock<'a> {
         OuterTask { number, pair: pair - self.first_pair(), row, part, count }
     }
 
-    /// The component and the quad whose responsibilities this thread makes, if it has one.
+    /// The first task of the block, and the one behind its last.
+    #[inline(always)]
+    fn tasks(&self) -> (usize, usize) {
+        let (block, warps) = (block_idx() as usize, self.shape.warps as usize);
+        (block * warps, (block + 1) * warps)
+    }
+
+    /// The component and the quad whose responsibilities this thread makes, if it has one. The block has
+    /// tasks of the component's pair.
     #[inline(always)]
     fn own(&self) -> Option<(usize, usize)> {
         let thread = thread() as usize;
         let (local, quad) = (thread / QUADS, thread % QUADS);
         let component = 2 * self.first_pair() + local;
-        if local < self.shape.block_components() && component < self.shape.components() {
+        let end = self.tasks().1;
+        if local < self.shape.block_components()
+            && component < self.shape.components()
+            && component / 2 * self.shape.groups() < end
+        {
             Some((component, quad))
         } else {
             None
@@ -253,7 +265,7 @@ impl<'a> OuterBlock<'a> {
         *counts = sums_of_quads::<QUADS>(*counts);
         // Of two blocks that share a pair, the one with its first task.
         if let Some((component, 0)) = self.own()
-            && component / 2 * shape.groups() >= (block_idx() * shape.warps) as usize
+            && component / 2 * shape.groups() >= self.tasks().0
         {
             let to = to.wrapping_add(shape.counts() + component);
             // SAFETY: the caller guarantees it.

@@ -110,13 +110,14 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
         Operation::Scores => &[&TILED16, &TILED8],
         Operation::EStep if task.gaps => &[&FUSED_MMA],
+        Operation::EStep if suits_whitening(task) && usable(&WHITENED_MMA) => &[&WHITENED_MMA],
         Operation::EStep if !task.is_long() && suits_expanded(task) && usable(&EXPANDED_MMA) => &[&EXPANDED_MMA],
         Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
         Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &EXPANDED_MMA],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task, limits) && usable(&FUSED_MMA) => &[&FUSED_MMA],
         // So short that the time is that of the launches.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
-        Operation::EStep if !task.is_long() && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
+        Operation::EStep if suits_weighted_sums(task) && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
         Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WHITENED_WGMMA) => &[&WHITENED_WGMMA],
         Operation::EStep if task.d >= WIDE && usable(&WHITENED_MMA) => &[&WHITENED_MMA, &PRODUCTS_MMA, &WEIGHTED_SUMS],
         Operation::EStep if usable(&FUSED) || usable(&PRODUCTS_MMA) || usable(&WEIGHTED_SUMS) => {
@@ -175,14 +176,28 @@ fn suits_tensor_cores(task: &Task, limits: &Limits) -> bool {
 /// 139 and 280).
 fn suits_expanded(task: &Task) -> bool {
     let pays = match task.full {
-        // Of one or two components forming the products takes longer than what `weighted_sums` does
-        // (D = 28, K = 2: 690 and 565 µs).
-        true if task.d > fused_mma::STEP && task.k <= 2 => false,
         true if task.d > fused_mma::MAX_FEATURES_FULL => return task.n >= ENOUGH_SAMPLES,
         true => true,
         false => task.k > 2 * fused_mma::TILE && Expanded::of(false, task.is_linear()).count(task.d) <= fused_mma::STEP,
     };
     pays && has_many_exponents(task)
+}
+
+/// Whether a short E-step is left to `weighted_sums`, which with many features takes several times as long
+/// as kernels that whiten (measured on an H100 for N = 10⁵, D = 64, K = 2 and 8: 645 and 1339 µs, 181 and
+/// 449 by `whitened_wgmma`, 197 and 482 by `whitened_mma`).
+fn suits_weighted_sums(task: &Task) -> bool {
+    let wide = task.full && task.d >= WIDE_OF_WARPGROUPS && task.n >= ENOUGH_SAMPLES;
+    !task.is_long() && !wide
+}
+
+/// Whether an E-step of matrices is faster with `whitened_mma` than with `expanded_mma`, which forms the
+/// products of two features for however few components (measured on an H100 for N = 10⁶, with K = 2 and
+/// 8: D = 16 238 and 369 µs, 279 and 324 by `expanded_mma`; D = 20 270 and 559, 395 and 449; D = 28 318
+/// and 662, 708 and 770; for N = 10⁵ and D = 24 88 and 173, 127 and 189).
+fn suits_whitening(task: &Task) -> bool {
+    let features = fused_mma::MAX_FEATURES_FULL + 1..=fused_mma::MAX_FEATURES_EXPANDED;
+    task.full && task.n >= ENOUGH_SAMPLES && features.contains(&task.d) && task.k < task.d / 3
 }
 
 /// Whether a task of more components than the kernels of few take at once has as many exponents as
@@ -395,6 +410,14 @@ mod tests {
         assert_eq!(full(13, true, true), [&EXPANDED_MMA as &dyn Family]);
         assert_eq!(full(13, false, true), [&FUSED_MMA as &dyn Family]);
         assert_eq!(full(13, false, false), [&FUSED as &dyn Family]);
+        // Few components of many features are whitened, of many samples and of some.
+        let few = |n, k, d| families(&Task { full: true, expandable: true, whitenable: true, ..task(n, k, d) }, &H200);
+        for n in [100_000, 1_000_000] {
+            assert_eq!(few(n, 2, 28), [&WHITENED_MMA as &dyn Family]);
+            assert_eq!(few(n, 9, 28)[0].name(), EXPANDED_MMA.name());
+            assert_eq!(few(n, 2, 64), [&WHITENED_WGMMA as &dyn Family]);
+        }
+        assert_eq!(few(10_000, 2, 64), [&WEIGHTED_SUMS as &dyn Family]);
         assert_eq!(
             families(&Task { expandable: true, ..task(1_000_000, 17, 2) }, &H200),
             [&EXPANDED_MMA as &dyn Family]

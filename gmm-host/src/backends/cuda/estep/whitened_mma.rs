@@ -112,8 +112,8 @@ pub(super) fn layout(mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>,
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
 const EXPONENT_BYTES: usize = 512 << 20;
-/// The same of their features in float16.
-const FEATURE_BYTES: usize = 256 << 20;
+/// The same of their features in float16. Unit tests, of fewer samples, have several pieces too.
+const FEATURE_BYTES: usize = if cfg!(test) { 0 } else { 256 << 20 };
 /// Threads of a block of `split_matrices`.
 const SPLIT_BLOCK: u32 = 256;
 /// Registers that a thread of `whiten` may have, and one of `outer`.

@@ -52,33 +52,16 @@ impl Split {
         split
     }
 
-    /// The products with others. The rounding error of the high parts' product is a float16 number
-    /// itself; the product of the low parts is left out.
+    /// The squares. The rounding error of the high part is a float16 number itself; the square of
+    /// the low part is left out.
     #[inline(always)]
-    fn times(self, others: Self) -> Self {
+    fn square(self) -> Self {
         let mut split = self;
         counted!(for i in 0..4 {
-            let (high, low) = (others.high[i], others.low[i]);
-            let product = multiply_halves(self.high[i], high);
-            let rest = fma_minus_halves(self.high[i], high, product);
-            (split.high[i], split.low[i]) =
-                (product, fma_halves(self.low[i], high, fma_halves(self.high[i], low, rest)));
-        });
-        split
-    }
-
-    /// The lane's part of the row of a feature: that of the first eight, or that of the others.
-    #[inline(always)]
-    fn row(&self, feature: usize) -> [Halves; 4] {
-        [self.high[feature], self.high[2 + feature], self.low[feature], self.low[2 + feature]]
-    }
-
-    /// The inverse of [`row`](Self::row) for both.
-    #[inline(always)]
-    fn from_rows(rows: [[Halves; 4]; 2]) -> Self {
-        let mut split = Self::ZERO;
-        counted!(for i in 0..4 {
-            (split.high[i], split.low[i]) = (rows[i % 2][i / 2], rows[i % 2][2 + i / 2]);
+            let (high, low) = (self.high[i], self.low[i]);
+            let square = multiply_halves(high, high);
+            let rest = fma_minus_halves(high, high, square);
+            (split.high[i], split.low[i]) = (square, fma_halves(low, high, fma_halves(high, low, rest)));
         });
         split
     }
@@ -118,7 +101,7 @@ impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
         let kinds = if GAPS { 3 } else { 2 };
         match s % kinds {
             0 => self.x[s / kinds],
-            1 => self.x[s / kinds].times(self.x[s / kinds]),
+            1 => self.x[s / kinds].square(),
             _ => Split { high: self.observed[s / kinds], low: [0; 4] },
         }
     }
@@ -389,16 +372,27 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     /// No lane reads that place.
     #[inline(always)]
     unsafe fn transpose(&self, place: usize, x: &[Split; P]) -> [Split; P] {
-        let step = |p: usize| StepPlace::new(self.transposed.offset((place * P + p) * TRANSPOSED));
+        let lane = (thread_idx() % WARP) as usize;
+        let matrices = self.transposed.offset(place * P * TRANSPOSED);
         counted!(for p in 0..P {
-            // SAFETY: no lane reads it.
-            unsafe { step(p).set(&x[p]) };
+            counted!(for m in 0..4 {
+                let to = matrices.offset(p * TRANSPOSED + m * WARP as usize + lane);
+                // SAFETY: a place for each lane.
+                unsafe {
+                    to.set(0, x[p].high[m]);
+                    to.set(TRANSPOSED / 2, x[p].low[m]);
+                }
+            });
         });
         warp_sync();
         let mut transposed = [Split::ZERO; P];
         counted!(for p in 0..P {
-            // SAFETY: all lanes have written.
-            transposed[p] = unsafe { step(p).transposed() };
+            let from = matrices.offset(p * TRANSPOSED + 4 * lane);
+            // SAFETY: rows of eight numbers, which all lanes have written.
+            unsafe {
+                (transposed[p].high, transposed[p].low) =
+                    (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2))
+            };
         });
         transposed
     }
@@ -518,61 +512,6 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             // SAFETY: as above.
             unsafe { add_u64(args.integers.add(v as usize), to_integer(sum * args.unit) as u64) };
         });
-    }
-}
-
-/// A place in a warp's shared memory for the products of a step, from which they are read transposed.
-struct StepPlace {
-    of_lane: Shared<Halves>,
-}
-
-impl StepPlace {
-    /// From its start.
-    #[inline(always)]
-    fn new(start: Shared<Halves>) -> Self {
-        Self { of_lane: start.offset((thread_idx() % WARP) as usize) }
-    }
-
-    /// Writes the lane's products.
-    ///
-    /// # Safety
-    /// No lane reads the place.
-    #[inline(always)]
-    unsafe fn set(&self, x: &Split) {
-        counted!(for m in 0..4 {
-            let to = self.of_lane.offset(m * WARP as usize);
-            // SAFETY: a place for each lane.
-            unsafe {
-                to.set(0, x.high[m]);
-                to.set(TRANSPOSED / 2, x.low[m]);
-            }
-        });
-    }
-
-    /// The lane's products as [`set`](Self::set) wrote them.
-    ///
-    /// # Safety
-    /// It has.
-    #[inline(always)]
-    unsafe fn get(&self) -> Split {
-        let mut x = Split::ZERO;
-        counted!(for m in 0..4 {
-            let from = self.of_lane.offset(m * WARP as usize);
-            // SAFETY: the lane's own place.
-            (x.high[m], x.low[m]) = unsafe { (from.get(0), from.get(TRANSPOSED / 2)) };
-        });
-        x
-    }
-
-    /// The products of all lanes, transposed.
-    ///
-    /// # Safety
-    /// All lanes of the warp have written theirs, and call it.
-    #[inline(always)]
-    unsafe fn transposed(&self) -> Split {
-        let row = self.of_lane.offset(3 * (thread_idx() % WARP) as usize);
-        // SAFETY: rows of eight numbers.
-        unsafe { Split { high: row.matrices_transposed(0), low: row.matrices_transposed(TRANSPOSED / 2) } }
     }
 }
 
@@ -835,8 +774,6 @@ struct Rounds<'a> {
     round: u32,
     /// First quad of the block's round.
     first: u32,
-    /// Rounds since the sums were added to those of all blocks.
-    since: u32,
     /// Quads of which all samples exist, and samples behind them.
     whole: u32,
     rest: u32,
@@ -855,7 +792,6 @@ impl<'a> Rounds<'a> {
             step: grid_dim() * of_block,
             round,
             first: block_idx() * of_block,
-            since: 0,
             whole: (args.columns.n / QUAD as u64) as u32,
             rest: (args.columns.n % QUAD as u64) as u32,
             policies: [policy_keep(), policy_stream()],
@@ -953,38 +889,6 @@ impl<'a> Rounds<'a> {
         each
     }
 
-    /// Ends a round: every [`FLUSH`] rounds, and after the last one, the sums of the block's warps are
-    /// added to those of all blocks, and their places are free. Whether this was the last one. All threads of the block
-    /// call it.
-    ///
-    /// # Safety
-    /// A warp's part of the shared memory is used only by it, or behind a barrier of its team.
-    #[inline(always)]
-    unsafe fn end<const GAPS: bool, const P: usize, const S: usize, const N: usize>(
-        &mut self,
-        block: &FusedBlock<GAPS, P, N>,
-        sums: &mut RoundSums<S, N>,
-    ) -> bool {
-        self.first += self.step;
-        self.since += 1;
-        // The same for all threads of a block, so that all of them meet at the barriers.
-        let last = self.done();
-        if self.since == FLUSH || last {
-            self.since = 0;
-            // All warps have read what others left for them.
-            barrier!();
-            // SAFETY: the warp's part has room for its sums.
-            unsafe { sums.take(block.transposed.cast()) };
-            barrier!();
-            // SAFETY: the barrier made them visible.
-            unsafe { block.add_teams(self.args) };
-            if !last {
-                barrier!();
-            }
-        }
-        last
-    }
-
     /// Ends the launch: each block leaves its log-likelihood, and the last one to do so writes all
     /// sums. All threads of all blocks call it.
     ///
@@ -1043,11 +947,13 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
             unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
     }
     let mut sums = RoundSums::<S, N>::new();
+    let mut since = 0;
+    // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
     // A block without samples leaves zeros.
     loop {
         counted!(for h in (0..H).step_by(G) {
             // Where a round has one turn, rounds take turns.
-            let place = if H > G { h % 2 } else { rounds.since as usize % 2 };
+            let place = if H > G { h % 2 } else { since as usize % 2 };
             let mut features = [Features::<GAPS, P>::ZERO; G];
             let mut q = [[[[0.0f32; 2]; 2]; N]; G];
             counted!(for g in 0..G {
@@ -1099,9 +1005,21 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                 sums.add(s, Features::<GAPS, P>::is_short(s), &products, &r);
             });
         });
-        // SAFETY: the places of exchange are read behind the team's barriers.
-        if unsafe { rounds.end(&block, &mut sums) } {
-            break;
+        rounds.first += rounds.step;
+        since += 1;
+        if since == FLUSH || rounds.done() {
+            since = 0;
+            // All warps have read what others left for them.
+            barrier!();
+            // SAFETY: the warp's part has room for its sums.
+            unsafe { sums.take(block.transposed.cast()) };
+            barrier!();
+            // SAFETY: the barrier made them visible.
+            unsafe { block.add_teams(args) };
+            if rounds.done() {
+                break;
+            }
+            barrier!();
         }
     }
     // SAFETY: the caller guarantees it.

@@ -179,15 +179,17 @@ impl MapOfShapes {
         let (copies, remedy) = (3, "use fewer samples or features");
         let fits =
             |d: usize| memory::check("the samples and their copies", &[self.n, d], copies * size_of::<f32>(), remedy);
-        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-        let weights = Array1::from_shape_simple_fn(self.n, || rng.random_range(0.5..1.5));
-        let mut data = Data { numbers: Vec::new(), weights, too_large: BTreeMap::new() };
+        let mut data = Data { numbers: Vec::new(), weights: Array1::default(0), too_large: BTreeMap::new() };
         let mut most = 0;
         for d in features {
             match fits(d) {
                 Ok(()) => most = most.max(d),
                 Err(reason) => drop(data.too_large.insert(d, reason)),
             }
+        }
+        if self.weights && most > 0 {
+            let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+            data.weights = Array1::from_shape_simple_fn(self.n, || rng.random_range(0.5..1.5));
         }
         data.numbers.resize(self.n * most, 0.0);
         data.numbers.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| {

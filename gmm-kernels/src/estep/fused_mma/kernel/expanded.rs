@@ -3,6 +3,7 @@
 //! A warp writes the features of its samples in rows into shared memory, and forms each product from
 //! two of them. Products wait there, transposed for the exponents, until the responsibilities are
 //! known.
+use super::full::multiply;
 use super::*;
 use crate::estep::products_mma::ONE;
 
@@ -10,7 +11,7 @@ use crate::estep::products_mma::ONE;
 struct Products<const P: usize, const S: usize> {
     /// The lane's samples of the first row.
     rows: Shared<Halves>,
-    /// The place of the first step.
+    /// The lane's elements of the first step.
     steps: Shared<Halves>,
     /// The rows of the lane's first product, and of the others.
     pairs: Shared<u32>,
@@ -24,7 +25,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
         let first = STEP * S * block.member.features as usize + lane / 4;
         Self {
             rows: block.transposed.offset(4 * (lane % 4)),
-            steps: block.transposed.offset(block.shape.rows() * ROW),
+            steps: block.transposed.offset(block.shape.rows() * ROW + lane),
             pairs: pairs.offset(first),
         }
     }
@@ -36,9 +37,9 @@ impl<const P: usize, const S: usize> Products<P, S> {
     #[inline(always)]
     unsafe fn set_one(&self, d: u32) {
         if thread_idx() % WARP < 4 {
-            let one = Split::new([[ONE; QUAD]; 2]).row(0);
+            let Split { high, low } = Split::new([[ONE; QUAD]; 2]);
             // SAFETY: the row behind the last one of features.
-            unsafe { self.rows.offset(d as usize * ROW).set4(0, one) };
+            unsafe { self.rows.offset(d as usize * ROW).set4(0, [high[0], high[2], low[0], low[2]]) };
         }
     }
 
@@ -51,8 +52,9 @@ impl<const P: usize, const S: usize> Products<P, S> {
         counted!(for f in 0..2 {
             let feature = (thread_idx() % WARP / 4) as usize + pair * STEP + f * TILE;
             if (feature as u32) < d {
+                let both = [x.high[f], x.high[2 + f], x.low[f], x.low[2 + f]];
                 // SAFETY: inside.
-                unsafe { self.rows.offset(feature * ROW).set4(0, x.row(f)) };
+                unsafe { self.rows.offset(feature * ROW).set4(0, both) };
             }
         });
     }
@@ -72,17 +74,50 @@ impl<const P: usize, const S: usize> Products<P, S> {
                 factors[1][f] = self.rows.offset(pair / 0x10000).get4(0);
             }
         });
-        let [x, others] = factors.map(Split::from_rows);
-        let products = x.times(others);
-        // SAFETY: the caller guarantees it.
-        unsafe { self.step(step).set(&products) };
+        let mut x = Split::ZERO;
+        counted!(for i in 0..4 {
+            (x.high[i], x.low[i]) = (factors[0][i % 2][i / 2], factors[0][i % 2][2 + i / 2]);
+        });
+        let products = multiply(x, factors[1]);
+        let to = self.steps.offset(step * TRANSPOSED);
+        counted!(for m in 0..4 {
+            // SAFETY: a place for each lane.
+            unsafe {
+                to.set(m * WARP as usize, products.high[m]);
+                to.set(m * WARP as usize + TRANSPOSED / 2, products.low[m]);
+            }
+        });
         products
     }
 
-    /// The place of a step.
+    /// The lane's products of a step as [`form`](Self::form) gave them.
+    ///
+    /// # Safety
+    /// They have been formed.
     #[inline(always)]
-    fn step(&self, step: usize) -> StepPlace {
-        StepPlace::new(self.steps.offset(step * TRANSPOSED))
+    unsafe fn formed(&self, step: usize) -> Split {
+        let from = self.steps.offset(step * TRANSPOSED);
+        let mut products = Split::ZERO;
+        counted!(for m in 0..4 {
+            // SAFETY: the lane's own place.
+            unsafe {
+                products.high[m] = from.get(m * WARP as usize);
+                products.low[m] = from.get(m * WARP as usize + TRANSPOSED / 2);
+            }
+        });
+        products
+    }
+
+    /// The products of a step, transposed.
+    ///
+    /// # Safety
+    /// All lanes have formed theirs.
+    #[inline(always)]
+    unsafe fn transposed(&self, step: usize) -> Split {
+        let lane = (thread_idx() % WARP) as usize;
+        let from = self.steps.offset(step * TRANSPOSED + 3 * lane);
+        // SAFETY: rows of eight numbers, which all lanes have written.
+        unsafe { Split { high: from.matrices_transposed(0), low: from.matrices_transposed(TRANSPOSED / 2) } }
     }
 }
 
@@ -110,9 +145,10 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
     }
     barrier!();
     let mut sums = RoundSums::<S, N>::new();
+    let mut since = 0;
     // As in `diagonal`.
     loop {
-        let place = rounds.since as usize % 2;
+        let place = since as usize % 2;
         samples.clear_behind(0, rounds.left(rounds.group(0)));
         counted!(for p in 0..P {
             if ((p * STEP) as u32) < args.d {
@@ -131,7 +167,7 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
         counted!(for s in 0..S {
             // SAFETY: all lanes have formed theirs; the coefficients are in shared memory since the
             // barrier.
-            unsafe { add_step(&block, s, false, products.step(s).transposed(), &mut q) };
+            unsafe { add_step(&block, s, false, products.transposed(s), &mut q) };
         });
         if member.team.features > 1 {
             // SAFETY: all threads of the team, or none.
@@ -152,16 +188,25 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
         let r = sums.count(&r);
         counted!(for s in 0..S {
             // SAFETY: they have been formed.
-            let of_step = if S > KEPT { unsafe { products.step(s).get() } } else { kept[s] };
+            let of_step = if S > KEPT { unsafe { products.formed(s) } } else { kept[s] };
             sums.add(s, false, &[of_step], &r);
         });
-        // SAFETY: rows and products are the warp's own; the places of exchange are read behind the
-        // team's barriers.
-        if unsafe { rounds.end(&block, &mut sums) } {
-            break;
-        }
-        if rounds.since == 0 {
-            // SAFETY: the warp's own row, which its sums were written over.
+        rounds.first += rounds.step;
+        since += 1;
+        if since == FLUSH || rounds.done() {
+            since = 0;
+            // All warps have read what others left for them.
+            barrier!();
+            // SAFETY: the warp's part has room for its sums.
+            unsafe { sums.take(block.transposed.cast()) };
+            barrier!();
+            // SAFETY: the barrier made them visible.
+            unsafe { block.add_teams(args) };
+            if rounds.done() {
+                break;
+            }
+            barrier!();
+            // SAFETY: nobody reads the sums any more.
             unsafe { products.set_one(args.d) };
         }
     }

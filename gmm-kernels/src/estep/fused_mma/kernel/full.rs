@@ -11,6 +11,20 @@
 use super::*;
 use crate::estep::products_mma::ONE;
 
+/// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
+/// parts, then low ones.
+#[inline(always)]
+pub(super) fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
+    let mut split = x;
+    counted!(for i in 0..4 {
+        let (high, low) = (others[i % 2][i / 2], others[i % 2][2 + i / 2]);
+        let product = multiply_halves(x.high[i], high);
+        let rest = fma_minus_halves(x.high[i], high, product);
+        (split.high[i], split.low[i]) = (product, fma_halves(x.low[i], high, fma_halves(x.high[i], low, rest)));
+    });
+    split
+}
+
 /// The features of a warp's groups of samples, in rows.
 struct Rows {
     rows: Shared<Halves>,
@@ -43,13 +57,13 @@ impl Rows {
     unsafe fn set(&self, group: usize, x: &Split, d: usize) {
         counted!(for f in 0..2 {
             let feature = (thread_idx() % WARP / 4) as usize + f * TILE;
-            let row = x.row(f);
+            let both = [x.high[f], x.high[2 + f], x.low[f], x.low[2 + f]];
             if feature < d {
                 // SAFETY: inside.
-                unsafe { self.row(group, feature).set4(0, row) };
+                unsafe { self.row(group, feature).set4(0, both) };
                 if d + feature < ROTATED_ROWS {
                     // SAFETY: inside.
-                    unsafe { self.row(group, d + feature).set4(0, row) };
+                    unsafe { self.row(group, d + feature).set4(0, both) };
                 }
             }
         });
@@ -60,10 +74,10 @@ impl Rows {
     /// # Safety
     /// They have been written.
     #[inline(always)]
-    unsafe fn behind(&self, group: usize, r: usize) -> Split {
+    unsafe fn behind(&self, group: usize, r: usize) -> [[Halves; 4]; 2] {
         let row = self.row(group, (thread_idx() % WARP / 4) as usize);
         // SAFETY: at most 15 + 8.
-        Split::from_rows(unsafe { [row.get4(r * SAMPLES), row.get4((r + TILE) * SAMPLES)] })
+        unsafe { [row.get4(r * SAMPLES), row.get4((r + TILE) * SAMPLES)] }
     }
 }
 
@@ -100,6 +114,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
     // SAFETY: the barrier made them visible.
     let (scale, constant, weight) = unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
     let mut sums = RoundSums::<S, 1>::new();
+    let mut since = 0;
     // As in `diagonal`.
     loop {
         let mut features = [Split::ZERO; H];
@@ -136,7 +151,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             each[h][0] = q[h];
         });
         // SAFETY: the caller guarantees it.
-        let r = unsafe { rounds.respond(&block, rounds.since as usize % 2, &each, &[weight], 0) };
+        let r = unsafe { rounds.respond(&block, since as usize % 2, &each, &[weight], 0) };
         counted!(for h in 0..H {
             // SAFETY: the caller guarantees it. (As in `diagonal`.)
             unsafe { samples.fetch(h, &rounds, rounds.group(h) + rounds.step) };
@@ -146,17 +161,29 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             let mut products = features;
             counted!(for h in 0..H {
                 if s == 1 {
-                    products[h] = features[h].times(features[h]);
+                    products[h] = features[h].square();
                 } else if s > 1 {
                     // SAFETY: all lanes have met since the rows were written.
-                    products[h] = features[h].times(unsafe { rows.behind(h, s - 1) });
+                    products[h] = multiply(features[h], unsafe { rows.behind(h, s - 1) });
                 }
             });
             sums.add(s, false, &products, &r);
         });
-        // SAFETY: the places of exchange are read behind the team's barriers.
-        if unsafe { rounds.end(&block, &mut sums) } {
-            break;
+        rounds.first += rounds.step;
+        since += 1;
+        if since == FLUSH || rounds.done() {
+            since = 0;
+            // All warps have read what others left for them.
+            barrier!();
+            // SAFETY: the warp's part has room for its sums.
+            unsafe { sums.take(block.transposed.cast()) };
+            barrier!();
+            // SAFETY: the barrier made them visible.
+            unsafe { block.add_teams(args) };
+            if rounds.done() {
+                break;
+            }
+            barrier!();
         }
     }
     // SAFETY: the caller guarantees it.

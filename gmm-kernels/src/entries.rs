@@ -244,6 +244,11 @@ pub fn density<T: Element>(full: bool, gaps: bool, around_means: bool) -> Entry<
     Entry::new(format!("density_{shape}_{}{}", if around_means { "around_means_" } else { "" }, T::SUFFIX))
 }
 
+/// Exponents of components with triangles of many features, in float64.
+pub fn wide_density<T: Element>() -> Entry<density::DensityArgs<T>> {
+    Entry::new(format!("density_wide_{}", T::SUFFIX))
+}
+
 /// Scores, labels and responsibilities from exponents.
 pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
     Entry::new(format!("posterior_{}", T::SUFFIX))
@@ -253,6 +258,12 @@ pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
 /// diagonals.
 pub fn accumulate<T: Element>(full: bool, gaps: bool) -> Entry<accumulate::AccumulateArgs<T>> {
     Entry::new(format!("accumulate_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
+}
+
+/// Sufficient statistics from responsibilities, of components with triangles of many features, in
+/// float64.
+pub fn wide_accumulate<T: Element>() -> Entry<accumulate::AccumulateArgs<T>> {
+    Entry::new(format!("accumulate_wide_{}", T::SUFFIX))
 }
 
 /// The parameters of each pattern of missing values.

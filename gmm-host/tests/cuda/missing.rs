@@ -118,6 +118,8 @@ fn every_shape_and_share_agrees() {
         (511, 70, 33),
         (900, 17, 1),
         (3000, 12, 4),
+        (4000, 13, 300),
+        (1500, 80, 140),
     ];
     for (i, (n, d, k)) in shapes.into_iter().enumerate() {
         let share = [0.05, 0.3, 0.6][i % 3];

@@ -14,6 +14,9 @@
 //! are added up in shared memory in float32, and in memory in float64. A sum of so many products of
 //! one sign loses less than 64·2⁻²⁴ of itself.
 //!
+//! Where values are missing, which are NaN, a third product of each feature says whether it is
+//! observed. It comes behind the features and squares of all of them.
+//!
 //! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products:
 //! (tiles, 2 parts, [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients:
 //! (groups, steps, 2 parts, [`GROUP`] / 8, [`STEP`] / 8) matrices, a row for a component. A part
@@ -54,6 +57,8 @@ const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
 const _: () = assert!(2 * REGISTERS_OF_KINDS.0 + REGISTERS_OF_KINDS.1 == 3 * REGISTERS);
 /// Most features of a sample.
 pub const MAX_FEATURES: usize = 128;
+/// Most features of a sample where values are missing.
+pub const MAX_FEATURES_OBSERVED: usize = 2 * MAX_FEATURES / 3;
 
 /// Bytes of a matrix of (8, 8) numbers.
 const MATRIX: usize = 128;
@@ -84,10 +89,12 @@ pub struct Shape {
     pub d: u32,
     /// K.
     pub k: u32,
+    /// Whether values are missing; then D is at most [`MAX_FEATURES_OBSERVED`].
+    pub gaps: bool,
 }
 
 impl Shape {
-    /// Products of a sample: each feature and its square, and zeros.
+    /// Products of a sample: each feature and its square, whether each is observed, and zeros.
     #[inline(always)]
     pub fn products(&self) -> usize {
         2 * MAX_FEATURES
@@ -102,7 +109,7 @@ impl Shape {
     /// Steps that are not all zeros.
     #[inline(always)]
     pub fn steps(&self) -> usize {
-        (2 * self.d as usize).div_ceil(STEP)
+        (if self.gaps { 3 } else { 2 } * self.d as usize).div_ceil(STEP)
     }
 
     /// Groups of components.
@@ -187,7 +194,8 @@ impl Shape {
 pub struct CoefficientsArgs {
     /// The size of the problem.
     pub shape: Shape,
-    /// The coefficients ([`Shape::rows`], [`Shape::products`]), zeros behind K and behind 2·D.
+    /// The coefficients ([`Shape::rows`], [`Shape::products`]), zeros behind K and behind
+    /// the products.
     pub coefficients: *const f32,
     /// Where to write them as an operand ([`Shape::coefficients_len`]).
     pub halves: *mut u32,

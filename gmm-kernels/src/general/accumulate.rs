@@ -9,18 +9,23 @@
 //!
 //! With u = (x − c, 1), the sums of a component with a full matrix are the entries of the lower
 //! triangle of Σ r·u·uᵀ. A warp takes a tile of [`FEATURES`]² of them (diagonal: the sums of
-//! [`FEATURES`] features) and a slice of the samples; a lane takes every 32nd sample. After
-//! [`FLUSH`] samples a lane, the lanes' sums are added up and go on in float64. Neighbouring warps
-//! share samples, so that these come from the first-level cache.
+//! [`SIDE`] features of as many components) and a slice of the samples; a lane takes every 32nd
+//! sample. After [`FLUSH`] samples a lane, the lanes' sums are added up and go on in float64.
+//! Neighbouring warps share samples, so that these come from the first-level cache.
+//!
+//! `accumulate_wide_f64`: the same for triangles of [`WIDE`] features or more by products of the
+//! matrix units. A warp takes [`BLOCK`]² tiles and all of a slice's samples.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] sets.
 //! * Necessary work for each sample and component: (D + 1)·(D + 2)/2 multiply-adds (rounded up to
-//!   tiles), or 2·D and as many additions.
+//!   tiles; an H100 does 33·10¹² a second in float32 and, by the matrix units, in float64), or 2·D of them and as many other operations.
 use crate::simt::WARP;
 
 /// Features of a tile's side.
 pub const FEATURES: usize = 8;
+/// Components, and features of each, of a tile of diagonal sums.
+pub const SIDE: usize = 4;
 /// Samples of a lane after which the sums go on in float64.
 pub const FLUSH: u32 = 64;
 
@@ -67,26 +72,47 @@ pub const fn tiles(d: usize, full: bool) -> usize {
         let side = (d + 1).div_ceil(FEATURES);
         side * (side + 1) / 2
     } else {
-        d.div_ceil(FEATURES)
+        d.div_ceil(SIDE)
     }
 }
 
-/// Numbers of a tile: its entries row by row; or Σ r·(x − c) and Σ r·(x − c)² of the features, Σ r,
-/// and zeros.
-pub const fn numbers(full: bool) -> usize {
-    if full { FEATURES * FEATURES } else { WARP as usize }
+/// Tiles along a side of the square that a warp of `accumulate_wide_f64` takes.
+pub const BLOCK: usize = 3;
+
+/// Features from which on `accumulate_wide_f64` is faster than `accumulate_full_f64`.
+pub const WIDE: usize = 24;
+
+/// Warps for each slice of the samples; `wide`: of `accumulate_wide_f64`.
+pub const fn tasks(k: usize, d: usize, full: bool, wide: bool) -> usize {
+    if wide {
+        let side = (d + 1).div_ceil(FEATURES).div_ceil(BLOCK);
+        k * (side * (side + 1) / 2)
+    } else {
+        units(k, d, full)
+    }
 }
 
-/// Where Σ r is in the numbers of a group of features.
-pub const COUNT: usize = 2 * FEATURES;
+/// Tiles of all components: (K, [`tiles`]), or (groups of [`SIDE`] components, [`tiles`]).
+pub const fn units(k: usize, d: usize, full: bool) -> usize {
+    tiles(d, full) * if full { k } else { k.div_ceil(SIDE) }
+}
 
-/// Where Σ r over the samples that have a feature begins, in the numbers of a group of features of
-/// `observed`.
-pub const OBSERVED: usize = 3 * FEATURES;
+/// Numbers of a tile: its entries row by row; or [`COMPONENT`] of each component.
+pub const NUMBERS: usize = FEATURES * FEATURES;
 
-/// Numbers that a launch gives, (K, [`tiles`], [`numbers`]).
+/// Numbers of a component in a tile of diagonal sums: Σ r·(x − c) of the features, then their Σ r·(x
+/// − c)², from [`OBSERVED`] on Σ r over the samples that have the feature, and at [`COUNT`] Σ r.
+pub const COMPONENT: usize = NUMBERS / SIDE;
+
+/// Where the numbers of `observed` are among those of a component.
+pub const OBSERVED: usize = 2 * SIDE;
+
+/// Where Σ r is.
+pub const COUNT: usize = 3 * SIDE;
+
+/// Numbers that a launch gives, ([`units`], [`NUMBERS`]).
 pub const fn values(k: usize, d: usize, full: bool) -> usize {
-    k * tiles(d, full) * numbers(full)
+    units(k, d, full) * NUMBERS
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

@@ -16,6 +16,9 @@
 //! b are the components' means, so that no digit is lost however far from the samples' zero a
 //! component lies. An exponent may be −∞.
 //!
+//! `density_wide_f64`: as `density_full_f64`, by products of the matrix units, for all samples with the
+//! same parameters.
+//!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
 //! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded
 //!   up to whole panels of rows), or 2·D, 3·D with missing values.

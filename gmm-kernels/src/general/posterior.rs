@@ -2,16 +2,37 @@
 //! sample's log₂ Σₖ wₖ·2^qₖ, the sum of these over the samples, the most probable component, and
 //! the responsibilities.
 //!
-//! A thread takes a sample and goes through the components, first for the largest qₖ, then for the
-//! sum with that taken out. The logarithm is computed in float64: the error of a float32 logarithm
-//! is about the same for each sample, and adds up.
+//! A lane takes a sample and goes through components, first for the largest qₖ, then for the sum
+//! with that taken out. Where there are many components, [`parts`] warps share 32 samples: each goes
+//! through a part of the components, and they exchange what they found through shared memory. The
+//! logarithm is computed in float64: the error of a float32 logarithm is about the same for each
+//! sample, and adds up.
 //!
-//! * Launch: any one-dimensional grid; block of whole warps; shared memory
-//!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then
-//!   [`reduce_sets`](crate::reduce::sets) over one set.
+//! * Launch: any one-dimensional grid; block of a power of two of warps, [`MOST_PARTS`] or more;
+//!   shared memory [`shared_bytes`]. Then [`reduce_sets`](crate::reduce::sets) over one set.
 //! * Necessary work for each sample and component: an exponential; read q twice, and write and read
-//!   it once more for responsibilities.
+//!   it once more for responsibilities. The later reads come from the first-level cache where that
+//!   holds the q of a block's samples.
 use crate::patterns::ParametersOfQuads;
+use crate::reduce::FINISH_SHARED_BYTES;
+use crate::simt::WARP;
+
+/// Components of a warp from which on another one helps.
+const FEW: usize = 8;
+/// Most warps that share samples.
+pub const MOST_PARTS: u32 = 8;
+
+/// Warps that share samples of K components, a power of two.
+pub const fn parts(k: usize) -> u32 {
+    let parts = k.div_ceil(FEW).next_power_of_two();
+    if parts < MOST_PARTS as usize { parts as u32 } else { MOST_PARTS }
+}
+
+/// Dynamic shared memory of a launch: of each thread the largest q, the sum, its largest term, and
+/// the component of that.
+pub const fn shared_bytes(block_dim: u32) -> usize {
+    FINISH_SHARED_BYTES + block_dim as usize * (3 * size_of::<f64>() + size_of::<u32>())
+}
 
 /// Arguments of the kernels.
 #[repr(C)]
@@ -25,6 +46,8 @@ pub struct PosteriorArgs<T> {
     pub n: u32,
     /// K.
     pub k: u32,
+    /// [`parts`] of K.
+    pub parts: u32,
     /// wₖ (K,); at least one is positive.
     pub weights: *const T,
     /// Where the weights wₖ of a quad are, from those of the first pattern of missing values on.

@@ -51,6 +51,14 @@ fn registers(name: &str) -> Vec<Option<u32>> {
         vec![Some(if ends(&["_k08", "_k16"]) { 128 } else { 255 })]
     } else if starts(&["warpgroup_whiten"]) {
         vec![Some(if ends(&["_d32", "_d64"]) { 128 } else { 168 })]
+    } else if name == "density_wide_f64" {
+        vec![Some(168)]
+    } else if starts(&["accumulate"]) {
+        vec![Some(match name {
+            "accumulate_diag_f32" | "accumulate_observed_f32" => 128,
+            "accumulate_full_f32" | "accumulate_diag_f64" | "accumulate_wide_f64" => 168,
+            _ => 255,
+        })]
     } else if starts(&["exponents", "weigh_", "marginals"]) || name == "outer" {
         vec![Some(128)]
     } else {

@@ -1,17 +1,19 @@
 //! The code of the `accumulate` kernels.
+mod wide;
+
 use super::*;
-use crate::math::Float;
+use crate::math::{Float, smaller};
 use crate::patterns::SLICE;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// Sums each of N numbers (32 or 64) over the lanes: lane l gets the l-th N/32 of the sums, in the
-/// first places. All lanes take part.
+/// Sums each of the numbers over the lanes: lane l gets the l-th pair of the sums, in the first
+/// places. All lanes take part.
 #[inline(always)]
-fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
+fn sum_over_lanes<T: Float>(mut v: [T; NUMBERS]) -> [T; 2] {
     let lane = thread_idx() % WARP;
     let mut by = WARP / 2;
-    let mut half = N / 2;
+    let mut half = NUMBERS / 2;
     while by > 0 {
         let upper = lane & by != 0;
         counted!(for i in 0..half {
@@ -24,172 +26,264 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
         by /= 2;
         half /= 2;
     }
-    v
+    [v[0], v[1]]
 }
 
-/// A warp's task: sums of one component. `FULL`: those of a tile of the triangle, else of a group
-/// of features; `GAPS`: over the samples that have the feature.
+/// A slice of the samples.
 #[derive(Clone, Copy)]
-struct Task<'a, T, const FULL: bool, const GAPS: bool> {
+struct Slice {
+    number: u32,
+    first: u32,
+    /// The sample behind the last.
+    end: u32,
+}
+
+impl Slice {
+    /// # Safety
+    /// The slice exists.
+    #[inline(always)]
+    unsafe fn of<T>(args: &AccumulateArgs<T>, number: u32) -> Self {
+        if args.table.is_null() {
+            let first = number * args.slice;
+            return Self { number, first, end: smaller(first + args.slice, args.n) };
+        }
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let range = args.table.add(number as usize * SLICE);
+            Self { number, first: load_u32(range) - args.first, end: load_u32(range.add(1)) - args.first }
+        }
+    }
+
+    /// Writes a number's sum over the slice, or adds it to what is there.
+    ///
+    /// # Safety
+    /// The number exists, and no other thread has it.
+    #[inline(always)]
+    unsafe fn store<T>(self, args: &AccumulateArgs<T>, number: usize, sum: f64) {
+        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
+        // where no sum has been written yet. SAFETY: a place for each number and slice.
+        unsafe {
+            let to = args.partials.add(number * args.partials_stride as usize + self.number as usize);
+            store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
+        }
+    }
+}
+
+/// The row and the column of an element of a lower triangle that is stored row by row.
+#[inline(always)]
+fn place_in_triangle(element: u32) -> (usize, usize) {
+    let mut row = 0;
+    while (row + 1) * (row + 2) / 2 <= element {
+        row += 1;
+    }
+    (row as usize, (element - row * (row + 1) / 2) as usize)
+}
+
+/// A warp's task: a tile of sums, and a slice of the samples.
+#[derive(Clone, Copy)]
+struct Task<'a, T> {
     args: &'a AccumulateArgs<T>,
+    /// The component, or the first of a group.
     component: usize,
-    /// First features of the tile's rows and columns; of a group of features, the rows alone.
+    /// First features of the tile's rows and columns; of diagonal sums, the rows alone.
     rows: usize,
     columns: usize,
     /// The sample behind the last of the slice.
     end: u32,
 }
 
-impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
+impl<'a, T: Float> Task<'a, T> {
     #[inline(always)]
-    fn new(args: &'a AccumulateArgs<T>, component: usize, tile: u32, end: u32) -> Self {
-        // row · (row + 1) / 2 + column = tile, in units of tiles.
-        let mut row = 0;
-        while FULL && (row + 1) * (row + 2) / 2 <= tile {
-            row += 1;
+    fn new<const FULL: bool>(args: &'a AccumulateArgs<T>, component: usize, tile: u32, end: u32) -> Self {
+        if !FULL {
+            return Self { args, component: component * SIDE, rows: tile as usize * SIDE, columns: 0, end };
         }
-        let (rows, columns) = if FULL {
-            (row as usize * FEATURES, (tile - row * (row + 1) / 2) as usize * FEATURES)
-        } else {
-            (tile as usize * FEATURES, 0)
-        };
-        Self { args, component, rows, columns, end }
+        let (row, column) = place_in_triangle(tile);
+        Self { args, component, rows: row * FEATURES, columns: column * FEATURES, end }
     }
 
-    /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c
-    /// with x = 0 there.
+    /// c of a component's features from `first` on; `behind` of the one behind the last, and then
+    /// zeros.
     #[inline(always)]
-    unsafe fn centres(self, first: usize) -> [T; FEATURES] {
+    unsafe fn centres<const N: usize>(self, component: usize, first: usize, behind: T) -> [T; N] {
         let d = self.args.d as usize;
-        let mut centres = [T::ZERO; FEATURES];
-        counted!(for f in 0..FEATURES {
-            if first + f < d {
+        let mut centres = [T::ZERO; N];
+        counted!(for f in 0..N {
+            if first + f < d && component < self.args.k as usize {
                 // SAFETY: a feature of the component.
-                centres[f] = unsafe { T::load(self.args.centres.add(self.component * d + first + f)) };
+                centres[f] = unsafe { T::load(self.args.centres.add(component * d + first + f)) };
             } else if first + f == d {
-                centres[f] = -T::ONE;
+                centres[f] = behind;
             }
         });
         centres
     }
 
-    /// u of sample `i` for the features from `first` on.
+    /// Sample `i`'s features from `first` on; zeros behind the last.
     #[inline(always)]
-    unsafe fn deviations(self, i: usize, first: usize, centres: &[T; FEATURES]) -> [T; FEATURES] {
-        let mut u = [T::ZERO; FEATURES];
-        counted!(for f in 0..FEATURES {
-            let mut x = T::ZERO;
+    unsafe fn features<const N: usize>(self, i: usize, first: usize) -> [T; N] {
+        let mut x = [T::ZERO; N];
+        counted!(for f in 0..N {
             if first + f < self.args.d as usize {
                 // SAFETY: the sample, or its padding.
-                x = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
+                x[f] = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
             }
-            u[f] = x - centres[f];
         });
-        u
+        x
     }
 
-    /// The responsibility for sample `i`; zero behind the slice's last.
+    /// A component's responsibility for sample `i`; zero behind the slice's last, and behind K.
     #[inline(always)]
-    unsafe fn responsibility(self, i: usize) -> T {
-        if i < self.end as usize {
+    unsafe fn responsibility(self, component: usize, i: usize) -> T {
+        if i < self.end as usize && component < self.args.k as usize {
             // SAFETY: the sample exists.
-            unsafe { T::load(self.args.r.add(self.component * self.args.r_stride as usize + i)) }
+            unsafe { T::load(self.args.r.add(component * self.args.r_stride as usize + i)) }
         } else {
             T::ZERO
         }
     }
+}
 
-    /// Adds one sample to the sums `v`. `c` and `c_columns`: the centres of the rows' and the
-    /// columns' features.
+/// How a sample is added to a tile of sums.
+trait Tile<T: Float> {
+    /// The centres of the task's features.
+    ///
+    /// # Safety
+    /// The task's component exists.
+    unsafe fn new(task: Task<'_, T>) -> Self;
+
+    /// Adds sample `i`.
     ///
     /// # Safety
     /// `i` is the index of a sample, or of padding behind the last.
+    unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]);
+}
+
+/// Of the triangle of one component: the centres of the rows' and of the columns' features.
+struct Triangle<T> {
+    rows: [T; FEATURES],
+    columns: [T; FEATURES],
+}
+
+impl<T: Float> Tile<T> for Triangle<T> {
     #[inline(always)]
-    unsafe fn add_sample<const NUMBERS: usize>(
-        self,
-        v: &mut [T; NUMBERS],
-        sample: usize,
-        c: &[T; FEATURES],
-        c_columns: &[T; FEATURES],
-    ) {
+    unsafe fn new(task: Task<'_, T>) -> Self {
+        // With −1 as the centre behind the last feature, u = x − c is one there. SAFETY: the caller
+        // guarantees it.
+        unsafe {
+            Self {
+                rows: task.centres(task.component, task.rows, -T::ONE),
+                columns: task.centres(task.component, task.columns, -T::ONE),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]) {
         // SAFETY: the caller guarantees it.
-        let (r, u) = unsafe { (self.responsibility(sample), self.deviations(sample, self.rows, c)) };
-        if FULL {
-            // SAFETY: the caller guarantees it.
-            let w = unsafe { self.deviations(sample, self.columns, c_columns) };
-            counted!(for f in 0..FEATURES {
-                let ru = r * u[f];
-                counted!(for g in 0..FEATURES {
-                    v[f * FEATURES + g] = ru.fma(w[g], v[f * FEATURES + g]);
-                });
+        let (r, mut u, mut w): (T, [T; FEATURES], [T; FEATURES]) = unsafe {
+            (task.responsibility(task.component, i), task.features(i, task.rows), task.features(i, task.columns))
+        };
+        counted!(for f in 0..FEATURES {
+            u[f] = r * (u[f] - self.rows[f]);
+            w[f] = w[f] - self.columns[f];
+        });
+        counted!(for f in 0..FEATURES {
+            counted!(for g in 0..FEATURES {
+                sums[f * FEATURES + g] = u[f].fma(w[g], sums[f * FEATURES + g]);
             });
-        } else {
-            counted!(for f in 0..FEATURES {
-                let (mut u, mut r) = (u[f], r);
+        });
+    }
+}
+
+/// Of the diagonals of a group of components: the centres of each. `GAPS`: over the samples that
+/// have the feature.
+struct Diagonals<T, const GAPS: bool> {
+    centres: [[T; SIDE]; SIDE],
+}
+
+impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
+    #[inline(always)]
+    unsafe fn new(task: Task<'_, T>) -> Self {
+        let mut centres = [[T::ZERO; SIDE]; SIDE];
+        counted!(for c in 0..SIDE {
+            // SAFETY: the caller guarantees it; behind K there are zeros.
+            centres[c] = unsafe { task.centres(task.component + c, task.rows, T::ZERO) };
+        });
+        Self { centres }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]) {
+        // SAFETY: the caller guarantees it.
+        let mut x: [T; SIDE] = unsafe { task.features(i, task.rows) };
+        let mut observed = [true; SIDE];
+        if GAPS {
+            counted!(for f in 0..SIDE {
+                (x[f], observed[f]) = if x[f].is_nan() { (T::ZERO, false) } else { (x[f], true) };
+            });
+        }
+        counted!(for c in 0..SIDE {
+            // SAFETY: as above.
+            let r = unsafe { task.responsibility(task.component + c, i) };
+            let at = c * COMPONENT;
+            counted!(for f in 0..SIDE {
+                let u = x[f] - self.centres[c][f];
+                let mut r = r;
                 if GAPS {
-                    (u, r) = if u.is_nan() { (T::ZERO, T::ZERO) } else { (u, r) };
-                    v[OBSERVED + f] = v[OBSERVED + f] + r;
+                    r = if observed[f] { r } else { T::ZERO };
+                    sums[at + OBSERVED + f] = sums[at + OBSERVED + f] + r;
                 }
                 let ru = r * u;
-                v[f] = v[f] + ru;
-                v[FEATURES + f] = ru.fma(u, v[FEATURES + f]);
+                sums[at + f] = sums[at + f] + ru;
+                sums[at + SIDE + f] = ru.fma(u, sums[at + SIDE + f]);
             });
-            v[COUNT] = v[COUNT] + r;
-        }
+            sums[at + COUNT] = sums[at + COUNT] + r;
+        });
     }
 }
 
 #[inline(always)]
-unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usize>(args: &AccumulateArgs<T>) {
+unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
-    let tiles = tiles(args.d as usize, FULL) as u32;
-    let (Some(tiles), Some(units)) = (NonZeroU32::new(tiles), NonZeroU32::new(tiles * args.k)) else { return };
+    let (k, d) = (args.k as usize, args.d as usize);
+    let (tiles, units) = (tiles(d, FULL) as u32, units(k, d, FULL) as u32);
+    let (Some(tiles), Some(units)) = (NonZeroU32::new(tiles), NonZeroU32::new(units)) else { return };
     counted!(for at in (block_idx() * warps + warp..units.get() * args.slices).step_by(grid_dim() * warps) {
-        let (slice, unit) = (at / units, at % units);
-        let (mut i, end) = if args.table.is_null() {
-            let first = slice * args.slice;
-            (first, if first + args.slice < args.n { first + args.slice } else { args.n })
-        } else {
-            // SAFETY: the slice exists.
-            unsafe {
-                let range = args.table.add(slice as usize * SLICE);
-                (load_u32(range) - args.first, load_u32(range.add(1)) - args.first)
-            }
-        };
-        let task = Task::<T, FULL, GAPS>::new(args, (unit / tiles) as usize, unit % tiles, end);
+        let unit = at % units;
+        // SAFETY: the slice exists.
+        let slice = unsafe { Slice::of(args, at / units) };
+        let (mut i, end) = (slice.first, slice.end);
+        let task = Task::new::<FULL>(args, (unit / tiles) as usize, unit % tiles, end);
         // SAFETY: the component exists.
-        let (c, c_columns) =
-            unsafe { (task.centres(task.rows), if FULL { task.centres(task.columns) } else { [T::ZERO; FEATURES] }) };
+        let tile = unsafe { S::new(task) };
         let mut totals = [0.0f64; 2];
         // The bounds are the same for all lanes, so that all take part in the shuffles.
         while i < end {
-            let mut v = [T::ZERO; NUMBERS];
+            let mut sums = [T::ZERO; NUMBERS];
             let stop = if end - i < FLUSH * WARP { end } else { i + FLUSH * WARP };
             while i < stop {
                 // SAFETY: a sample of the slice, or padding behind the last.
-                unsafe { task.add_sample(&mut v, i as usize + lane, &c, &c_columns) };
+                unsafe { tile.add(task, i as usize + lane, &mut sums) };
                 i += WARP;
             }
-            let sums = sum_over_lanes(v);
-            counted!(for s in 0..NUMBERS / WARP as usize {
+            let sums = sum_over_lanes(sums);
+            counted!(for s in 0..2 {
                 totals[s] += sums[s].wide();
             });
         }
-        counted!(for s in 0..NUMBERS / WARP as usize {
-            let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
-            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
-            // where no sum has been written yet. SAFETY: a place for each value and slice.
-            unsafe {
-                let to = args.partials.add(value * args.partials_stride as usize + slice as usize);
-                store(to, if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] });
-            }
+        counted!(for s in 0..2 {
+            // SAFETY: a tile's number, which this lane has.
+            unsafe { slice.store(args, unit as usize * NUMBERS + lane * 2 + s, totals[s]) };
         });
     });
 }
 
+const _: () = assert!(NUMBERS == 2 * WARP as usize);
+
 macro_rules! instance {
-    ($name:ident $t:ty, $full:literal, $gaps:literal) => {
+    ($name:ident $t:ty, $tile:ty, $full:literal) => {
         kernel! {
             /// Each slice's sums.
             ///
@@ -197,14 +291,25 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: AccumulateArgs<$t>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full, $gaps, { numbers($full) }>(&args) }
+                unsafe { body::<$t, $tile, $full>(&args) }
             }
         }
     };
 }
-instance!(accumulate_diag_f32 f32, false, false);
-instance!(accumulate_observed_f32 f32, false, true);
-instance!(accumulate_full_f32 f32, true, false);
-instance!(accumulate_diag_f64 f64, false, false);
-instance!(accumulate_observed_f64 f64, false, true);
-instance!(accumulate_full_f64 f64, true, false);
+instance!(accumulate_diag_f32 f32, Diagonals<f32, false>, false);
+instance!(accumulate_observed_f32 f32, Diagonals<f32, true>, false);
+instance!(accumulate_full_f32 f32, Triangle<f32>, true);
+instance!(accumulate_diag_f64 f64, Diagonals<f64, false>, false);
+instance!(accumulate_observed_f64 f64, Diagonals<f64, true>, false);
+instance!(accumulate_full_f64 f64, Triangle<f64>, true);
+
+kernel! {
+    /// Each slice's sums.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn accumulate_wide_f64(args: AccumulateArgs<f64>) {
+        // SAFETY: the caller guarantees it.
+        unsafe { wide::triangles(&args) }
+    }
+}

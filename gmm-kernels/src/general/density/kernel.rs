@@ -1,4 +1,6 @@
 //! The code of the `density` kernels.
+mod wide;
+
 use super::*;
 use crate::math::Float;
 use crate::simt::*;
@@ -161,3 +163,14 @@ instance!(density_full_f64 f64, true, false, false);
 instance!(density_diag_around_means_f64 f64, false, false, true);
 instance!(density_observed_around_means_f64 f64, false, true, true);
 instance!(density_full_around_means_f64 f64, true, false, true);
+
+kernel! {
+    /// q of every sample and component.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn density_wide_f64(args: DensityArgs<f64>) {
+        // SAFETY: the caller guarantees it.
+        unsafe { wide::triangles(&args) }
+    }
+}

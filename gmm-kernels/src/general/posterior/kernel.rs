@@ -5,26 +5,79 @@ use crate::math::{Float, float64, warp_sum};
 use crate::reduce::Output;
 use crate::simt::*;
 
-/// One sample.
+/// Components whose numbers are read before any of them is used.
+const AT_ONCE: u32 = 4;
+
+/// A sample, and the part of the components that a lane goes through: every `parts`-th from `first` on.
 #[derive(Clone, Copy)]
-struct Sample<'a, T> {
+struct Part<'a, T> {
     args: &'a PosteriorArgs<T>,
-    i: usize,
+    sample: usize,
+    first: u32,
     /// wₖ.
     weights: *const T,
 }
 
-/// Σₖ wₖ·2^(qₖ − maximum), and the component of the largest term.
+/// Σₖ wₖ·2^(qₖ − maximum), the largest term, and its component.
+#[derive(Clone, Copy)]
 struct Terms<T> {
     sum: T,
+    largest: T,
     label: u32,
 }
 
-impl<T: Float> Sample<'_, T> {
+impl<T: Float> Terms<T> {
+    const NONE: Self = Self { sum: T::ZERO, largest: T::ZERO, label: 0 };
+
+    /// Adds those of other components; of equal terms the first component's is the largest.
+    #[inline(always)]
+    fn add(&mut self, other: Self) {
+        self.sum = self.sum + other.sum;
+        let first = other.largest == self.largest && other.label < self.label;
+        if other.largest > self.largest || first {
+            (self.largest, self.label) = (other.largest, other.label);
+        }
+    }
+}
+
+impl<T: Float> Part<'_, T> {
     /// The place of qₖ.
     #[inline(always)]
     fn q(self, k: u32) -> *mut T {
-        self.args.q.wrapping_add(k as usize * self.args.stride as usize + self.i)
+        self.args.q.wrapping_add(k as usize * self.args.stride as usize + self.sample)
+    }
+
+    /// Calls `f` with each component and its qₖ.
+    ///
+    /// # Safety
+    /// The sample exists.
+    #[inline(always)]
+    unsafe fn for_each(self, mut f: impl FnMut(u32, T)) {
+        let (k, parts) = (self.args.k, self.args.parts);
+        counted!(for first in (self.first..k).step_by(AT_ONCE * parts) {
+            let mut q = [T::ZERO; AT_ONCE as usize];
+            counted!(for i in 0..AT_ONCE {
+                if first + i * parts < k {
+                    // SAFETY: sample and component exist.
+                    q[i as usize] = unsafe { load(self.q(first + i * parts)) };
+                }
+            });
+            counted!(for i in 0..AT_ONCE {
+                if first + i * parts < k {
+                    f(first + i * parts, q[i as usize]);
+                }
+            });
+        });
+    }
+
+    /// wₖ.
+    ///
+    /// # Safety
+    /// The component exists.
+    #[inline(always)]
+    unsafe fn weight(self, k: u32) -> T {
+        // SAFETY: the caller guarantees it.
+        unsafe { T::load(self.weights.add(k as usize)) }
     }
 
     /// The largest qₖ of the components that have a weight.
@@ -34,40 +87,40 @@ impl<T: Float> Sample<'_, T> {
     #[inline(always)]
     unsafe fn maximum(self) -> T {
         let mut top = T::LOWEST;
-        counted!(for k in 0..self.args.k {
-            // SAFETY: sample and component exist.
-            let (w, q) = unsafe { (T::load(self.weights.add(k as usize)), load(self.q(k))) };
-            if w > T::ZERO && q > top {
-                top = q;
-            }
-        });
+        // SAFETY: the sample exists, and so do the components.
+        unsafe {
+            self.for_each(|k, q| {
+                if q > top && self.weight(k) > T::ZERO {
+                    top = q;
+                }
+            });
+        }
         top
     }
 
-    /// The terms' sum and largest; they replace qₖ if responsibilities are asked for.
+    /// The terms; they replace qₖ if responsibilities are asked for.
     ///
     /// # Safety
     /// The sample exists.
     #[inline(always)]
     unsafe fn terms(self, maximum: T) -> Terms<T> {
-        let mut terms = Terms { sum: T::ZERO, label: 0 };
-        let mut best = T::ZERO;
-        counted!(for k in 0..self.args.k {
-            // SAFETY: sample and component exist.
-            unsafe {
-                let w = T::load(self.weights.add(k as usize));
+        let mut terms = Terms::NONE;
+        // SAFETY: the sample exists, and so do the components.
+        unsafe {
+            self.for_each(|k, q| {
+                let w = self.weight(k);
                 // The q of a component without weight may be above the maximum: it counts as 0, not
                 // as 0·∞.
-                let p = if w > T::ZERO { w * (load(self.q(k)) - maximum).exp2() } else { T::ZERO };
+                let p = if w > T::ZERO { w * (q - maximum).exp2() } else { T::ZERO };
                 if self.args.responsibilities != 0 {
                     store(self.q(k), p);
                 }
                 terms.sum = terms.sum + p;
-                if p > best {
-                    (best, terms.label) = (p, k);
+                if p > terms.largest {
+                    (terms.largest, terms.label) = (p, k);
                 }
-            }
-        });
+            });
+        }
         terms
     }
 
@@ -77,41 +130,123 @@ impl<T: Float> Sample<'_, T> {
     /// The sample exists, and its terms have replaced its qₖ.
     #[inline(always)]
     unsafe fn scale(self, factor: T) {
-        counted!(for k in 0..self.args.k {
-            // SAFETY: sample and component exist.
-            unsafe { store(self.q(k), load(self.q(k)) * factor) };
+        // SAFETY: the sample exists, and so do the components.
+        unsafe { self.for_each(|k, p| store(self.q(k), p * factor)) };
+    }
+}
+
+/// What the warps that share samples have found, a place for each thread.
+#[derive(Clone, Copy)]
+struct Exchange {
+    maxima: Shared<f64>,
+    sums: Shared<f64>,
+    largest: Shared<f64>,
+    labels: Shared<u32>,
+    parts: u32,
+}
+
+impl Exchange {
+    #[inline(always)]
+    fn new(parts: u32) -> Self {
+        let threads = block_dim() as usize;
+        let maxima = Shared::at(FINISH_SHARED_BYTES);
+        let (sums, largest) = (maxima.offset(threads), maxima.offset(2 * threads));
+        Self { maxima, sums, largest, labels: maxima.offset(3 * threads).cast(), parts }
+    }
+
+    /// The place of a part of this thread's sample.
+    #[inline(always)]
+    fn place(self, part: u32) -> usize {
+        let first = thread_idx() / WARP / self.parts * self.parts;
+        ((first + part) * WARP + thread_idx() % WARP) as usize
+    }
+
+    /// The largest of all parts' maxima.
+    ///
+    /// # Safety
+    /// All threads of the block call it, in turn with [`Self::terms`].
+    #[inline(always)]
+    unsafe fn maximum<T: Float>(self, own: T) -> T {
+        // SAFETY: a place for each thread. The maxima of the round before were read before the
+        // barrier in `terms`.
+        unsafe { self.maxima.set(thread_idx() as usize, own.wide()) };
+        barrier!();
+        let mut top = T::LOWEST;
+        counted!(for part in 0..self.parts {
+            // SAFETY: the barrier made them visible.
+            let other = T::narrow(unsafe { self.maxima.get(self.place(part)) });
+            top = if other > top { other } else { top };
         });
+        top
+    }
+
+    /// The terms of all parts, added up in their order.
+    ///
+    /// # Safety
+    /// As for [`Self::maximum`].
+    #[inline(always)]
+    unsafe fn terms<T: Float>(self, own: Terms<T>) -> Terms<T> {
+        let place = thread_idx() as usize;
+        // SAFETY: a place for each thread. The terms of the round before were read before the
+        // barrier in `maximum`.
+        unsafe {
+            self.sums.set(place, own.sum.wide());
+            self.largest.set(place, own.largest.wide());
+            self.labels.set(place, own.label);
+        }
+        barrier!();
+        let mut terms = Terms::NONE;
+        counted!(for part in 0..self.parts {
+            let place = self.place(part);
+            // SAFETY: the barrier made them visible.
+            let (sum, largest, label) =
+                unsafe { (self.sums.get(place), self.largest.get(place), self.labels.get(place)) };
+            terms.add(Terms { sum: T::narrow(sum), largest: T::narrow(largest), label });
+        });
+        terms
     }
 }
 
 #[inline(always)]
 unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
+    let exchange = Exchange::new(args.parts);
+    let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
+    let (tile, part) = (warp / args.parts, warp % args.parts);
+    let samples = block_dim() / args.parts;
     let mut total = 0.0;
-    counted!(for i in (block_idx() * block_dim() + thread_idx()..args.n).step_by(grid_dim() * block_dim()) {
-        // SAFETY: the sample exists, and each array that is there has a place for it.
+    // The bounds are the same for all threads, so that all take part in the exchanges.
+    counted!(for first in (block_idx() * samples..args.n).step_by(grid_dim() * samples) {
+        let i = first + tile * WARP + lane;
+        let exists = i < args.n;
+        // Of a sample that does not exist, nothing is read.
+        let last = if exists { i as usize } else { args.n as usize - 1 };
+        // SAFETY: the sample exists, and each array that is there has a place for it; all threads
+        // take part in the exchanges.
         unsafe {
-            let weights = args.weights.add(args.of_quads.offset(i as usize / QUAD));
-            let sample = Sample { args, i: i as usize, weights };
-            let maximum = sample.maximum();
-            let Terms { sum, label } = sample.terms(maximum);
+            let weights = args.weights.add(args.of_quads.offset(last / QUAD));
+            let own = Part { args, sample: last, first: if exists { part } else { args.k }, weights };
+            let maximum = exchange.maximum(own.maximum());
+            let Terms { sum, label, .. } = exchange.terms(own.terms(maximum));
             // All exponents are −∞ where the sample is infinitely far from every component.
             let unreachable = maximum == T::LOWEST;
-            let score = if unreachable { f64::NEG_INFINITY } else { maximum.wide() + float64::log2(sum.wide()) };
-            let weights = args.sample_weights;
-            let weight = if weights.is_null() { T::ONE } else { T::load(weights.add(i as usize)) };
-            if weight > T::ZERO {
-                total += weight.wide() * score;
-            }
-            if !args.scores.is_null() {
-                store(args.scores.add(i as usize), score);
-            }
-            if !args.labels.is_null() {
-                store(args.labels.add(i as usize), label);
+            let sample_weights = args.sample_weights;
+            let weight = if sample_weights.is_null() { T::ONE } else { T::load(sample_weights.add(last)) };
+            if exists && part == 0 {
+                let score = if unreachable { f64::NEG_INFINITY } else { maximum.wide() + float64::log2(sum.wide()) };
+                if weight > T::ZERO {
+                    total += weight.wide() * score;
+                }
+                if !args.scores.is_null() {
+                    store(args.scores.add(last), score);
+                }
+                if !args.labels.is_null() {
+                    store(args.labels.add(last), label);
+                }
             }
             if args.responsibilities != 0 {
                 // The sum of a sample that is infinitely far is zero. Without weight it takes no
                 // part.
-                sample.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
+                own.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
             }
         }
     });

@@ -74,7 +74,7 @@ impl<'a> Component<'a> {
         } else {
             let (row, column) = (i / FEATURES, j / FEATURES);
             let tile = self.c * accumulate::tiles(d, true) + row * (row + 1) / 2 + column;
-            tile * accumulate::numbers(true) + i % FEATURES * FEATURES + j % FEATURES
+            tile * accumulate::NUMBERS + i % FEATURES * FEATURES + j % FEATURES
         };
         let from = self.args.sums.wrapping_add(value * self.args.value_stride as usize);
         // SAFETY: slices of the pattern.

@@ -85,6 +85,20 @@ pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     [c0, c1, c2, c3]
 }
 
+/// c + A·B of a warp in float64: A (8, 4) by rows, B (4, 8) by columns, c (8, 8); all lanes take
+/// part. A lane has the number of row `lane / 4` and column `lane % 4` of A, that of column `lane /
+/// 4` and row `lane % 4` of B, and two of c, from column 2·(`lane % 4`) of row `lane / 4` on.
+#[inline(always)]
+pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
+    let [mut c0, mut c1] = c;
+    // SAFETY: arithmetic on registers of the warp; every lane takes part (the kernels' contract).
+    unsafe {
+        asm!("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{{0}, {1}}}, {{{2}}}, {{{3}}}, {{{0}, {1}}};",
+            inout(reg64) c0, inout(reg64) c1, in(reg64) a, in(reg64) b, options(nomem, nostack));
+    }
+    [c0, c1]
+}
+
 impl Shared<Halves> {
     /// As `Shared<f32>::in_thread_register`.
     #[inline(always)]

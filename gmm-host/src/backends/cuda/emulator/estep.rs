@@ -473,6 +473,30 @@ fn fused_mma_take_missing_values() {
     }
 }
 
+#[test]
+fn warpgroups_take_missing_values() {
+    let cases = [
+        // N, K, D, share
+        (1, 1, 1, 0.6),
+        (200, 131, 3, 0.3),
+        (300, 3, 17, 0.05),
+        // All products of a sample but one.
+        (70, 5, 85, 0.3),
+    ];
+    for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(60 + i as u64);
+        let x = normal(&mut rng, n, d);
+        let mut x = with_holes(&mut rng, x, share);
+        x.row_mut(n / 2).fill(f32::NAN);
+        if n > 3 {
+            x[[1, 0]] = FAR as f32;
+        }
+        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
+            check_with_and_without_weights(&x, mixture, "products_wgmma:384x1:all", BY_FLOAT16);
+        }
+    }
+}
+
 /// Every instance: raw moments, and those around the centres of a mixture of which a component is
 /// far from the data's centre; matrices.
 #[test]

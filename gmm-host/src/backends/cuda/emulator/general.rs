@@ -117,8 +117,9 @@ fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: 
 #[test]
 fn every_type_and_size() {
     // N, D, K; the last ones are those that the fused kernels of float64 do not take.
-    for (i, (n, d, k)) in
-        [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33)].into_iter().enumerate()
+    for (i, (n, d, k)) in [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33), (50, 36, 2)]
+        .into_iter()
+        .enumerate()
     {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));

@@ -4,7 +4,7 @@
 //! their way.
 use super::launch::{EStepKernels, Layout, Wanted};
 use super::pieces::{Division, OnDevice, Piece, Pieces, read_pieces};
-use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits};
+use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits, warpgroups};
 use super::products_wgmma::Warpgroups;
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
@@ -57,7 +57,8 @@ impl Family for ProductsFamily {
 
     fn sizes(&self) -> String {
         if self.unit == Unit::Wgmma {
-            format!("D ≤ {}", products_wgmma::MAX_FEATURES)
+            let (most, observed) = (products_wgmma::MAX_FEATURES, products_wgmma::MAX_FEATURES_OBSERVED);
+            format!("D ≤ {most}, with missing values {observed}")
         } else {
             "any, as shared memory allows".into()
         }
@@ -65,13 +66,16 @@ impl Family for ProductsFamily {
 
     fn takes(&self) -> Takes {
         let covariances = if self.unit == Unit::Wgmma { CovarianceShapes::Diagonals } else { CovarianceShapes::All };
-        Takes { covariances, ..Takes::complete(&[Operation::EStep]) }
+        Takes { covariances, gaps: self.unit == Unit::Wgmma, ..Takes::complete(&[Operation::EStep]) }
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         if self.unit == Unit::Wgmma {
-            return at_most("features", products_wgmma::MAX_FEATURES, task.d)
-                .or_else(|| loses_digits(task, self.on_tensor_cores(task.full)));
+            let most = match task.gaps {
+                true => products_wgmma::MAX_FEATURES_OBSERVED,
+                false => products_wgmma::MAX_FEATURES,
+            };
+            return at_most("features", most, task.d).or_else(|| loses_digits(task, self.on_tensor_cores(task.full)));
         }
         loses_digits(task, self.on_tensor_cores(task.full)).or_else(|| holds_no_samples(self, task, limits))
     }
@@ -101,7 +105,7 @@ impl Family for ProductsFamily {
 
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
         if self.unit == Unit::Wgmma {
-            let shape = products_wgmma::Shape { d: task.d as u32, k: task.k as u32 };
+            let shape = warpgroups(task);
             return shape.exponents_bytes().max(shape.weigh_bytes());
         }
         let shapes = Shapes::of_warps(task, shape);
@@ -141,11 +145,8 @@ impl Family for ProductsFamily {
         task: &Task,
         same: bool,
     ) -> Result<Box<dyn EStepKernels>> {
-        let shapes = if self.unit == Unit::Wgmma {
-            Shapes::of_warpgroups(task.k, task.d)
-        } else {
-            Shapes::of_warps(task, variant.shape)
-        };
+        let shapes =
+            if self.unit == Unit::Wgmma { Shapes::of_warpgroups(task) } else { Shapes::of_warps(task, variant.shape) };
         Ok(Box::new(Products::new(gpu, shapes, self.unit, task, same)?))
     }
 }
@@ -242,7 +243,7 @@ impl Products {
     /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
     /// samples each time. The device's context is current.
     fn new(gpu: &Gpu, shapes: Shapes, unit: Unit, task: &Task, same: bool) -> Result<Self> {
-        let Task { n, k, d, full, .. } = *task;
+        let Task { n, full, .. } = *task;
         let (exponents, weigh) = (shapes.exponents, shapes.weigh);
         let limits = &gpu.limits;
         let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
@@ -262,7 +263,7 @@ impl Products {
         let division =
             Division { n, piece, granularity, slices, blocks, rows: shapes.rows(), sums: weigh.sums(), others: None };
         let kernels = if unit == Unit::Wgmma {
-            Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece, same.then_some(n))?)
+            Kernels::Warpgroups(Warpgroups::new(gpu, task, piece, same.then_some(n))?)
         } else {
             Kernels::Warps(Warps::new(gpu, shapes, full)?)
         };

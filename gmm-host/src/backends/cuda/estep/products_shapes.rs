@@ -64,14 +64,21 @@ pub(super) fn features(d: usize, full: bool) -> impl Iterator<Item = (usize, usi
     (0..d).flat_map(move |i| std::iter::once((i, d)).chain((if full { 0 } else { i }..=i).map(move |j| (i, j))))
 }
 
-/// The place of a product among these.
+/// The place of a product among these. Behind them is whether feature i is observed, which D + 1
+/// stands for.
 pub(super) fn place(d: usize, full: bool, (i, j): (usize, usize)) -> usize {
     match full {
+        _ if j > d => products(d, full) + i,
         true if j == d => triangle(i) + i,
         true => triangle(i) + i + 1 + j,
         false if j == d => 2 * i,
         false => 2 * i + 1,
     }
+}
+
+/// The size of a task for the kernels of `products_wgmma`.
+pub(super) fn warpgroups(task: &Task) -> products_wgmma::Shape {
+    products_wgmma::Shape { d: task.d as u32, k: task.k as u32, gaps: task.gaps }
 }
 
 /// How both kernels divide the work of a task.
@@ -118,9 +125,9 @@ impl Shapes {
     }
 
     /// The shapes whose rows and products are those of the kernels of `products_wgmma`.
-    pub fn of_warpgroups(k: usize, d: usize) -> Self {
+    pub fn of_warpgroups(task: &Task) -> Self {
         const COMPONENT_WARPS: u32 = (products_wgmma::GROUP / (2 * TILE)) as u32;
-        let shape = products_wgmma::Shape { d: d as u32, k: k as u32 };
+        let (shape, d) = (warpgroups(task), task.d);
         let (groups, products) = (shape.groups() as u32, shape.products());
         let exponents = ExponentsShape {
             d: d as u32,

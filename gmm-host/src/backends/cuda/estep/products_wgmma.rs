@@ -2,6 +2,7 @@
 //! whose warpgroups multiply.
 use super::operand::{Operand, forming_grid};
 use super::pieces::{OnDevice, Piece};
+use super::products_shapes::warpgroups;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
@@ -9,6 +10,7 @@ use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::plan::task::Task;
 use crate::error::Result;
 use gmm_kernels::entries;
 use gmm_kernels::estep::products_wgmma::{
@@ -30,8 +32,8 @@ pub(super) struct Warpgroups {
 
 impl Warpgroups {
     /// Makes the kernels ready for pieces of so many samples; `same` as for [`Operand::new`].
-    pub fn new(gpu: &Gpu, k: usize, d: usize, piece: usize, same: Option<usize>) -> Result<Self> {
-        let shape = Shape { d: d as u32, k: k as u32 };
+    pub fn new(gpu: &Gpu, task: &Task, piece: usize, same: Option<usize>) -> Result<Self> {
+        let shape = warpgroups(task);
         Ok(Self {
             shape,
             operand: Operand::new(gpu, |n| shape.products_len(n), piece, same)?,

@@ -280,7 +280,7 @@ impl TensorCoresLayout {
             }
             let power = self.power(c);
             let from = &self.coefficients[c * m..][..m];
-            row.iter_mut().zip(from).for_each(|(to, v)| *to = v * power);
+            row.iter_mut().zip(from.iter().copied().chain(self.of_observed(c))).for_each(|(to, v)| *to = v * power);
             *scale = 1.0 / (power * PRODUCT_SCALE);
         });
     }

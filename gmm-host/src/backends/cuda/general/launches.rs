@@ -1,23 +1,23 @@
 //! The launches of `density`, `posterior` and `accumulate`.
 use super::layout::{GeneralLayout, Section};
+use crate::backends::cuda::device::gpu::Limits;
 use crate::backends::cuda::device::kernel::Grid;
 use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::{Columns, Element};
 use crate::error::Result;
+use crate::precision::Precision;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{COMPONENTS, DensityArgs, TILE};
-use gmm_kernels::general::posterior::PosteriorArgs;
+use gmm_kernels::general::posterior::{self, PosteriorArgs};
 use gmm_kernels::patterns::{ParametersOfQuads, SLICE};
-use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARP;
 
-/// Threads of a block of `density` and `posterior`, and of `accumulate`, which needs twice the
-/// registers.
+/// Threads of a block of `posterior`, and of `density` and `accumulate`, which need more registers.
 pub const BLOCK: u32 = 256;
-const ACCUMULATE_BLOCK: u32 = 128;
+const LARGE_BLOCK: u32 = 128;
 
 /// The patterns of missing values of some samples; each has parameters of its own.
 #[derive(Clone, Copy)]
@@ -55,12 +55,16 @@ pub struct Density<'a, T: Element> {
     pub stride: usize,
 }
 
+/// Warps of `density` for each tile of samples: one for each triangle, or group of diagonals.
+pub fn density_units(layout: &GeneralLayout) -> usize {
+    if layout.full { layout.k } else { layout.k.div_ceil(COMPONENTS) }
+}
+
 impl<T: Element> Density<'_, T> {
     pub fn grid(&self) -> Grid {
-        let GeneralLayout { k, full, .. } = self.layout;
-        let units = if full { k } else { k.div_ceil(COMPONENTS) };
-        let blocks = (self.columns.n().div_ceil(TILE) * units).div_ceil((BLOCK / WARP) as usize);
-        Grid::new(blocks as u32, BLOCK, 0)
+        let warps = self.columns.n().div_ceil(TILE) * density_units(&self.layout);
+        let blocks = warps.div_ceil((LARGE_BLOCK / WARP) as usize);
+        Grid::new(blocks as u32, LARGE_BLOCK, 0)
     }
 }
 
@@ -108,21 +112,27 @@ pub struct Posterior<'a, T: Element> {
     pub totals: Numbers<'a, f64>,
 }
 
+/// Samples of a block of `posterior` at a time, of K components.
+pub fn posterior_samples(k: usize) -> usize {
+    (BLOCK / posterior::parts(k)) as usize
+}
+
 impl<T: Element> Posterior<'_, T> {
     pub fn grid(&self, blocks: u32) -> Grid {
-        Grid::new(blocks, BLOCK, FINISH_SHARED_BYTES)
+        Grid::new(blocks, BLOCK, posterior::shared_bytes(BLOCK))
     }
 }
 
 launch!([T], Posterior<'_, T>, PosteriorArgs<T>, "posterior", |launch, grid, what| {
     let (layout, n) = (launch.layout, launch.columns.n());
     require(what, launch.stride >= n)?;
-    grid.require_shared(what, FINISH_SHARED_BYTES)?;
+    grid.require_shared(what, posterior::shared_bytes(grid.threads))?;
     Ok(PosteriorArgs {
         q: launch.q.write(layout.k * launch.stride, what)?,
         stride: launch.stride as u64,
         n: n as u32,
         k: layout.k as u32,
+        parts: posterior::parts(layout.k),
         weights: launch.parameters.read_part(layout.section(Section::Weights))?,
         of_quads: of_quads(launch.of_quads, n, &launch.parameters)?,
         sample_weights: launch.columns.weights_if(launch.weighted),
@@ -165,11 +175,48 @@ pub struct SliceTable<'a> {
     pub of: usize,
 }
 
+/// Whether there are triangles so wide that the matrix units multiply them.
+pub fn is_wide<T: Element>(layout: &GeneralLayout) -> bool {
+    layout.full && layout.d >= accumulate::WIDE && T::PRECISION == Precision::Float64
+}
+
+/// Registers that a thread of `density` may have for wide triangles, so that a multiprocessor holds
+/// three blocks.
+pub const WIDE_DENSITY_REGISTERS: u32 = 168;
+
+/// Warps of `accumulate` for each slice of the samples.
+fn accumulate_tasks<T: Element>(layout: &GeneralLayout) -> usize {
+    accumulate::tasks(layout.k, layout.d, layout.full, is_wide::<T>(layout))
+}
+
+/// Registers that a thread of `accumulate` may have: as many as let its sums stay in them.
+pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
+    match T::PRECISION {
+        Precision::Float32 if layout.full => 168,
+        Precision::Float32 => 128,
+        Precision::Float64 if is_wide::<T>(layout) || !(layout.full || layout.gaps) => 168,
+        Precision::Float64 => 255,
+    }
+}
+
+/// The number of slices, at most `most`, with which the warps of `accumulate` finish soonest: so many
+/// run at a time, and all have as much to do.
+pub fn accumulate_slices<T: Element>(layout: &GeneralLayout, limits: &Limits, most: usize) -> usize {
+    let tasks = accumulate_tasks::<T>(layout);
+    let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), LARGE_BLOCK, 0);
+    let resident = (blocks * (LARGE_BLOCK / WARP)) as usize;
+    let of_waves = |waves: usize| (waves * resident / tasks).clamp(1, most);
+    let time = |slices: usize| (tasks * slices).div_ceil(resident) as f64 / slices as f64;
+    (1..=MOST_WAVES).map(of_waves).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
+}
+
+/// Most times that a multiprocessor's warps of `accumulate` change.
+const MOST_WAVES: usize = 4;
+
 impl<T: Element> Accumulate<'_, T> {
     pub fn grid(&self) -> Grid {
-        let GeneralLayout { k, d, full, .. } = self.layout;
-        let tasks = k * accumulate::tiles(d, full) * self.slices;
-        Grid::new(tasks.div_ceil((ACCUMULATE_BLOCK / WARP) as usize) as u32, ACCUMULATE_BLOCK, 0)
+        let tasks = accumulate_tasks::<T>(&self.layout) * self.slices;
+        Grid::new(tasks.div_ceil((LARGE_BLOCK / WARP) as usize) as u32, LARGE_BLOCK, 0)
     }
 }
 

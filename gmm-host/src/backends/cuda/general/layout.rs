@@ -5,7 +5,7 @@ use crate::data::frame::{Float, Frame};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use crate::statistics::CentredSums;
-use gmm_kernels::general::accumulate::{self, COUNT, FEATURES, OBSERVED};
+use gmm_kernels::general::accumulate::{self, COMPONENT, COUNT, FEATURES, NUMBERS, OBSERVED, SIDE};
 use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};
 use std::ops::Range;
@@ -144,24 +144,26 @@ impl GeneralLayout {
         frame: &Frame,
     ) -> CentredSums {
         let Self { k, d, full, .. } = *self;
-        let (tiles, numbers) = (accumulate::tiles(d, full), accumulate::numbers(full));
+        let tiles = accumulate::tiles(d, full);
         debug_assert_eq!(values.len(), accumulate::values(k, d, full));
-        let value = |c: usize, tile: usize, at: usize| factor * values[(c * tiles + tile) * numbers + at];
+        let value = |unit: usize, at: usize| factor * values[unit * NUMBERS + at];
         // Σ r·uᵢ·uⱼ, i ≥ j, where u_D is one.
         let product = |c: usize, i: usize, j: usize| {
             let (row, column) = (i / FEATURES, j / FEATURES);
-            value(c, triangle(row) + column, i % FEATURES * FEATURES + j % FEATURES)
+            value(c * tiles + triangle(row) + column, i % FEATURES * FEATURES + j % FEATURES)
         };
-        let diagonal = |c: usize, j: usize, power: usize| value(c, j / FEATURES, (power - 1) * FEATURES + j % FEATURES);
-        let count = |c| if full { product(c, d, d) } else { value(c, 0, COUNT) };
-        let first = |(c, j)| if full { product(c, d, j) } else { diagonal(c, j, 1) };
+        // A number of a component in the tile of a feature.
+        let diagonal =
+            |c: usize, j: usize, number: usize| value(c / SIDE * tiles + j / SIDE, c % SIDE * COMPONENT + number);
+        let count = |c| if full { product(c, d, d) } else { diagonal(c, 0, COUNT) };
+        let first = |(c, j)| if full { product(c, d, j) } else { diagonal(c, j, j % SIDE) };
         let lower = |c, i: usize, j: usize| product(c, i.max(j), i.min(j));
         let second = match mixture.covariance_type() {
             CovarianceType::Full => Covariances::Full(Array3::from_shape_fn((k, d, d), |(c, i, j)| lower(c, i, j))),
             CovarianceType::Tied => {
                 Covariances::Tied(Array2::from_shape_fn((d, d), |(i, j)| (0..k).map(|c| lower(c, i, j)).sum::<f64>()))
             }
-            _ => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| diagonal(c, j, 2))),
+            _ => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| diagonal(c, j, SIDE + j % SIDE))),
         };
         let centres = centres.iter().map(|&v| v.into()).collect();
         let sums = CentredSums {
@@ -175,7 +177,7 @@ impl GeneralLayout {
         };
         let mut sums = frame.in_data_units(sums, mixture.covariance_type());
         if self.gaps {
-            sums.add_missing(mixture, |c, j| value(c, j / FEATURES, OBSERVED + j % FEATURES));
+            sums.add_missing(mixture, |c, j| diagonal(c, j, OBSERVED + j % SIDE));
         }
         sums
     }

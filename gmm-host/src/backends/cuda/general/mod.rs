@@ -5,6 +5,7 @@ pub(super) mod launches;
 pub(crate) mod layout;
 
 use super::device::gpu::{Gpu, Limits};
+use super::device::kernel::Kernel;
 use super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
 use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
 use super::device::stream::{Running, Stream, finite, seconds};
@@ -22,19 +23,20 @@ use crate::precision::Precision;
 use crate::statistics::{CentredSums, Statistics};
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::entries;
-use gmm_kernels::general::accumulate;
+use gmm_kernels::general::accumulate::{self, AccumulateArgs};
+use gmm_kernels::general::density::{self, DensityArgs};
 use launches::{Accumulate, BLOCK, Density, Posterior};
 use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// A piece of the data has at most so many qₖ and so many values of features (but see
-/// [`MIN_PIECE`]), so that both fit into the L2 cache.
-const PIECE_NUMBERS: usize = 1 << 21;
+/// A piece of the data has so many qₖ, and so many values of features, that both fit into the L2
+/// cache, unless these are too few samples to keep the device busy.
+const PIECE_NUMBERS: usize = 1 << 22;
 /// Least samples of a piece.
-const MIN_PIECE: usize = 4 * STRIDE;
-/// `accumulate` cuts the samples into slices until each multiprocessor has so many warps.
-const ACCUMULATE_WARPS: usize = 16;
+const MIN_PIECE: usize = 16 * STRIDE;
+/// Least warps of `density` for each multiprocessor.
+const DENSITY_WARPS: usize = 16;
 /// Least samples of a slice.
 const MIN_SLICE: usize = 256;
 
@@ -87,8 +89,41 @@ impl Family for GeneralFamily {
         }
         match task.precision {
             Precision::Float32 => of::<f32>(task.full, task.gaps),
+            Precision::Float64 if task.full && task.d >= accumulate::WIDE => {
+                let (density, accumulate) = (entries::wide_density::<f64>(), entries::wide_accumulate::<f64>());
+                vec![density.name().into(), entries::posterior::<f64>().name().into(), accumulate.name().into()]
+            }
             Precision::Float64 => of::<f64>(task.full, task.gaps),
         }
+    }
+}
+
+/// Samples of a piece.
+fn piece(layout: &GeneralLayout, multiprocessors: usize) -> usize {
+    let busy = (DENSITY_WARPS * multiprocessors).div_ceil(launches::density_units(layout)) * density::TILE;
+    (PIECE_NUMBERS / layout.k.max(layout.d)).max(busy).max(MIN_PIECE).next_multiple_of(STRIDE)
+}
+
+/// Blocks of `posterior` for so many samples: as many as have work, but no more than are there at the
+/// same time.
+pub(super) fn posterior_blocks(n: usize, k: usize, multiprocessors: u32) -> u32 {
+    VARIANT.most_blocks(n, launches::posterior_samples(k), multiprocessors)
+}
+
+/// `accumulate` for such mixtures.
+pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<AccumulateArgs<T>>> {
+    let registers = Some(launches::accumulate_registers::<T>(layout));
+    match launches::is_wide::<T>(layout) {
+        true => gpu.kernel(&entries::wide_accumulate(), registers),
+        false => gpu.kernel(&entries::accumulate(layout.full, layout.gaps), registers),
+    }
+}
+
+/// `density` for such mixtures.
+fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<DensityArgs<T>>> {
+    match launches::is_wide::<T>(layout) && !layout.around_means {
+        true => gpu.kernel(&entries::wide_density(), Some(launches::WIDE_DENSITY_REGISTERS)),
+        false => gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None),
     }
 }
 
@@ -286,11 +321,9 @@ impl<T: Element> General<T> {
         let GeneralLayout { k, d, full, .. } = ready.layout;
         let multiprocessors = data.gpu().limits.multiprocessors;
         let chunk = data.chunk_size();
-        let piece =
-            (PIECE_NUMBERS / k.max(d)).next_multiple_of(STRIDE).max(MIN_PIECE).min(chunk.next_multiple_of(STRIDE));
-        let blocks = VARIANT.blocks(piece, multiprocessors);
-        let wanted = (ACCUMULATE_WARPS * multiprocessors as usize).div_ceil(k * accumulate::tiles(d, full));
-        let slices = wanted.clamp(1, piece.div_ceil(MIN_SLICE));
+        let piece = piece(&ready.layout, multiprocessors as usize).min(chunk.next_multiple_of(STRIDE));
+        let blocks = posterior_blocks(piece, k, multiprocessors);
+        let slices = launches::accumulate_slices::<T>(&ready.layout, &data.gpu().limits, piece.div_ceil(MIN_SLICE));
         enlarge(&mut self.totals, blocks as usize)?;
         match goal {
             Goal::Sums(_) => {
@@ -340,13 +373,7 @@ impl<T: Element> General<T> {
         let Piece { gpu, stream, columns, layout, shape, .. } = piece;
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
         let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.piece };
-        Ok(stream
-            .launch(
-                gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None)?,
-                launch.grid(),
-                launch,
-            )?
-            .borrowed())
+        Ok(stream.launch(density_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
     }
 
     fn posterior<'a>(&'a self, piece: Piece<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
@@ -406,9 +433,7 @@ impl<T: Element> General<T> {
             add: done > 0,
             partials: Numbers::of(&self.partials),
         };
-        Ok(stream
-            .launch(gpu.kernel(&entries::accumulate(layout.full, layout.gaps), None)?, launch.grid(), launch)?
-            .borrowed())
+        Ok(stream.launch(accumulate_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
     }
 }
 

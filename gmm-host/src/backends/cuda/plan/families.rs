@@ -109,7 +109,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::Total => &[&BATCH, &TILED16, &TILED8],
         Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
         Operation::Scores => &[&TILED16, &TILED8],
-        Operation::EStep if task.gaps => &[&FUSED_MMA],
+        Operation::EStep if task.gaps => &[&FUSED_MMA, &PRODUCTS_WGMMA],
         Operation::EStep if suits_whitening(task) && usable(&WHITENED_MMA) => &[&WHITENED_MMA],
         Operation::EStep if !task.is_long() && suits_expanded(task) && usable(&EXPANDED_MMA) => &[&EXPANDED_MMA],
         Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],

@@ -1,7 +1,7 @@
 //! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the units read it.
 use super::*;
 use crate::data::QUAD;
-use crate::estep::products_mma::{Feature, one, product, split_feature};
+use crate::estep::products_mma::{Feature, PRODUCT_SCALE, one, product, split_feature};
 
 /// Writes a row of eight numbers.
 ///
@@ -72,16 +72,24 @@ kernel! {
             let quad = 2 * eight + i % 2;
             let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
             counted!(for f in 0..ROW {
-                let feature = ROW * octet as usize + f;
-                if feature < shape.d as usize {
-                    // SAFETY: the feature exists.
-                    let x = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
-                    let (first, second) = (product(x, one()), product(x, x));
-                    counted!(for s in 0..QUAD {
-                        high[s][f] = element(first, second, 0, s);
-                        low[s][f] = element(first, second, 1, s);
-                    });
-                }
+                let (pair, d) = (ROW * octet as usize + f, shape.d as usize);
+                // SAFETY: the features exist.
+                let (first, second) = unsafe {
+                    if pair < d {
+                        let x = split_feature(zeros_for_missing(quad_or_zeros(columns, quad, pair, policy)));
+                        (product(x, one()), product(x, x))
+                    } else if shape.gaps && 2 * (pair - d) < d {
+                        let feature = 2 * (pair - d);
+                        let next = if feature + 1 < d { observed(columns, quad, feature + 1, policy) } else { NOTHING };
+                        (observed(columns, quad, feature, policy), next)
+                    } else {
+                        (NOTHING, NOTHING)
+                    }
+                };
+                counted!(for s in 0..QUAD {
+                    high[s][f] = element(first, second, 0, s);
+                    low[s][f] = element(first, second, 1, s);
+                });
             });
             let tile = eight as usize / (SAMPLES / 8);
             let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
@@ -91,6 +99,32 @@ kernel! {
             unsafe { store_quad(to, shape.part(), high, low, odd) };
         });
     }
+}
+
+/// Products that are zero.
+const NOTHING: Feature = [0; QUAD];
+
+/// A feature of a quad of samples, with zeros for missing values.
+#[inline(always)]
+fn zeros_for_missing(mut x: [f32; QUAD]) -> [f32; QUAD] {
+    counted!(for s in 0..QUAD {
+        x[s] = if x[s].is_nan() { 0.0 } else { x[s] };
+    });
+    x
+}
+
+/// Of a quad of samples the product that says whether a feature is observed.
+///
+/// # Safety
+/// The feature exists.
+#[inline(always)]
+unsafe fn observed(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> Feature {
+    // SAFETY: the caller guarantees it.
+    let mut x = unsafe { quad_or_zeros(columns, quad, feature, policy) };
+    counted!(for s in 0..QUAD {
+        x[s] = if x[s].is_nan() { 0.0 } else { PRODUCT_SCALE };
+    });
+    [round_halves(x[0], x[1]), round_halves(x[2], x[3]), 0, 0]
 }
 
 /// A feature of a quad of samples; zeros behind the last sample.

@@ -63,6 +63,19 @@ pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
         (f64::from(c[i]) + products.sum::<f64>()) as f32
     })
 }
+/// c + A·B of a warp in float64: A (8, 4) by rows, B (4, 8) by columns, c (8, 8).
+pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
+    let words = |v: f64| [v.to_bits() as u32, (v.to_bits() >> 32) as u32];
+    let ([a0, a1], [b0, b1]) = (words(a), words(b));
+    let lanes = exchange_all([a0, a1, b0, b1]);
+    let number =
+        |lane: usize, i: usize| f64::from_bits(u64::from(lanes[lane][i]) | u64::from(lanes[lane][i + 1]) << 32);
+    let lane = (here().thread % 32) as usize;
+    from_fn(|i| {
+        let (row, column) = (lane / 4, 2 * (lane % 4) + i);
+        (0..4).fold(c[i], |sum, k| number(row * 4 + k, 0).mul_add(number(column * 4 + k, 2), sum))
+    })
+}
 impl Shared<Halves> {
     /// The same place.
     pub fn in_thread_register(self) -> Self {

@@ -21,8 +21,8 @@ use super::super::device::mismatch;
 use super::super::device::samples::{Columns, Element, limit_or_free};
 use super::super::device::slots::Slots;
 use super::super::device::stream::{Running, Stream};
-use super::super::general::VARIANT;
 use super::super::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};
+use super::super::general::{accumulate_kernel, posterior_blocks};
 use super::super::likelihood::{ReduceSets, Totals, exp2_bias};
 use super::super::options::CudaOptions;
 use crate::backends::cpu::CpuEvaluator;
@@ -224,6 +224,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
     fn over(store: Arc<Store<T>>, samples: Samples<'a>) -> Result<Self> {
         store.gpu.enter()?;
         let multiprocessors = store.gpu.limits.multiprocessors;
+        // For any number of components.
+        let blocks = posterior_blocks(store.arrangement.places.min(PIECE_NUMBERS), usize::MAX, multiprocessors);
         let memory = Memory {
             parameters: allocate(1)?,
             matrices: allocate(1)?,
@@ -238,7 +240,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
             q: allocate(1)?,
             scores: allocate(1)?,
             labels: allocate(1)?,
-            blocks: allocate(VARIANT.blocks(store.arrangement.places.min(PIECE_NUMBERS), multiprocessors) as usize)?,
+            blocks: allocate(blocks as usize)?,
             total: Slots::new(1)?,
         };
         let (stream, mixture) = (Stream::new()?, Upload::new()?);
@@ -472,7 +474,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
                     add: false,
                     partials: Numbers::of(&memory.sums),
                 };
-                let kernel = gpu.kernel(&entries::accumulate(true, false), None)?;
+                let kernel = accumulate_kernel(gpu, &layout)?;
                 running = running.followed_by(stream.launch(kernel, accumulate.grid(), accumulate)?.borrowed());
             }
             self.read_piece(shape, (batch, slices, rows, stride), &offsets, goal)?;

@@ -17,7 +17,7 @@ use gmm_kernels::simt::WARP;
 
 /// Threads of a block of `posterior`, and of `density` and `accumulate`, which need more registers.
 pub const BLOCK: u32 = 256;
-const LARGE_BLOCK: u32 = 128;
+const SMALL_BLOCK: u32 = 128;
 
 /// The patterns of missing values of some samples; each has parameters of its own.
 #[derive(Clone, Copy)]
@@ -63,8 +63,8 @@ pub fn density_units(layout: &GeneralLayout) -> usize {
 impl<T: Element> Density<'_, T> {
     pub fn grid(&self) -> Grid {
         let warps = self.columns.n().div_ceil(TILE) * density_units(&self.layout);
-        let blocks = warps.div_ceil((LARGE_BLOCK / WARP) as usize);
-        Grid::new(blocks as u32, LARGE_BLOCK, 0)
+        let blocks = warps.div_ceil((SMALL_BLOCK / WARP) as usize);
+        Grid::new(blocks as u32, SMALL_BLOCK, 0)
     }
 }
 
@@ -199,24 +199,24 @@ pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
     }
 }
 
+/// Most times that the warps of `accumulate` that run together are followed by others.
+const MOST_WAVES: usize = 4;
+
 /// The number of slices, at most `most`, with which the warps of `accumulate` finish soonest: so many
 /// run at a time, and all have as much to do.
 pub fn accumulate_slices<T: Element>(layout: &GeneralLayout, limits: &Limits, most: usize) -> usize {
     let tasks = accumulate_tasks::<T>(layout);
-    let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), LARGE_BLOCK, 0);
-    let resident = (blocks * (LARGE_BLOCK / WARP)) as usize;
+    let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), SMALL_BLOCK, 0);
+    let resident = (blocks * (SMALL_BLOCK / WARP)) as usize;
     let of_waves = |waves: usize| (waves * resident / tasks).clamp(1, most);
     let time = |slices: usize| (tasks * slices).div_ceil(resident) as f64 / slices as f64;
     (1..=MOST_WAVES).map(of_waves).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
 }
 
-/// Most times that a multiprocessor's warps of `accumulate` change.
-const MOST_WAVES: usize = 4;
-
 impl<T: Element> Accumulate<'_, T> {
     pub fn grid(&self) -> Grid {
         let tasks = accumulate_tasks::<T>(&self.layout) * self.slices;
-        Grid::new(tasks.div_ceil((LARGE_BLOCK / WARP) as usize) as u32, LARGE_BLOCK, 0)
+        Grid::new(tasks.div_ceil((SMALL_BLOCK / WARP) as usize) as u32, SMALL_BLOCK, 0)
     }
 }
 

@@ -33,8 +33,10 @@ use std::f64::consts::LN_2;
 /// A piece of the data has so many qₖ, and so many values of features, that both fit into the L2
 /// cache, unless these are too few samples to keep the device busy.
 const PIECE_NUMBERS: usize = 1 << 22;
-/// Least samples of a piece.
+/// Least samples of a piece, and where they have more qₖ than [`MOST_NUMBERS`].
 const MIN_PIECE: usize = 16 * STRIDE;
+const MIN_LARGE_PIECE: usize = 4 * STRIDE;
+const MOST_NUMBERS: usize = 1 << 24;
 /// Least warps of `density` for each multiprocessor.
 const DENSITY_WARPS: usize = 16;
 /// Least samples of a slice.
@@ -101,7 +103,8 @@ impl Family for GeneralFamily {
 /// Samples of a piece.
 fn piece(layout: &GeneralLayout, multiprocessors: usize) -> usize {
     let busy = (DENSITY_WARPS * multiprocessors).div_ceil(launches::density_units(layout)) * density::TILE;
-    (PIECE_NUMBERS / layout.k.max(layout.d)).max(busy).max(MIN_PIECE).next_multiple_of(STRIDE)
+    let least = MIN_PIECE.min(MOST_NUMBERS / layout.k).max(MIN_LARGE_PIECE);
+    (PIECE_NUMBERS / layout.k.max(layout.d)).max(busy).max(least).next_multiple_of(STRIDE)
 }
 
 /// Blocks of `posterior` for so many samples: as many as have work, but no more than are there at the

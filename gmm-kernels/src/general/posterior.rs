@@ -15,7 +15,6 @@
 //!   holds the q of a block's samples.
 use crate::patterns::ParametersOfQuads;
 use crate::reduce::FINISH_SHARED_BYTES;
-use crate::simt::WARP;
 
 /// Components of a warp from which on another one helps.
 const FEW: usize = 8;

@@ -227,16 +227,13 @@ impl MapOfShapes {
             for &k in &components {
                 let place = format!("{covariance_type}, D = {d}, K = {k}");
                 line.show(format!("measuring {place}"));
-                let mixtures = match mixtures(k, d, covariance_type) {
-                    Ok(mixtures) => mixtures,
-                    Err(reason) => {
-                        notes.push(format!("{place} is left out: {reason}"));
-                        continue;
-                    }
+                let mut prepare = || -> anyhow::Result<_> {
+                    let mixtures = mixtures(k, d, covariance_type)?;
+                    let truth = exact.as_mut().map(|exact| Truth::new(exact.as_mut(), &mixtures[0])).transpose()?;
+                    Ok((mixtures, truth))
                 };
-                let truth = exact.as_mut().map(|exact| Truth::new(exact.as_mut(), &mixtures[0])).transpose();
-                let truth = match truth {
-                    Ok(truth) => truth,
+                let (mixtures, truth) = match prepare() {
+                    Ok(prepared) => prepared,
                     Err(reason) => {
                         notes.push(format!("{place} is left out: {reason}"));
                         continue;

@@ -44,20 +44,26 @@ fn largest_cancellation(precision: Precision, operation: Operation, n: usize) ->
 /// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to
 /// its own size, and xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
 pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
-    let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
     // Numbers outside the range of float64 give NaN, which counts as above any limit.
     let or_infinite = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
+    squares(mixture, frame).into_iter().map(or_infinite).fold(0.0, f64::max).sqrt()
+}
+
+/// The squares of which [`cancellation`] is the root of the largest: of each component, or the
+/// largest of several.
+fn squares(mixture: &Mixture, frame: &Frame) -> Vec<f64> {
+    let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
     if let Covariances::Diag(v) = mixture.covariances() {
         let at_once = at_once(d);
         let variances = row_major(v.view());
         let rows = means.par_chunks(d * at_once).zip(variances.par_chunks(d * at_once));
-        let squares = rows.zip(weights.par_chunks(at_once));
-        let squares =
-            map_rows(squares, 1, |((means, variances), weights)| of_variances(weights, means, variances, &frame.shift));
-        return squares.into_iter().map(or_infinite).fold(0.0, f64::max).sqrt();
+        let rows = rows.zip(weights.par_chunks(at_once));
+        return map_rows(rows, 1, |((means, variances), weights)| {
+            of_variances(weights, means, variances, &frame.shift)
+        });
     }
     let of_component = if mixture.factor().is_some() { d * d / 8 } else { d };
-    let squares = map_rows((0..weights.len()).into_par_iter(), at_once(of_component), |c| {
+    map_rows((0..weights.len()).into_par_iter(), at_once(of_component), |c| {
         if weights[c] == 0.0 {
             return 0.0;
         }
@@ -69,8 +75,7 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
             // Not reached: a mixture with matrices has their factors.
             _ => f64::INFINITY,
         }
-    });
-    squares.into_iter().map(or_infinite).fold(0.0, f64::max).sqrt()
+    })
 }
 
 /// The largest Σⱼ 1 + (μⱼ − cⱼ)² / σ²ⱼ of some components that have weight; NaN where one is.

@@ -67,6 +67,10 @@ struct Step {
     columns: [[f64; PAIR]; BLOCK],
 }
 
+impl Step {
+    const NOTHING: Self = Self { r: [0.0; PAIR], rows: [[0.0; PAIR]; BLOCK], columns: [[0.0; PAIR]; BLOCK] };
+}
+
 /// The sums of all components' triangles.
 ///
 /// # Safety
@@ -101,7 +105,8 @@ pub unsafe fn triangles(args: &AccumulateArgs<f64>) {
             unsafe { Step { r: weights, rows: rows.load(i), columns: columns.load(i) } }
         };
         let mut first = slice.first;
-        let mut step = read(first);
+        // Of a slice behind the last sample nothing is read.
+        let mut step = if first < slice.end { read(first) } else { Step::NOTHING };
         // The bounds are the same for all lanes, so that all take part in the products.
         while first < slice.end {
             let ahead = read(if first + STEP < slice.end { first + STEP } else { first });

@@ -19,7 +19,8 @@
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] sets.
 //! * Necessary work for each sample and component: (D + 1)·(D + 2)/2 multiply-adds (rounded up to
-//!   tiles; an H100 does 33·10¹² a second in float32 and, by the matrix units, in float64), or 2·D of them and as many other operations.
+//!   tiles; an H100 does 33·10¹² a second in float32 and, by the matrix units, in float64), or 2·D of
+//!   them and as many other operations.
 
 /// Features of a tile's side.
 pub const FEATURES: usize = 8;

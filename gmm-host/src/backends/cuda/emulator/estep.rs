@@ -438,6 +438,21 @@ fn a_tied_fit_follows_that_of_the_reference() {
     }
 }
 
+/// Compares the statistics of diagonal components over N samples, of which a share of the values is
+/// missing, and all of one row.
+fn check_with_missing_values(seed: u64, (n, k, d, share): (usize, usize, usize, f64), variant: &str) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let x = normal(&mut rng, n, d);
+    let mut x = with_holes(&mut rng, x, share);
+    x.row_mut(n / 2).fill(f32::NAN);
+    if n > 3 {
+        x[[1, 0]] = FAR as f32;
+    }
+    for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
+        check_with_and_without_weights(&x, mixture, variant, BY_FLOAT16);
+    }
+}
+
 #[test]
 fn fused_mma_take_missing_values() {
     let cases = [
@@ -459,17 +474,8 @@ fn fused_mma_take_missing_values() {
         (100, 70, 5, 0.3),
     ];
     for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(40 + i as u64);
-        let x = normal(&mut rng, n, d);
-        let mut x = with_holes(&mut rng, x, share);
-        x.row_mut(n / 2).fill(f32::NAN);
-        if n > 3 {
-            x[[1, 0]] = FAR as f32;
-        }
         let shape = fused_mma::FusedShape::new(k, d, false, true).unwrap();
-        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
-            check_with_and_without_weights(&x, mixture, &fused_mma_in_small_blocks(shape), BY_FLOAT16);
-        }
+        check_with_missing_values(40 + i as u64, (n, k, d, share), &fused_mma_in_small_blocks(shape));
     }
 }
 
@@ -483,17 +489,8 @@ fn warpgroups_take_missing_values() {
         // All products of a sample but one.
         (70, 5, 85, 0.3),
     ];
-    for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(60 + i as u64);
-        let x = normal(&mut rng, n, d);
-        let mut x = with_holes(&mut rng, x, share);
-        x.row_mut(n / 2).fill(f32::NAN);
-        if n > 3 {
-            x[[1, 0]] = FAR as f32;
-        }
-        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
-            check_with_and_without_weights(&x, mixture, "products_wgmma:384x1:all", BY_FLOAT16);
-        }
+    for (i, case) in cases.into_iter().enumerate() {
+        check_with_missing_values(60 + i as u64, case, "products_wgmma:384x1:all");
     }
 }
 

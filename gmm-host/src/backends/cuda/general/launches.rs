@@ -176,8 +176,8 @@ pub struct SliceTable<'a> {
 }
 
 /// Whether there are triangles so wide that the matrix units multiply them.
-pub fn is_wide<T: Element>(layout: &GeneralLayout) -> bool {
-    layout.full && layout.d >= accumulate::WIDE && T::PRECISION == Precision::Float64
+pub fn is_wide<T: Element>(full: bool, d: usize) -> bool {
+    full && d >= accumulate::WIDE && T::PRECISION == Precision::Float64
 }
 
 /// Registers that a thread of `density` may have for wide triangles, so that a multiprocessor holds
@@ -186,7 +186,7 @@ pub const WIDE_DENSITY_REGISTERS: u32 = 168;
 
 /// Warps of `accumulate` for each slice of the samples.
 fn accumulate_tasks<T: Element>(layout: &GeneralLayout) -> usize {
-    accumulate::tasks(layout.k, layout.d, layout.full, is_wide::<T>(layout))
+    accumulate::tasks(layout.k, layout.d, layout.full, is_wide::<T>(layout.full, layout.d))
 }
 
 /// Registers that a thread of `accumulate` may have: as many as let its sums stay in them.
@@ -194,7 +194,7 @@ pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
     match T::PRECISION {
         Precision::Float32 if layout.full => 168,
         Precision::Float32 => 128,
-        Precision::Float64 if is_wide::<T>(layout) || !(layout.full || layout.gaps) => 168,
+        Precision::Float64 if is_wide::<T>(layout.full, layout.d) || !(layout.full || layout.gaps) => 168,
         Precision::Float64 => 255,
     }
 }

@@ -84,18 +84,16 @@ impl Family for GeneralFamily {
     }
 
     fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
-        fn of<T: gmm_kernels::entries::Element>(full: bool, gaps: bool) -> Vec<String> {
-            let density = entries::density::<T>(full, gaps, false).name().into();
-            let accumulate = entries::accumulate::<T>(full, gaps).name().into();
-            vec![density, entries::posterior::<T>().name().into(), accumulate]
+        fn of<T: Element>(task: &Task) -> Vec<String> {
+            let (density, accumulate) = match launches::is_wide::<T>(task.full, task.d) {
+                true => (entries::wide_density::<T>(), entries::wide_accumulate::<T>()),
+                false => (entries::density(task.full, task.gaps, false), entries::accumulate(task.full, task.gaps)),
+            };
+            vec![density.name().into(), entries::posterior::<T>().name().into(), accumulate.name().into()]
         }
         match task.precision {
-            Precision::Float32 => of::<f32>(task.full, task.gaps),
-            Precision::Float64 if task.full && task.d >= accumulate::WIDE => {
-                let (density, accumulate) = (entries::wide_density::<f64>(), entries::wide_accumulate::<f64>());
-                vec![density.name().into(), entries::posterior::<f64>().name().into(), accumulate.name().into()]
-            }
-            Precision::Float64 => of::<f64>(task.full, task.gaps),
+            Precision::Float32 => of::<f32>(task),
+            Precision::Float64 => of::<f64>(task),
         }
     }
 }
@@ -116,7 +114,7 @@ pub(super) fn posterior_blocks(n: usize, k: usize, multiprocessors: u32) -> u32 
 /// `accumulate` for such mixtures.
 pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<AccumulateArgs<T>>> {
     let registers = Some(launches::accumulate_registers::<T>(layout));
-    match launches::is_wide::<T>(layout) {
+    match launches::is_wide::<T>(layout.full, layout.d) {
         true => gpu.kernel(&entries::wide_accumulate(), registers),
         false => gpu.kernel(&entries::accumulate(layout.full, layout.gaps), registers),
     }
@@ -124,7 +122,7 @@ pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -
 
 /// `density` for such mixtures.
 fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<DensityArgs<T>>> {
-    match launches::is_wide::<T>(layout) && !layout.around_means {
+    match launches::is_wide::<T>(layout.full, layout.d) && !layout.around_means {
         true => gpu.kernel(&entries::wide_density(), Some(launches::WIDE_DENSITY_REGISTERS)),
         false => gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None),
     }

@@ -57,12 +57,12 @@ mod compensated;
 /// [`Launch`]: cuda::Launch
 #[cfg(feature = "cuda")]
 pub mod cuda {
-    pub use crate::backends::cuda::device::driver::{Find, replace_driver};
+    pub use crate::backends::cuda::device::driver::use_driver;
     pub use crate::backends::cuda::device::gpu::Limits;
     pub use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
     pub use crate::backends::cuda::device::layout::{stride, transposed};
     pub use crate::backends::cuda::device::memory::Numbers;
-    pub use crate::backends::cuda::device::queue::{Memory, Plain, Queue, Work};
+    pub use crate::backends::cuda::device::queue::{Memory, Queue, Work};
     pub use crate::backends::cuda::device::require;
 }
 

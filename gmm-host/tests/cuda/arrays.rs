@@ -2,8 +2,7 @@
 //! the same samples from the host.
 use crate::common::{blobs, mixture};
 use crate::gpu_harness::Test;
-use cust::context::Context;
-use cust::memory::{DeviceBuffer, DeviceCopy};
+use gmm_driver::{Context, DeviceBuffer, Driver, Plain, Stream};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, DeviceArray, Element, Error, Evaluator, Fit,
     GaussianMixtureParams, HostArray, Mixture, Operation, Precision, Samples,
@@ -27,7 +26,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-trait Number: Element + DeviceCopy + Default + Send + Sync + std::fmt::Debug + 'static {
+trait Number: Element + Plain + Default + std::fmt::Debug {
     const ELEMENT: Precision;
     fn of(v: f64) -> Self;
 }
@@ -46,11 +45,11 @@ impl Number for f64 {
     }
 }
 
-/// Makes the primary context of the first device the present one.
-fn enter() {
-    cust::init(cust::CudaFlags::empty()).unwrap();
-    // Retained until the end of the process.
-    std::mem::forget(Context::new(cust::device::Device::get_device(0).unwrap()).unwrap());
+/// Enters the primary context of the first device.
+fn enter() -> Context {
+    let context = Context::new(Driver::load().unwrap().device(0).unwrap()).unwrap();
+    context.enter().unwrap();
+    context
 }
 
 /// A copy of the array's memory on the device, and where its first element is.
@@ -62,9 +61,8 @@ fn upload<T: Number>(x: ArrayView2<'_, T>) -> (DeviceBuffer<T>, *const T) {
     let (all, offset) = unsafe {
         (std::slice::from_raw_parts(first, last.offset_from(first) as usize + 1), x.as_ptr().offset_from(first))
     };
-    enter();
-    let buffer = DeviceBuffer::from_slice(all).unwrap();
-    let pointer = (buffer.as_device_ptr().as_raw() as usize + offset as usize * size_of::<T>()) as *const T;
+    let buffer = DeviceBuffer::from_slice(&enter(), all).unwrap();
+    let pointer = buffer.as_device_ptr().wrapping_offset(offset).cast_const();
     (buffer, pointer)
 }
 
@@ -193,15 +191,17 @@ fn float64_where_float32_does_not_suffice() {
 
 fn a_copy_is_independent() {
     let (x, m) = narrow();
-    let (mut buffer, pointer) = upload(x.view());
+    let (buffer, pointer) = upload(x.view());
     // SAFETY: the buffer has all elements; it is written to below, when only the copy is in use.
     let array =
         unsafe { DeviceArray::new(pointer.cast(), Precision::Float32, [4000, 2], [2, 1], 0, Arc::new(())) }.unwrap();
     let copy = array.copied().unwrap();
     drop(array);
     let mut evaluator = evaluator(copy);
-    enter();
-    cust::memory::CopyDestination::copy_from(&mut *buffer, &vec![0.0f32; 8000][..]).unwrap();
+    let stream = Stream::new(&enter()).unwrap();
+    // SAFETY: the buffer has 8000 numbers, and the copy is waited for.
+    unsafe { stream.copy_to_device(buffer.as_device_ptr(), &[0.0f32; 8000]).unwrap() };
+    stream.synchronize().unwrap();
     // The rows and the samples in float64 are made of the copy.
     assert_same("a copy", &mut evaluator, &mut from_host(Samples::from_f32(x.view()).unwrap()), &m);
 }

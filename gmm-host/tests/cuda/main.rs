@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     gpu_harness::run([
         suite("short", short::tests()),
         suite("evaluator", evaluator::tests()),
+        timed("evaluator", evaluator::TIMED),
         suite("shapes", shapes::tests()),
         timed("shapes", shapes::TIMED),
         suite("arrays", arrays::tests()),

@@ -46,12 +46,18 @@ pub fn timed<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(suite, test, true)).collect()
 }
 
-/// Runs the tests one at a time, because they share a device, with the arguments and the report of
-/// `cargo test`.
+/// Tests at a time: most of a test is the float64 reference on one core of the host. More would ask
+/// for more of the device's memory than it has.
+const AT_A_TIME: usize = 8;
+
+/// Runs the tests with the arguments and the report of `cargo test`; those by the clock one at a
+/// time.
 pub fn run(suites: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     kernels_of_another_compiler();
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(1);
+    let by_the_clock = arguments.ignored || arguments.include_ignored;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.test_threads.get_or_insert(if by_the_clock { 1 } else { cores.min(AT_A_TIME) });
     if let Some(reason) = &*ABSENT {
         eprintln!("{reason}\ntests that need a GPU {} here", if required() { "fail" } else { "are ignored" });
     }

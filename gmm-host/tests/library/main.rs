@@ -8,8 +8,6 @@ mod common;
 mod arrays;
 mod between;
 mod conditional;
-#[cfg(all(target_os = "linux", feature = "cuda"))]
-mod driver_symbols;
 mod estep;
 mod fit;
 mod labels;

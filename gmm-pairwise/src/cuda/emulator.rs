@@ -1,6 +1,7 @@
 //! Inner products in every way, and the Gaussian kernel, on an emulated device. The tolerances are
 //! those that this crate promises.
 use super::{Centres, Pairs, Products, start};
+use gmm_driver::Driver;
 use gmm_kernels::simt::emulator::driver;
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -12,7 +13,7 @@ use std::sync::Once;
 fn emulate() {
     static ONCE: Once = Once::new();
     // SAFETY: the emulator's functions have the driver's signatures, and check their memory.
-    ONCE.call_once(|| unsafe { gmm_host::cuda::replace_driver(driver::symbol) }.unwrap());
+    ONCE.call_once(|| gmm_host::cuda::use_driver(unsafe { Driver::from_functions(driver::symbol) }).unwrap());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::data::samples::{Samples, View};
 use crate::error::Result;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::statistics::CentredSums;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 pub use gmm_kernels::fit::uniforms as n_uniforms;
 use gmm_kernels::fit::{
@@ -330,7 +330,7 @@ impl Batch<'_, '_> {
                 fits: &fits[part.clone()],
                 words: Numbers::of(&device_fits).part(part.start * FIT_WORDS..part.end * FIT_WORDS)?,
                 x: Numbers::of(&device_x),
-                weights: device_weights.as_ref().map(|weights| Numbers::of(weights)),
+                weights: device_weights.as_ref().map(Numbers::of),
                 uniforms: Numbers::of(&device_uniforms),
                 nearest: Numbers::of(&scratch),
                 results: Numbers::of(&device_results),
@@ -348,7 +348,11 @@ impl Batch<'_, '_> {
             let rows = part.clone().map(|i| results[result_starts[i] + 1] as usize).max().unwrap_or(0);
             let start = part.start * course.max_iter;
             let mut totals = vec![0.0; rows * part.len()];
-            self.staging.download(self.stream, &device_totals.index(start..start + totals.len()), &mut totals)?;
+            self.staging.download(
+                self.stream,
+                Numbers::of(&device_totals).part(start..start + totals.len())?,
+                &mut totals,
+            )?;
             fitted.par_extend(part.clone().into_par_iter().map(|i| {
                 let (task, numbers) = (&self.tasks[blocks[i].1], &results[result_starts[i]..result_starts[i + 1]]);
                 let totals = totals[i - part.start..].iter().copied().step_by(part.len());

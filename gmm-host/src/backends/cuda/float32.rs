@@ -29,7 +29,7 @@ use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use ndarray::{Array1, Array2, ArrayView1};
 use std::collections::HashMap;
@@ -212,7 +212,7 @@ impl<'a> Float32<'a> {
             columns: columns.part(0, task.n)?,
             sets,
             near,
-            scores: scores.as_ref().map(|scores| Numbers::of(scores)),
+            scores: scores.as_ref().map(Numbers::of),
             plan: None,
         };
         let variant = self.chooser(gpu).choose(task, family, &mut trial)?;

@@ -27,6 +27,7 @@ const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const INVALID_DEVICE: c_int = 101;
+const INVALID_CONTEXT: c_int = 201;
 const NOT_FOUND: c_int = 500;
 const NO_BINARY_FOR_GPU: c_int = 209;
 const LAUNCH_FAILED: c_int = 719;
@@ -51,7 +52,7 @@ static ALLOCATED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 static HANDLE: u64 = 0;
 
 std::thread_local! {
-    /// Whether the context is this thread's.
+    /// Whether the context is this thread's: nothing is made or freed outside of it.
     static CURRENT: Cell<bool> = const { Cell::new(false) };
     /// The images of machine code that this thread gave the driver, if it takes them.
     static MACHINE_CODE: Cell<Option<usize>> = const { Cell::new(Some(0)) };
@@ -91,6 +92,9 @@ fn is_allocated(address: usize, bytes: usize) -> bool {
 /// # Safety
 /// `place` is a place for a pointer.
 unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
+    if !CURRENT.get() {
+        return INVALID_CONTEXT;
+    }
     if bytes == 0 {
         return INVALID_VALUE;
     }
@@ -115,6 +119,9 @@ unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
 /// # Safety
 /// Nobody uses the allocation.
 unsafe fn free(start: *mut c_void) -> c_int {
+    if !CURRENT.get() {
+        return INVALID_CONTEXT;
+    }
     let Some(bytes) = allocated().remove(&start.addr()) else { return INVALID_VALUE };
     // SAFETY: it was allocated with this layout.
     unsafe { dealloc(start.cast(), layout(bytes)) };
@@ -131,6 +138,30 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usi
     }
     // SAFETY: the caller guarantees it for the host's side, and the device's has been checked.
     unsafe { core::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
+    SUCCESS
+}
+
+/// # Safety
+/// Nobody uses the memory.
+unsafe fn fill(to: *mut c_void, value: u8, bytes: usize) -> c_int {
+    if !is_allocated(to.addr(), bytes) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the bytes are allocated, and the caller guarantees the rest.
+    unsafe { to.cast::<u8>().write_bytes(value, bytes) };
+    SUCCESS
+}
+
+/// A handle of something that is made in the thread's context.
+///
+/// # Safety
+/// `place` is a place for a pointer.
+unsafe fn in_context(place: *mut *mut c_void) -> c_int {
+    if !CURRENT.get() {
+        return INVALID_CONTEXT;
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe { place.write(handle()) };
     SUCCESS
 }
 
@@ -186,7 +217,7 @@ macro_rules! driver {
         $(
             // SAFETY: as CUDA's driver API asks of the caller.
             #[allow(non_snake_case)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            unsafe extern "system" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the caller guarantees what the driver API asks for.
                 #[allow(unused_unsafe)]
                 unsafe { $body }
@@ -229,11 +260,6 @@ driver! {
     fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) { context.write(handle()); SUCCESS }
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { SUCCESS }
     fn cuCtxSetCurrent(context: *mut c_void) { CURRENT.set(!context.is_null()); SUCCESS }
-    fn cuCtxGetCurrent(context: *mut *mut c_void) {
-        context.write(if CURRENT.get() { handle() } else { core::ptr::null_mut() });
-        SUCCESS
-    }
-    fn cuCtxSynchronize() { SUCCESS }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         total.write(MEMORY);
         free.write(MEMORY.saturating_sub(allocated().values().sum()));
@@ -249,32 +275,14 @@ driver! {
     }
     fn cuMemcpyHtoD_v2(to: *mut c_void, from: *const c_void, bytes: usize) { copy(to, from, bytes, &[to.addr()]) }
     fn cuMemcpyDtoH_v2(to: *mut c_void, from: *const c_void, bytes: usize) { copy(to, from, bytes, &[from.addr()]) }
-    fn cuMemcpyDtoD_v2(to: *mut c_void, from: *const c_void, bytes: usize) {
-        copy(to, from, bytes, &[to.addr(), from.addr()])
-    }
     fn cuMemcpyHtoDAsync_v2(to: *mut c_void, from: *const c_void, bytes: usize, _stream: *mut c_void) {
         copy(to, from, bytes, &[to.addr()])
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: *const c_void, bytes: usize, _stream: *mut c_void) {
         copy(to, from, bytes, &[from.addr()])
     }
-    fn cuMemcpyDtoDAsync_v2(to: *mut c_void, from: *const c_void, bytes: usize, _stream: *mut c_void) {
-        copy(to, from, bytes, &[to.addr(), from.addr()])
-    }
-    fn cuMemsetD32Async(to: *mut c_void, value: c_uint, count: usize, _stream: *mut c_void) {
-        if !is_allocated(to.addr(), count * size_of::<c_uint>()) {
-            return INVALID_VALUE;
-        }
-        core::slice::from_raw_parts_mut(to.cast(), count).fill(value);
-        SUCCESS
-    }
-    fn cuMemsetD8_v2(to: *mut c_void, value: u8, count: usize) {
-        if !is_allocated(to.addr(), count) {
-            return INVALID_VALUE;
-        }
-        core::slice::from_raw_parts_mut(to.cast(), count).fill(value);
-        SUCCESS
-    }
+    fn cuMemsetD8_v2(to: *mut c_void, value: u8, bytes: usize) { fill(to, value, bytes) }
+    fn cuMemsetD8Async(to: *mut c_void, value: u8, bytes: usize, _stream: *mut c_void) { fill(to, value, bytes) }
     fn cuModuleLoadDataEx(
         module: *mut *mut c_void, image: *const c_void, _count: c_uint, _options: *mut c_uint,
         _values: *mut *mut c_void
@@ -284,8 +292,7 @@ driver! {
             let Some(taken) = MACHINE_CODE.get() else { return NO_BINARY_FOR_GPU };
             MACHINE_CODE.set(Some(taken + 1));
         }
-        module.write(handle());
-        SUCCESS
+        in_context(module)
     }
     fn cuModuleUnload(_module: *mut c_void) { SUCCESS }
     fn cuModuleGetFunction(function: *mut *const c_void, _module: *mut c_void, name: *const c_char) {
@@ -308,18 +315,13 @@ driver! {
         blocks.write(SHARED_PER_MULTIPROCESSOR / (shared as c_int + 1024));
         SUCCESS
     }
-    fn cuStreamCreateWithPriority(stream: *mut *mut c_void, _flags: c_uint, _priority: c_int) {
-        stream.write(handle());
-        SUCCESS
-    }
+    fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) { in_context(stream) }
     fn cuStreamDestroy_v2(_stream: *mut c_void) { SUCCESS }
     fn cuStreamSynchronize(_stream: *mut c_void) { SUCCESS }
     fn cuStreamQuery(_stream: *mut c_void) { SUCCESS }
-    fn cuStreamWaitEvent(_stream: *mut c_void, _event: *mut c_void, _flags: c_uint) { SUCCESS }
-    fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) { event.write(handle()); SUCCESS }
+    fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) { in_context(event) }
     fn cuEventDestroy_v2(_event: *mut c_void) { SUCCESS }
     fn cuEventRecord(_event: *mut c_void, _stream: *mut c_void) { SUCCESS }
-    fn cuEventQuery(_event: *mut c_void) { SUCCESS }
     fn cuEventSynchronize(_event: *mut c_void) { SUCCESS }
     fn cuEventElapsedTime(milliseconds: *mut f32, _start: *mut c_void, _end: *mut c_void) {
         milliseconds.write(1000.0);

@@ -12,7 +12,7 @@ use crate::data::frame::{Frame, looked_at};
 use crate::data::samples::{Rows, check_rows, check_weights};
 use crate::error::{Error, Result};
 use crate::precision::Precision;
-use cust::memory::{DeviceBuffer, DeviceCopy};
+use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::arrays::COLUMNS;
 use gmm_kernels::entries;
 use launches::{ArrayOf, ColumnsLaunch, RangesLaunch, RowsLaunch, least_index, ranges};
@@ -160,9 +160,8 @@ impl DeviceArray {
         let columns = allocate::<T>(self.d * stride)?;
         // Exact: zero is subtracted, and the type is the same.
         self.write_columns(gpu, &vec![0.0; self.d], &vec![1.0; self.d], Numbers::of(&columns))?;
-        let address = columns.as_device_ptr().as_raw() as usize;
-        let owner = Arc::new(Owned { _columns: columns, gpu });
-        Ok(Self { address, strides: [1, stride as isize], _owner: owner, ..self.clone() })
+        let address = columns.as_device_ptr().expose_provenance();
+        Ok(Self { address, strides: [1, stride as isize], _owner: Arc::new(columns), ..self.clone() })
     }
 
     /// A copy of the array on the host.
@@ -344,27 +343,13 @@ impl DeviceArray {
     }
 }
 
-/// A copy of an array, with the GPU that it is on.
-struct Owned<T: DeviceCopy> {
-    _columns: DeviceBuffer<T>,
-    gpu: &'static Gpu,
-}
-
-impl<T: DeviceCopy> Drop for Owned<T> {
-    fn drop(&mut self) {
-        // The memory is freed after this, for which the context must be current. Whoever reads it
-        // waits for that.
-        let _ = self.gpu.enter();
-    }
-}
-
-fn uploaded<T: DeviceCopy>(stream: &Stream, numbers: &[T]) -> Result<DeviceBuffer<T>> {
+fn uploaded<T: Plain>(stream: &Stream, numbers: &[T]) -> Result<DeviceBuffer<T>> {
     let buffer = allocate(numbers.len())?;
     stream.write(&buffer, numbers)?;
     Ok(buffer)
 }
 
-fn downloaded<T: DeviceCopy + Default>(stream: &Stream, buffer: &DeviceBuffer<T>) -> Result<Vec<T>> {
+fn downloaded<T: Plain + Default + Copy>(stream: &Stream, buffer: &DeviceBuffer<T>) -> Result<Vec<T>> {
     let mut numbers = vec![T::default(); buffer.len()];
     stream.read(buffer, &mut numbers)?;
     Ok(numbers)

@@ -1,14 +1,9 @@
 //! CUDA devices: the list of them, their contexts, and the kernels loaded on them.
-use super::driver::driver_available;
-use super::error::failed;
-use super::error::{check, message};
+use super::driver::driver;
 use super::kernel::{Compiled, Kernel};
 use super::ptx::{machine_code, ptx_for};
 use crate::error::{Error, Result};
-use cust::context::{Context, CurrentContext};
-use cust::device::{Device, DeviceAttribute};
-use cust::module::{Module, ModuleJitOption};
-use cust::sys;
+use gmm_driver::{Attribute, Context, Driver, Module};
 use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
 use std::fmt;
@@ -70,31 +65,26 @@ impl fmt::Display for GpuInfo {
 /// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation),
 /// if the driver does not start (with the driver's error), or if it lists no device.
 pub fn cuda_devices() -> Result<Vec<GpuInfo>> {
-    let absent = |reason: String| Error::NoCudaDevice { reason };
-    driver_available().map_err(absent)?;
-    let count = cust::init(cust::CudaFlags::empty())
-        .and_then(|()| Device::num_devices())
-        .map_err(|error| absent(message(error)))?;
+    let driver = driver()?;
+    let count = driver.device_count().map_err(|error| Error::NoCudaDevice { reason: error.to_string() })?;
     if count == 0 {
-        return Err(absent("the driver lists no device".into()));
+        return Err(Error::NoCudaDevice { reason: "the driver lists no device".into() });
     }
-    (0..count).map(info).collect()
+    (0..count).map(|ordinal| info(driver, ordinal)).collect()
 }
 
-fn info(ordinal: u32) -> Result<GpuInfo> {
-    let device = Device::get_device(ordinal).map_err(failed("cuDeviceGet"))?;
-    let attribute = |a| device.get_attribute(a).map(|v| v as u32).map_err(failed("cuDeviceGetAttribute"));
-    let version = cust::CudaApiVersion::get().map_err(failed("cuDriverGetVersion"))?;
+fn info(driver: Driver, ordinal: u32) -> Result<GpuInfo> {
+    let device = driver.device(ordinal)?;
     Ok(GpuInfo {
         ordinal: ordinal as usize,
-        name: device.name().map_err(failed("cuDeviceGetName"))?,
+        name: device.name()?,
         compute_capability: (
-            attribute(DeviceAttribute::ComputeCapabilityMajor)?,
-            attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+            device.attribute(Attribute::ComputeCapabilityMajor)?,
+            device.attribute(Attribute::ComputeCapabilityMinor)?,
         ),
-        memory: device.total_memory().map_err(failed("cuDeviceTotalMem"))?,
-        multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?,
-        driver_version: (version.major() as u32, version.minor() as u32),
+        memory: device.total_memory()?,
+        multiprocessors: device.attribute(Attribute::MultiprocessorCount)?,
+        driver_version: driver.version()?,
     })
 }
 
@@ -190,16 +180,15 @@ impl Gpu {
     }
 
     fn new(info: GpuInfo) -> Result<Self> {
-        let device = Device::get_device(info.ordinal as u32).map_err(failed("cuDeviceGet"))?;
-        let attribute = |a| device.get_attribute(a).map(|v| v as usize).map_err(failed("cuDeviceGetAttribute"));
+        let device = driver()?.device(info.ordinal as u32)?;
         let limits = Limits {
             multiprocessors: info.multiprocessors,
-            l2: attribute(DeviceAttribute::L2CacheSize)?,
-            shared_per_block: shared_per_block(device)?,
-            shared_per_multiprocessor: attribute(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
+            l2: device.attribute(Attribute::L2CacheSize)? as usize,
+            shared_per_block: device.attribute(Attribute::MaxSharedMemoryPerBlockOptin)? as usize,
+            shared_per_multiprocessor: device.attribute(Attribute::MaxSharedMemoryPerMultiprocessor)? as usize,
             warpgroups: info.compute_capability == (9, 0),
         };
-        let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
+        let context = Context::new(device)?;
         Ok(Self {
             info,
             limits: limits.under(std::env::var(AS_CAPABILITY).ok().as_deref())?,
@@ -212,15 +201,12 @@ impl Gpu {
 
     /// Makes the device's context the calling thread's. Each public call begins with it.
     pub fn enter(&self) -> Result<()> {
-        CurrentContext::set_current(&self.context).map_err(failed("cuCtxSetCurrent"))
+        Ok(self.context.enter()?)
     }
 
     /// Bytes of memory that nobody uses at the moment.
     pub fn free_memory(&self) -> Result<usize> {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: two places for the two numbers.
-        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
-        Ok(free)
+        Ok(self.context.free_memory()?)
     }
 
     /// The kernel of an entry, with at most so many registers for a thread: machine code where
@@ -233,11 +219,10 @@ impl Gpu {
         }
         let module = match self.load_machine_code(entry.name(), max_registers) {
             Some(module) => module,
-            None => compile(entry.name(), max_registers)?,
+            None => self.compile(entry.name(), max_registers)?,
         };
+        let compiled = Compiled::new(&module, entry.name(), self.limits.shared_per_block)?;
         // Leaked: a kernel may be stored anywhere, and there are a few dozen at most.
-        let module: &'static Module = Box::leak(Box::new(module));
-        let compiled = Compiled::new(module, entry.name(), self.limits.shared_per_block)?;
         let compiled: &'static Compiled = Box::leak(Box::new(compiled));
         kernels.insert(key, compiled);
         Ok(Kernel::new(entry, compiled))
@@ -250,29 +235,21 @@ impl Gpu {
             return None;
         }
         let code = machine_code(self.info.compute_capability, name, max_registers)?;
-        let module = Module::from_cubin(code, &[]).ok();
+        // SAFETY: an image of the archive, whole.
+        let module = unsafe { Module::from_machine_code(&self.context, &code) }.ok();
         // What it refuses once, it refuses for each kernel.
         self.refuses_machine_code.store(module.is_none(), Ordering::Relaxed);
         module
     }
-}
 
-/// Has the driver compile the PTX of a kernel.
-fn compile(name: &str, max_registers: Option<u32>) -> Result<Module> {
-    let ptx = ptx_for(name).ok_or_else(|| Error::Cuda {
-        op: "cuModuleGetFunction",
-        message: format!("this build has no kernel `{name}`"),
-    })?;
-    let options: Vec<_> = max_registers.map(ModuleJitOption::MaxRegisters).into_iter().collect();
-    Module::from_ptx(ptx, &options).map_err(failed("cuModuleLoadDataEx"))
-}
-
-fn shared_per_block(device: Device) -> Result<usize> {
-    let mut bytes = 0;
-    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-    // SAFETY: a place for the number, and a device that exists.
-    check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut bytes, attribute, device.as_raw()) })?;
-    Ok(bytes as usize)
+    /// Has the driver compile the PTX of a kernel.
+    fn compile(&self, name: &str, max_registers: Option<u32>) -> Result<Module> {
+        let ptx = ptx_for(name).ok_or_else(|| Error::Cuda {
+            op: "cuModuleGetFunction",
+            message: format!("this build has no kernel `{name}`"),
+        })?;
+        Ok(Module::from_ptx(&self.context, ptx, max_registers)?)
+    }
 }
 
 /// Locks a mutex, even if a thread panicked while it held it: each change under these locks is a

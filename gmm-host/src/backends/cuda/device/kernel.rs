@@ -1,10 +1,7 @@
 //! Kernels, each with the type of its argument, and the trait of what a launch of one needs.
-use super::error::{check, failed};
 use super::require_len;
 use crate::error::{Error, Result};
-use cust::function::Function;
-use cust::module::Module;
-use cust::sys;
+use gmm_driver::{Function, Module};
 use gmm_kernels::entries::Entry;
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -18,7 +15,7 @@ const MOST_THREADS: u32 = 1024;
 /// limits.
 #[derive(Debug)]
 pub struct Compiled {
-    function: Function<'static>,
+    function: Function,
     /// Bytes of dynamic shared memory that a launch may ask for.
     most_shared: usize,
 }
@@ -26,18 +23,10 @@ pub struct Compiled {
 impl Compiled {
     /// `shared_per_block`: bytes of shared memory that a block can have on this device, static and
     /// dynamic.
-    pub fn new(module: &'static Module, entry: &str, shared_per_block: usize) -> Result<Self> {
-        let function = module.get_function(entry).map_err(failed("cuModuleGetFunction"))?;
-        let mut static_shared = 0;
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
-        // SAFETY: a place for the number, and a function of a module that is never unloaded.
-        let result = unsafe { sys::cuFuncGetAttribute(&mut static_shared, attribute, function.to_raw()) };
-        check("cuFuncGetAttribute", result)?;
-        let most_shared = shared_per_block - (static_shared.max(0) as usize).min(shared_per_block);
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: as above.
-        let result = unsafe { sys::cuFuncSetAttribute(function.to_raw(), attribute, most_shared as i32) };
-        check("cuFuncSetAttribute", result)?;
+    pub fn new(module: &Module, entry: &str, shared_per_block: usize) -> Result<Self> {
+        let function = module.function(entry)?;
+        let most_shared = shared_per_block.saturating_sub(function.static_shared()?);
+        function.set_max_dynamic_shared(most_shared)?;
         Ok(Self { function, most_shared })
     }
 }
@@ -68,7 +57,7 @@ impl<A> Kernel<A> {
         Self { compiled, argument: PhantomData }
     }
 
-    pub(super) fn function(&self) -> &Function<'static> {
+    pub(super) fn function(&self) -> &'static Function {
         &self.compiled.function
     }
 
@@ -83,18 +72,7 @@ impl<A> Kernel<A> {
     /// # Errors
     /// [`Error::Cuda`].
     pub fn blocks_at_once(&self, threads: u32, shared: usize) -> Result<u32> {
-        let mut blocks = 0;
-        // SAFETY: a place for the number, and a function of a module that is never unloaded.
-        let result = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &mut blocks,
-                self.function().to_raw(),
-                threads as i32,
-                shared,
-            )
-        };
-        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
-        Ok(blocks.max(0) as u32)
+        Ok(self.function().blocks_at_once(threads, shared)?)
     }
 }
 

@@ -1,31 +1,39 @@
 //! Device memory and page-locked host memory.
-use super::error::failed;
+use super::driver::driver;
 use super::slots::Slots;
 use super::stream::{Running, Stream};
 use super::{mismatch, require_len};
 use crate::error::Result;
-use cust::memory::bytemuck::Zeroable;
-use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer};
+use gmm_driver::{Context, DeviceBuffer, LockedBuffer, Plain};
 use gmm_kernels::reduce;
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 
-/// Device memory for `len` elements, not initialised.
-pub fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
-    // SAFETY: elements are numbers, for which any bits will do; each is written before it is read.
-    unsafe { DeviceBuffer::uninitialized(len) }.map_err(failed("cuMemAlloc"))
+/// The context of the device that the calling thread has entered.
+pub fn context() -> Result<Context> {
+    Ok(Context::current(driver()?)?)
+}
+
+/// Device memory for `len` numbers, of any value.
+pub fn allocate<T: Plain>(len: usize) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::new(&context()?, len)?)
 }
 
 /// Device memory for `len` numbers, zero.
-pub fn zeroed<T: DeviceCopy + Zeroable>(len: usize) -> Result<DeviceBuffer<T>> {
-    DeviceBuffer::zeroed(len).map_err(failed("cuMemsetD8"))
+pub fn zeroed<T: Plain>(len: usize) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::zeroed(&context()?, len)?)
+}
+
+/// A copy of the numbers on the device.
+pub fn copied<T: Plain>(numbers: &[T]) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::from_slice(&context()?, numbers)?)
 }
 
 /// Page-locked host memory for `len` numbers, zero.
-pub fn locked<T: DeviceCopy + Default>(len: usize) -> Result<LockedBuffer<T>> {
-    LockedBuffer::new(&T::default(), len).map_err(failed("cuMemAllocHost"))
+pub fn locked<T: Plain>(len: usize) -> Result<LockedBuffer<T>> {
+    Ok(LockedBuffer::new(&context()?, len)?)
 }
 
 /// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them
@@ -46,10 +54,16 @@ impl<T> Clone for Numbers<'_, T> {
 
 impl<T> Copy for Numbers<'_, T> {}
 
-impl<'a, T: DeviceCopy> Numbers<'a, T> {
+impl<'a, T: Plain> From<&'a DeviceBuffer<T>> for Numbers<'a, T> {
+    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
+        Self { pointer: buffer.as_device_ptr(), len: buffer.len(), owner: PhantomData }
+    }
+}
+
+impl<'a, T: Plain> Numbers<'a, T> {
     /// All numbers of a buffer.
-    pub(in crate::backends::cuda) fn of(buffer: &'a DeviceSlice<T>) -> Self {
-        Self { pointer: buffer.as_device_ptr().as_mut_ptr(), len: buffer.len(), owner: PhantomData }
+    pub(in crate::backends::cuda) fn of(buffer: &'a DeviceBuffer<T>) -> Self {
+        buffer.into()
     }
 
     /// The numbers of a range.
@@ -127,13 +141,13 @@ impl<'a, T: DeviceCopy> Numbers<'a, T> {
 
 /// Numbers on their way to the device: the host's part, and the place where they go.
 #[derive(Debug)]
-pub struct Upload<T: DeviceCopy> {
+pub struct Upload<T: Plain> {
     host: LockedBuffer<T>,
     device: DeviceBuffer<T>,
     len: usize,
 }
 
-impl<T: DeviceCopy + Default> Upload<T> {
+impl<T: Plain> Upload<T> {
     pub fn new() -> Result<Self> {
         Ok(Self { host: locked(1)?, device: allocate(1)?, len: 0 })
     }
@@ -165,7 +179,7 @@ impl<T: DeviceCopy + Default> Upload<T> {
 
 /// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no
 /// work uses the buffer.
-pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
+pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
         *buffer = allocate(len)?;
     }
@@ -179,8 +193,7 @@ pub struct BlockSums(DeviceBuffer<f64>);
 
 impl BlockSums {
     pub fn new(blocks: usize) -> Result<Self> {
-        let unwritten = vec![f64::from_bits(reduce::UNWRITTEN); blocks];
-        DeviceBuffer::from_slice(&unwritten).map(Self).map_err(failed("cuMemcpyHtoD"))
+        copied(&vec![f64::from_bits(reduce::UNWRITTEN); blocks]).map(Self)
     }
 
     /// Makes room for at least so many blocks. The caller sees to it that no work uses the numbers.

@@ -1,6 +1,5 @@
 //! A device: its driver, its memory, its kernels, and the samples that lie on it.
 pub(crate) mod driver;
-pub(super) mod error;
 pub(crate) mod gpu;
 pub(crate) mod kernel;
 pub(super) mod launch;

@@ -6,26 +6,9 @@ use super::memory::{Numbers, allocate, zeroed};
 use super::staging::{BUFFER_BYTES, Staging};
 use super::stream::Stream;
 use crate::error::Result;
-use cust::memory::DeviceBuffer;
+use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries::Entry;
 use std::marker::PhantomData;
-
-/// A number in a device's memory, where any bits are one: `f32` or `u32`.
-pub trait Plain: sealed::Plain {}
-
-impl<T: sealed::Plain> Plain for T {}
-
-mod sealed {
-    use cust::memory::DeviceCopy;
-    use cust::memory::bytemuck::Zeroable;
-
-    /// What makes a type [`Plain`](super::Plain).
-    pub trait Plain: DeviceCopy + Zeroable {}
-
-    impl Plain for f32 {}
-
-    impl Plain for u32 {}
-}
 
 /// Numbers in a device's memory, which the work of a [`Queue`] reads and writes.
 #[derive(Debug)]
@@ -63,13 +46,6 @@ impl<T: Plain> Memory<T> {
     /// The numbers, for a launch.
     pub fn numbers(&self) -> Numbers<'_, T> {
         Numbers::of(&self.numbers)
-    }
-}
-
-impl<T: Plain> Drop for Memory<T> {
-    fn drop(&mut self) {
-        // The memory is freed after this, for which the context must be current.
-        let _ = self.gpu.enter();
     }
 }
 
@@ -169,13 +145,6 @@ impl Queue {
 
     fn work(&self) -> Work<'_> {
         Work { queue: self, invariant: PhantomData }
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // The fields free memory of the context.
-        let _ = self.gpu.enter();
     }
 }
 

@@ -1,6 +1,5 @@
 //! The samples of an evaluator: on the device, or on the host and passed through the device in
 //! chunks.
-use super::error::failed;
 use super::gpu::Gpu;
 use super::layout::{self, STRIDE};
 use super::memory::{Numbers, Workspace, allocate, locked};
@@ -13,8 +12,7 @@ use crate::data::samples::{Samples, total_weight, weight_scale};
 use crate::error::{Error, Result};
 use crate::evaluator::check_features;
 use crate::model::mixture::Mixture;
-use cust::memory::bytemuck::Zeroable;
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
+use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::data::{self, QUAD};
 use gmm_kernels::entries;
 use ndarray::ArrayView1;
@@ -23,7 +21,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// A type that samples have on the device.
-pub trait Element: Float + DeviceCopy + Zeroable + Default + entries::Element + std::fmt::Debug {}
+pub trait Element: Float + Plain + Default + entries::Element + std::fmt::Debug {}
 
 impl Element for f32 {}
 
@@ -40,7 +38,7 @@ pub const MAX_SAMPLES: usize = 1 << 32;
 
 /// Samples on the device: a part of a buffer that holds one column for each feature.
 #[derive(Debug, Clone, Copy)]
-pub struct Columns<'a, T: DeviceCopy = f32> {
+pub struct Columns<'a, T: Plain = f32> {
     /// The first feature of the first sample.
     x: *const T,
     stride: usize,
@@ -50,7 +48,7 @@ pub struct Columns<'a, T: DeviceCopy = f32> {
     buffer: PhantomData<&'a T>,
 }
 
-impl<'a, T: DeviceCopy> Columns<'a, T> {
+impl<'a, T: Plain> Columns<'a, T> {
     /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and
     /// behind them, if `weighted`, a column of sample weights.
     pub fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
@@ -109,7 +107,7 @@ impl Columns<'_> {
 
 /// Samples in the kernels' layout, which any number of evaluators share.
 #[derive(Debug)]
-struct Store<T: DeviceCopy> {
+struct Store<T: Plain> {
     gpu: &'static Gpu,
     frame: Frame,
     deviations: Deviations,
@@ -126,24 +124,16 @@ struct Store<T: DeviceCopy> {
 
 /// Where the samples are.
 #[derive(Debug)]
-enum Place<T: DeviceCopy> {
+enum Place<T: Plain> {
     /// All on the device.
     Device(DeviceBuffer<T>),
     /// On the host, in chunks of (samples, columns); a chunk needs so many numbers on the device.
     Host { chunks: Vec<(usize, Vec<T>)>, largest: usize },
 }
 
-impl<T: DeviceCopy> Drop for Store<T> {
-    fn drop(&mut self) {
-        // The fields are dropped after this and free memory, for which the context must be current.
-        // The evaluators have waited for their work.
-        let _ = self.gpu.enter();
-    }
-}
-
 /// A stream with the memory that an evaluation in it needs.
 #[derive(Debug)]
-pub struct Pass<T: DeviceCopy> {
+pub struct Pass<T: Plain> {
     pub stream: Stream,
     pub workspace: Workspace,
     chunk: Option<ChunkBuffer<T>>,
@@ -151,7 +141,7 @@ pub struct Pass<T: DeviceCopy> {
 
 /// The place on the device for a chunk that comes from the host.
 #[derive(Debug)]
-struct ChunkBuffer<T: DeviceCopy> {
+struct ChunkBuffer<T: Plain> {
     device: DeviceBuffer<T>,
     staging: Staging<T>,
 }
@@ -163,10 +153,10 @@ impl<T: Element> ChunkBuffer<T> {
 }
 
 /// The samples of one evaluator, with the streams that it evaluates them in. It must be the
-/// evaluator's first field: its drop comes first, waits for the device and makes its context
-/// current, so that the other fields can be freed.
+/// evaluator's first field: its drop comes first and waits for the device, so that the other fields
+/// can be freed.
 #[derive(Debug)]
-pub struct DeviceSamples<T: DeviceCopy> {
+pub struct DeviceSamples<T: Plain> {
     store: Arc<Store<T>>,
     /// Chunk c passes through pass c modulo their number: one if all samples are on the device,
     /// else two.
@@ -174,7 +164,7 @@ pub struct DeviceSamples<T: DeviceCopy> {
 }
 
 /// A chunk on the device.
-pub struct Chunk<'a, T: DeviceCopy> {
+pub struct Chunk<'a, T: Plain> {
     pub pass: &'a Pass<T>,
     pub columns: Columns<'a, T>,
     /// The copy that brings it there.
@@ -231,7 +221,8 @@ impl<T: Element> DeviceSamples<T> {
         if let (Some(weights), Some(scale)) = (weights, weight_scale) {
             let mut column = vec![T::default(); layout::stride(n)];
             layout::weights(weights.iter().copied(), scale, &mut column);
-            Stream::new()?.write(&columns.index(d * column.len()..(d + 1) * column.len()), &column)?;
+            let place = Numbers::of(&columns).part(d * column.len()..(d + 1) * column.len())?;
+            Stream::new()?.write(place, &column)?;
         }
         let (total_weight, place) = (total_weight(weights, n), Place::Device(columns));
         let observed = None;
@@ -415,13 +406,11 @@ impl<T: Element> DeviceSamples<T> {
     }
 }
 
-impl<T: DeviceCopy> Drop for DeviceSamples<T> {
+impl<T: Plain> Drop for DeviceSamples<T> {
     fn drop(&mut self) {
-        if self.store.gpu.enter().is_ok() {
-            for pass in &self.passes {
-                // A failure cannot be reported from here.
-                let _ = pass.stream.synchronize();
-            }
+        for pass in &self.passes {
+            // A failure cannot be reported from here.
+            let _ = pass.stream.synchronize();
         }
     }
 }
@@ -478,12 +467,10 @@ impl ColumnsOf<'_, '_> {
             let staging = &mut staging[..width * len];
             self.write(&rows, staging);
             for (j, column) in staging.chunks_exact(len).enumerate() {
-                let mut to = buffer.index(j * stride + start..j * stride + start + len);
+                let to = Numbers::of(&buffer).write_part(j * stride + start..j * stride + start + len)?;
                 // SAFETY: both are equally long, and the copy is waited for before the staging
                 // memory is used again or freed.
-                unsafe { to.async_copy_from(column, stream.inner()) }
-                    .map_err(failed("cuMemcpyHtoDAsync"))
-                    .inspect_err(|_| drop(stream.synchronize()))?;
+                unsafe { stream.inner().copy_to_device(to, column) }.inspect_err(|_| drop(stream.synchronize()))?;
             }
             stream.synchronize()?;
         }

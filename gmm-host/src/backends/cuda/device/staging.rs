@@ -1,13 +1,11 @@
 //! Long arrays on their way between ordinary memory of the host and the device. The driver copies
 //! such memory with one thread; here all threads copy it to or from page-locked memory, one buffer
 //! while the device copies another.
-use super::error::failed;
-use super::memory::locked;
+use super::memory::{Numbers, context, locked};
 use super::mismatch;
 use super::stream::{Running, Stream};
 use crate::error::Result;
-use cust::event::{Event, EventFlags};
-use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
+use gmm_driver::{Event, LockedBuffer, Plain};
 use rayon::prelude::*;
 use std::cell::{OnceCell, RefCell};
 
@@ -22,7 +20,7 @@ const BYTES_AT_A_TIME: usize = 1 << 18;
 
 /// Two buffers of page-locked memory, allocated when a long array comes for the first time.
 #[derive(Debug)]
-pub struct Staging<T: DeviceCopy> {
+pub struct Staging<T: Plain> {
     /// Elements of a buffer.
     len: usize,
     /// None if the system gives no page-locked memory.
@@ -30,39 +28,39 @@ pub struct Staging<T: DeviceCopy> {
 }
 
 #[derive(Debug)]
-struct Buffer<T: DeviceCopy> {
+struct Buffer<T: Plain> {
     host: LockedBuffer<T>,
     /// The device has copied it.
     copied: Event,
 }
 
-impl<T: DeviceCopy + Default> Buffer<T> {
+impl<T: Plain> Buffer<T> {
     fn new(len: usize) -> Result<Self> {
-        let copied = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
-        Ok(Self { host: locked(len)?, copied })
+        Ok(Self { host: locked(len)?, copied: Event::new(&context()?)? })
     }
 
     /// Has `write` write as many numbers to the buffer as the place has, and starts to copy them there.
     ///
     /// # Safety
     /// The buffer is freed only after the work in the stream has been waited for.
-    unsafe fn send(&mut self, stream: &Stream, mut place: DeviceSlice<T>, write: impl FnOnce(&mut [T])) -> Result<()> {
+    unsafe fn send(&mut self, stream: &Stream, place: Numbers<'_, T>, write: impl FnOnce(&mut [T])) -> Result<()> {
         self.wait()?;
-        let host = &mut self.host[..place.len()];
-        write(host);
+        let len = place.len();
+        write(&mut self.host[..len]);
+        let to = place.write(len, "the place of a buffer")?;
         // SAFETY: both are equally long. The buffer is written to again only after the event that
         // follows, and the caller sees to its life.
-        unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
-        self.copied.record(stream.inner()).map_err(failed("cuEventRecord"))
+        unsafe { stream.inner().copy_to_device(to, &self.host[..len])? };
+        Ok(self.copied.record(stream.inner())?)
     }
 
     /// Waits until the device has copied it.
     fn wait(&self) -> Result<()> {
-        self.copied.synchronize().map_err(failed("cuEventSynchronize"))
+        Ok(self.copied.synchronize()?)
     }
 }
 
-impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
+impl<T: Plain + Copy + Default> Staging<T> {
     /// Buffers of so many elements.
     pub fn new(len: usize) -> Self {
         Self { len: len.max(1), buffers: OnceCell::new() }
@@ -84,13 +82,17 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
 
     /// Starts to copy `from` to the device, behind the work that is in the stream. The last buffers
     /// may still be on their way when this returns.
-    pub fn upload<'s>(&'s self, stream: &'s Stream, to: &'s DeviceSlice<T>, from: &'s [T]) -> Result<Running<'s, ()>> {
+    pub fn upload<'s>(
+        &'s self,
+        stream: &'s Stream,
+        to: impl Into<Numbers<'s, T>>,
+        from: &'s [T],
+    ) -> Result<Running<'s, ()>> {
+        let to = to.into();
         let Some(buffers) = self.buffers(from.len()) else { return stream.start_write(to, from) };
-        if from.len() > to.len() {
-            return Err(mismatch("numbers for the device", vec![to.len()], vec![from.len()]));
-        }
-        let running = stream.unfinished();
-        for (i, (numbers, place)) in from.chunks(self.len).zip(places(to, from.len(), self.len)).enumerate() {
+        let (to, running) = (to.part(0..from.len())?, stream.unfinished());
+        for (i, numbers) in from.chunks(self.len).enumerate() {
+            let place = to.part(i * self.len..i * self.len + numbers.len())?;
             // SAFETY: `running` waits for the work, and borrows `self`.
             unsafe { buffers[i % 2].borrow_mut().send(stream, place, |host| copy(numbers, host))? };
         }
@@ -103,10 +105,11 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
     pub fn upload_parts<'s, R: Send>(
         &'s self,
         stream: &'s Stream,
-        to: &'s DeviceSlice<T>,
+        to: impl Into<Numbers<'s, T>>,
         lengths: &[usize],
         write: impl Fn(usize, &mut [T]) -> R + Sync,
     ) -> Result<(Running<'s, ()>, Vec<R>)> {
+        let to = to.into();
         let all: usize = lengths.iter().sum();
         let most = lengths.iter().copied().max().unwrap_or(0);
         if all > to.len() || most > self.len {
@@ -130,14 +133,14 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
                 let parts = parts(numbers, lengths).into_par_iter().enumerate();
                 results.par_extend(parts.map(|(i, part)| write(first + i, part)));
             };
-            let place = to.index(start..start + len);
+            let place = to.part(start..start + len)?;
             match buffers {
                 // SAFETY: as in `upload`.
                 Some(buffers) => unsafe { buffers[turn % 2].borrow_mut().send(stream, place, write_all)? },
                 None => {
                     let mut numbers = vec![T::default(); len];
                     write_all(&mut numbers);
-                    stream.write(&place, &numbers)?;
+                    stream.write(place, &numbers)?;
                 }
             }
             (start, turn) = (start + len, turn + 1);
@@ -146,23 +149,25 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
     }
 
     /// Copies numbers from the device behind the work in the stream, and waits for them.
-    pub fn download(&self, stream: &Stream, from: &DeviceSlice<T>, to: &mut [T]) -> Result<()> {
+    pub fn download<'a>(&self, stream: &Stream, from: impl Into<Numbers<'a, T>>, to: &mut [T]) -> Result<()> {
+        let from = from.into();
         let Some(buffers) = self.buffers(to.len()) else { return stream.read(from, to) };
-        if to.len() > from.len() {
-            return Err(mismatch("numbers on the device", vec![to.len()], vec![from.len()]));
-        }
+        let from = from.part(0..to.len())?;
         // If this ends early, its drop waits for what the device still copies.
         let running = stream.unfinished();
-        let mut places = places(from, to.len(), self.len);
-        let mut start = |i: usize| -> Result<()> {
-            let Some(place) = places.next() else { return Ok(()) };
+        let start = |i: usize| -> Result<()> {
+            let first = i * self.len;
+            if first >= from.len() {
+                return Ok(());
+            }
+            let len = self.len.min(from.len() - first);
             let buffer = &mut *buffers[i % 2].borrow_mut();
             buffer.wait()?;
+            let place = from.read_part(first..first + len)?;
             // SAFETY: both are equally long. The buffer is read only after the event that follows,
             // and this function waits for the copy.
-            unsafe { place.async_copy_to(&mut buffer.host[..place.len()], stream.inner()) }
-                .map_err(failed("cuMemcpyDtoHAsync"))?;
-            buffer.copied.record(stream.inner()).map_err(failed("cuEventRecord"))
+            unsafe { stream.inner().copy_to_host(&mut buffer.host[..len], place)? };
+            Ok(buffer.copied.record(stream.inner())?)
         };
         start(0)?;
         for (i, numbers) in to.chunks_mut(self.len).enumerate() {
@@ -173,11 +178,6 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
         }
         running.wait().map(drop)
     }
-}
-
-/// The places of the first `len` numbers of a slice, `at_once` of them in each but the last.
-fn places<T: DeviceCopy>(slice: &DeviceSlice<T>, len: usize, at_once: usize) -> impl Iterator<Item = DeviceSlice<T>> {
-    (0..len).step_by(at_once).map(move |first| slice.index(first..len.min(first + at_once)))
 }
 
 /// The parts of some numbers that have these lengths.

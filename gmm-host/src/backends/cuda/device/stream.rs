@@ -1,46 +1,37 @@
 //! Streams: the one place where kernels are launched and memory is copied asynchronously. What a
 //! launch reads and writes stays borrowed until the launch or copy is done.
-use super::error::{check, failed};
 use super::kernel::{Grid, Kernel, Launch};
+use super::memory::{Numbers, context};
 use super::mismatch;
 use super::slots::Slots;
 use crate::error::{Error, Result};
-use cust::event::{Event, EventFlags};
-use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
-use cust::stream::{Stream as Inner, StreamFlags};
-use cust::sys;
-use std::ffi::c_void;
+use gmm_driver::{DeviceBuffer, Event, LockedBuffer, Plain};
 use std::ptr;
 
 /// A queue of work for the device.
 #[derive(Debug)]
 pub struct Stream {
-    inner: Inner,
+    inner: gmm_driver::Stream,
 }
 
 impl Stream {
     pub fn new() -> Result<Self> {
-        // `cust` ignores the flag and makes a stream that waits for the default stream; that is
-        // harmless, as nothing uses the default stream.
-        Ok(Self { inner: Inner::new(StreamFlags::NON_BLOCKING, None).map_err(failed("cuStreamCreate"))? })
+        Ok(Self { inner: gmm_driver::Stream::new(&context()?)? })
     }
 
     /// Waits for all work in the legacy default stream of the present context, in which other
     /// libraries leave what this one is to wait for.
     pub fn wait_for_legacy_default() -> Result<()> {
-        // CU_STREAM_LEGACY.
-        let legacy = ptr::without_provenance_mut(1);
-        // SAFETY: a handle that stands for a stream of every context.
-        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(legacy) })
+        Ok(gmm_driver::Stream::synchronize_legacy_default(&context()?)?)
     }
 
-    pub fn inner(&self) -> &Inner {
+    pub fn inner(&self) -> &gmm_driver::Stream {
         &self.inner
     }
 
     /// Waits for all work in the stream.
     pub fn synchronize(&self) -> Result<()> {
-        self.inner.synchronize().map_err(failed("cuStreamSynchronize"))
+        Ok(self.inner.synchronize()?)
     }
 
     /// Starts a kernel behind the work that is in the stream.
@@ -62,24 +53,17 @@ impl Stream {
     unsafe fn start<L: Launch>(&self, kernel: Kernel<L::Argument>, grid: Grid, launch: &L) -> Result<()> {
         grid.check(&kernel)?;
         let argument = launch.argument(&grid)?;
-        let mut pointers: [*mut c_void; 1] = [ptr::from_ref(&argument).cast_mut().cast()];
-        let (function, (x, y)) = (kernel.function().to_raw(), grid.blocks);
-        let (threads, shared, stream) = (grid.threads, grid.shared as u32, self.inner.as_inner());
-        let pointers = pointers.as_mut_ptr();
+        let Grid { blocks, threads, shared, cooperative } = grid;
         // SAFETY: the kernel's type says that this is its one argument; `Launch` vouches for the
-        // pointers in it, and the caller for the life of their memory. The driver reads the
-        // argument before it returns.
-        let (op, result) = unsafe {
-            if grid.cooperative {
-                let result = sys::cuLaunchCooperativeKernel(function, x, y, 1, threads, 1, 1, shared, stream, pointers);
-                ("cuLaunchCooperativeKernel", result)
+        // pointers in it, and the caller for the life of their memory.
+        unsafe {
+            if cooperative {
+                self.inner.launch_cooperative(kernel.function(), blocks, threads, shared, &argument)?;
             } else {
-                let none = ptr::null_mut();
-                let result = sys::cuLaunchKernel(function, x, y, 1, threads, 1, 1, shared, stream, pointers, none);
-                ("cuLaunchKernel", result)
+                self.inner.launch(kernel.function(), blocks, threads, shared, &argument)?;
             }
-        };
-        check(op, result)
+        }
+        Ok(())
     }
 
     /// A guard of no work, to begin a chain of [`Running::followed_by`] with.
@@ -94,10 +78,10 @@ impl Stream {
 
     /// Starts to copy page-locked host memory to the device. `places` finds both in what is held
     /// until the copy is done.
-    pub fn upload<'s, L, T: DeviceCopy>(
+    pub fn upload<'s, L, T: Plain>(
         &'s self,
         held: L,
-        places: impl for<'l> FnOnce(&'l L) -> (&'l LockedBuffer<T>, &'l DeviceSlice<T>, usize),
+        places: impl for<'l> FnOnce(&'l L) -> (&'l LockedBuffer<T>, &'l DeviceBuffer<T>, usize),
     ) -> Result<Running<'s, L>> {
         let (from, to, len) = places(&held);
         if len > from.len() || len > to.len() {
@@ -105,55 +89,51 @@ impl Stream {
         }
         // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done,
         // and page-locked memory stays where it is when its owner moves.
-        unsafe { to.index(..len).async_copy_from(&from[..len], &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
+        unsafe { self.inner.copy_to_device(to.as_device_ptr(), &from[..len])? };
         Ok(Running { stream: self, held: Some(held), end: None })
     }
 
     /// Copies numbers from the device behind the work in the stream, and waits for them.
-    pub fn read<T: DeviceCopy + Default>(&self, from: &DeviceSlice<T>, to: &mut [T]) -> Result<()> {
-        if to.len() > from.len() {
-            return Err(mismatch("numbers on the device", vec![to.len()], vec![from.len()]));
-        }
+    pub fn read<'a, T: Plain>(&self, from: impl Into<Numbers<'a, T>>, to: &mut [T]) -> Result<()> {
+        let from = from.into().read(to.len(), "numbers on the device")?;
         // SAFETY: both have that many numbers, and the copy is waited for.
-        unsafe { from.index(..to.len()).async_copy_to(to, &self.inner) }.map_err(failed("cuMemcpyDtoHAsync"))?;
+        unsafe { self.inner.copy_to_host(to, from)? };
         self.synchronize()
     }
 
     /// Copies numbers to the device behind the work in the stream, and waits for it.
-    pub fn write<T: DeviceCopy>(&self, to: &DeviceSlice<T>, from: &[T]) -> Result<()> {
+    pub fn write<'a, T: Plain>(&self, to: impl Into<Numbers<'a, T>>, from: &[T]) -> Result<()> {
         self.start_write(to, from)?.wait().map(drop)
     }
 
     /// Starts to copy numbers to the device behind the work in the stream.
-    pub fn start_write<'s, T: DeviceCopy>(&'s self, to: &'s DeviceSlice<T>, from: &'s [T]) -> Result<Running<'s, ()>> {
-        if from.len() > to.len() {
-            return Err(mismatch("numbers for the device", vec![to.len()], vec![from.len()]));
-        }
+    pub fn start_write<'s, 'a: 's, T: Plain>(
+        &'s self,
+        to: impl Into<Numbers<'a, T>>,
+        from: &'s [T],
+    ) -> Result<Running<'s, ()>> {
+        let to = to.into().write(from.len(), "numbers for the device")?;
         // SAFETY: both have that many numbers, and are borrowed until the copy is done.
-        unsafe { to.index(..from.len()).async_copy_from(from, &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
+        unsafe { self.inner.copy_to_device(to, from)? };
         Ok(self.unfinished())
     }
 
     /// Starts to fill numbers on the device with zeros, behind the work in the stream.
-    pub fn clear<'s>(&'s self, numbers: &'s DeviceSlice<f64>) -> Result<Running<'s, ()>> {
-        let words = numbers.len() * size_of::<f64>() / size_of::<u32>();
+    pub fn clear<'s>(&'s self, numbers: &'s DeviceBuffer<f64>) -> Result<Running<'s, ()>> {
         // SAFETY: the whole of the memory, which is borrowed until this is done.
-        let result =
-            unsafe { sys::cuMemsetD32Async(numbers.as_device_ptr().as_raw(), 0, words, self.inner.as_inner()) };
-        check("cuMemsetD32Async", result)?;
-        Ok(Running { stream: self, held: Some(()), end: None })
+        unsafe { self.inner.zero(numbers.as_device_ptr(), numbers.len())? };
+        Ok(self.unfinished())
     }
 
     /// Seconds that the device takes for the work that `start` puts into the stream, by the
     /// device's clock.
     pub fn seconds<'s, L>(&'s self, start: impl FnOnce() -> Result<Running<'s, L>>) -> Result<f64> {
-        let event = || Event::new(EventFlags::DEFAULT).map_err(failed("cuEventCreate"));
-        let (before, after) = (event()?, event()?);
-        before.record(&self.inner).map_err(failed("cuEventRecord"))?;
+        let (before, after) = (Event::timed(self.inner.context())?, Event::timed(self.inner.context())?);
+        before.record(&self.inner)?;
         let running = start()?;
-        after.record(&self.inner).map_err(failed("cuEventRecord"))?;
+        after.record(&self.inner)?;
         running.wait()?;
-        Ok(f64::from(after.elapsed_time_f32(&before).map_err(failed("cuEventElapsedTime"))?) / 1e3)
+        Ok(after.seconds_since(&before)?)
     }
 }
 
@@ -210,9 +190,9 @@ impl<'s, L> Running<'s, L> {
     }
 
     /// Starts to copy numbers back behind this work. `places` finds both places in what is held.
-    pub fn download<T: DeviceCopy>(
+    pub fn download<T: Plain>(
         mut self,
-        places: impl for<'l> FnOnce(&'l mut L) -> (&'l DeviceSlice<T>, &'l mut LockedBuffer<T>, usize),
+        places: impl for<'l> FnOnce(&'l mut L) -> (&'l DeviceBuffer<T>, &'l mut LockedBuffer<T>, usize),
     ) -> Result<Self> {
         let Some(held) = &mut self.held else { return Ok(self) };
         let (from, to, len) = places(held);
@@ -221,16 +201,15 @@ impl<'s, L> Running<'s, L> {
         }
         // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done,
         // and page-locked memory stays where it is when its owner moves.
-        unsafe { from.index(..len).async_copy_to(&mut to[..len], &self.stream.inner) }
-            .map_err(failed("cuMemcpyDtoHAsync"))?;
+        unsafe { self.stream.inner.copy_to_host(&mut to[..len], from.as_device_ptr())? };
         Ok(self)
     }
 
     /// Makes [`wait`](Self::wait) wait only for what is in the stream now, not for work that is put
     /// behind it later.
     pub fn marked(mut self) -> Result<Self> {
-        let end = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
-        end.record(&self.stream.inner).map_err(failed("cuEventRecord"))?;
+        let end = Event::new(self.stream.inner.context())?;
+        end.record(&self.stream.inner)?;
         self.end = Some(end);
         Ok(self)
     }
@@ -238,7 +217,7 @@ impl<'s, L> Running<'s, L> {
     /// Waits for the work, and gives back what it held.
     pub fn wait(mut self) -> Result<Option<L>> {
         match &self.end {
-            Some(end) => end.synchronize().map_err(failed("cuEventSynchronize"))?,
+            Some(end) => end.synchronize()?,
             None => self.stream.synchronize()?,
         }
         Ok(self.held.take())

@@ -1,18 +1,19 @@
 //! Arrays that are on the device already: `array_ranges`, `array_columns` and `array_rows`. What
 //! an evaluator computes of them has the bits that it has of the same samples from the host.
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::memory::copied;
 use crate::backends::cuda::{CudaEvaluator, CudaOptions, DeviceArray, HostArray};
 use crate::data::frame::Float;
 use crate::data::samples::{Element, Samples};
 use crate::error::Error;
 use crate::evaluator::Evaluator;
-use cust::context::Context;
-use cust::memory::{DeviceBuffer, DeviceCopy};
+use gmm_driver::Plain;
 use ndarray::{Array2, ArrayView2, ShapeBuilder, s};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
-trait Number: Float + Element + DeviceCopy + Default + Send + Sync {}
+trait Number: Float + Element + Plain + Default {}
 
 impl Number for f32 {}
 
@@ -41,11 +42,9 @@ fn on_device<T: Number>(x: ArrayView2<'_, T>) -> DeviceArray {
     let (all, offset) = unsafe {
         (std::slice::from_raw_parts(first, last.offset_from(first) as usize + 1), x.as_ptr().offset_from(first))
     };
-    cust::init(cust::CudaFlags::empty()).unwrap();
-    // Retained until the end of the process.
-    std::mem::forget(Context::new(cust::device::Device::get_device(0).unwrap()).unwrap());
-    let buffer = DeviceBuffer::from_slice(all).unwrap();
-    let pointer = (buffer.as_device_ptr().as_raw() as usize + offset as usize * size_of::<T>()) as *const T;
+    Gpu::open(0).unwrap().enter().unwrap();
+    let buffer = copied(all).unwrap();
+    let pointer = buffer.as_device_ptr().wrapping_offset(offset);
     let strides = [x.strides()[0], x.strides()[1]];
     // SAFETY: the buffer has all elements between the first and the last; it has been written, and
     // nobody writes to it.

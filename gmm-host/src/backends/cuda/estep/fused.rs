@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::statistics::Statistics;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{
     BY_VALUE, FusedArgs, MAX_COMPONENTS, Moments, TILE, by_value, capacity, numbers, shared_bytes, values,

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::evaluator::check_features;
 use crate::model::mixture::Mixture;
 use crate::statistics::CentredSums;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused64::{Fused64Args, MAX_COMPONENTS, MAX_FEATURES, numbers, shared_bytes, values};

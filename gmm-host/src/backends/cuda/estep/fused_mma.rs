@@ -4,11 +4,12 @@ use super::launch::{EStepKernels, Layout, Wanted};
 use super::products_shapes::{Expanded, loses_digits};
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
-use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
-use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
+use crate::backends::cuda::device::memory::{
+    BlockSums, Numbers, Output, Total, Workspace, allocate, copied, locked, zeroed,
+};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
@@ -20,7 +21,7 @@ use crate::data::frame::Frame;
 use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
-use cust::memory::{DeviceBuffer, LockedBuffer};
+use gmm_driver::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused_mma::{
     BY_VALUE, COMPONENTS_OF_WARP_GAPS, FEATURES_OF_WARP, FusedMmaArgs, FusedShape, MAX_COMPONENTS, MAX_COMPONENTS_FULL,
@@ -211,7 +212,7 @@ impl FusedMma {
             // Products behind the last have coefficients of zero.
             let pairs = Expanded::of(task.full, task.is_linear()).pairs(task.d).chain(iter::repeat((task.d, task.d)));
             let pairs = pairs.take(shape.products()).map(|(i, j)| ((i * ROW) | ((j * ROW) << 16)) as u32);
-            DeviceBuffer::from_slice(&pairs.collect::<Vec<_>>()).map_err(failed("cuMemcpyHtoD"))
+            copied(&pairs.collect::<Vec<_>>())
         });
         // As many as the largest block has for each thread: one kernel for all sizes of teams.
         let registers = REGISTERS / most_threads(shape) / 8 * 8;
@@ -277,7 +278,7 @@ impl EStepKernels for FusedMma {
             weighted: self.weighted,
             by_value: layout.tensor_cores()?.fused_by_value(self.shape),
             parameters,
-            pairs: self.pairs.as_ref().map(|pairs| Numbers::of(pairs)),
+            pairs: self.pairs.as_ref().map(Numbers::of),
             integers: Numbers::of(&self.integers),
             results: &self.results,
             output: Output { blocks: &self.block_sums, total: self.results.total() },

@@ -6,7 +6,7 @@ use crate::backends::cuda::device::kernel::Grid;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::error::Result;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use std::cell::Cell;
 
 /// Threads of a block of the kernels that form operands, and blocks of a multiprocessor.

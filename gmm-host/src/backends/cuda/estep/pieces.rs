@@ -10,7 +10,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::error::Result;
-use cust::memory::{DeviceBuffer, LockedBuffer};
+use gmm_driver::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use std::cell::RefCell;
@@ -169,7 +169,7 @@ impl Pieces {
         let (first, pieces) = (self.division.all_sums(), n.div_ceil(self.division.piece));
         let mut results = self.results.borrow_mut();
         let results = &mut results[..pieces];
-        stream.read(&self.totals.index(first..first + pieces), results)?;
+        stream.read(Numbers::of(&self.totals).part(first..first + pieces)?, results)?;
         running.wait()?;
         Ok(results.iter().sum())
     }

@@ -8,11 +8,10 @@ use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits, warpgrou
 use super::products_wgmma::Warpgroups;
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
-use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
-use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
+use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate, copied};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{mismatch, require};
@@ -24,7 +23,7 @@ use crate::data::frame::Frame;
 use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::products_mma::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, TILE, WeighArgs, WeighShape};
@@ -190,14 +189,13 @@ struct Warps {
 impl Warps {
     fn new(gpu: &Gpu, shapes: Shapes, full: bool) -> Result<Self> {
         let tiles = shapes.exponents.tiles as usize;
-        let upload = |pairs: &[u32]| DeviceBuffer::from_slice(pairs).map_err(failed("cuMemcpyHtoD"));
         let [of_exponents, of_weigh] = shapes.pairs(full);
         Ok(Self {
             shapes,
             split: gpu.kernel(&entries::split_coefficients(), None)?,
             exponents: gpu.kernel(&entries::exponents(full, tiles), Some(REGISTERS))?,
             weigh: gpu.kernel(&entries::weigh(full, tiles), Some(REGISTERS))?,
-            pairs: [upload(&of_exponents)?, upload(&of_weigh)?],
+            pairs: [copied(&of_exponents)?, copied(&of_weigh)?],
         })
     }
 

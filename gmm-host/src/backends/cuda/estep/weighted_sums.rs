@@ -5,11 +5,10 @@ use super::launch::{EStepKernels, Layout, Wanted};
 use super::reduce_slices::ReduceSlices;
 use super::sums::Sums;
 use super::weighted_sums_layout::{Section, WeightedSumsLayout, shape};
-use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
-use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, copied, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{mismatch, require};
@@ -21,7 +20,7 @@ use crate::data::frame::Frame;
 use crate::error::{Error, Result};
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::weighted_sums::{self, PatchShape, WeightedSumsArgs};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs};
@@ -189,8 +188,7 @@ impl WeightedSums {
             tiled_blocks,
             piece,
             slices,
-            pairs: DeviceBuffer::from_slice(if pairs.is_empty() { &[0] } else { pairs })
-                .map_err(failed("cuMemcpyHtoD"))?,
+            pairs: copied(if pairs.is_empty() { &[0] } else { pairs })?,
             // The kernels read the rows behind K too, and multiply them by zero.
             exponents: zeroed(components * piece)?,
             normalisers: allocate(2 * piece)?,

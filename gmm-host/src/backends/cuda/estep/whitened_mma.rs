@@ -22,7 +22,7 @@ use crate::data::frame::Frame;
 use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened_mma::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
 use gmm_kernels::simt::WARP;

@@ -23,7 +23,7 @@ use crate::data::frame::Frame;
 use crate::error::Result;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
-use cust::memory::DeviceBuffer;
+use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened_wgmma::{
     FeaturesArgs, MAX_FEATURES, NormaliseArgs, OUTER_BLOCK, OUTER_REGISTERS, OuterArgs, RESPOND_BLOCK, RespondArgs,

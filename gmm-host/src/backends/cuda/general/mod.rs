@@ -21,7 +21,7 @@ use crate::evaluator::{responsibilities, unreachable_sample};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::statistics::{CentredSums, Statistics};
-use cust::memory::{DeviceBuffer, DeviceCopy};
+use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{self, DensityArgs};
@@ -163,7 +163,7 @@ impl<'a, T: Element> Ready<'a, T> {
 
 /// The memory of the launches.
 #[derive(Debug)]
-pub struct General<T: DeviceCopy> {
+pub struct General<T: Plain> {
     parameters: Upload<T>,
     /// qₖ, then responsibilities, (K, samples of a piece).
     q: DeviceBuffer<T>,
@@ -440,7 +440,7 @@ impl<T: Element> General<T> {
 
 /// A piece of the samples, with all that its launches need.
 #[derive(Clone, Copy)]
-struct Piece<'a, T: DeviceCopy> {
+struct Piece<'a, T: Plain> {
     gpu: &'static Gpu,
     stream: &'a Stream,
     columns: Columns<'a, T>,

@@ -5,14 +5,14 @@ pub mod shape;
 use super::device::gpu::Gpu;
 use super::device::kernel::{Grid, Kernel};
 use super::device::launch::launch;
-use super::device::memory::{Numbers, allocate, locked};
+use super::device::memory::{Numbers, allocate, copied, locked};
 use super::device::samples::Columns;
 use super::device::stream::{Running, Stream};
 use super::device::{mismatch, require};
 use crate::data::frame::Frame;
 use crate::error::{Error, Result};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
-use cust::memory::{DeviceBuffer, LockedBuffer};
+use gmm_driver::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::small_k::{COMPONENTS, MAX_FEATURES};
 use gmm_kernels::metropolis::MetropolisArgs;
@@ -114,7 +114,7 @@ impl Metropolis {
             shape,
             kernel,
             target: target.clone(),
-            terms: DeviceBuffer::from_slice(&terms).map_err(super::device::error::failed("cuMemcpyHtoD"))?,
+            terms: copied(&terms)?,
             constant,
             state: allocate(target.dim() + 1)?,
             exchange: allocate(2 * shape.blocks as usize)?,

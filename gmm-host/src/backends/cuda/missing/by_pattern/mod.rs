@@ -14,9 +14,8 @@
 pub(crate) mod arrangement;
 mod launches;
 
-use super::super::device::error::failed;
 use super::super::device::gpu::Gpu;
-use super::super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
+use super::super::device::memory::{Numbers, Upload, allocate, copied, enlarge, zeroed};
 use super::super::device::mismatch;
 use super::super::device::samples::{Columns, Element, limit_or_free};
 use super::super::device::slots::Slots;
@@ -36,7 +35,7 @@ use crate::precision::Precision;
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use arrangement::{Arrangement, Batch, Shape};
-use cust::memory::{DeviceBuffer, DeviceCopy};
+use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused;
@@ -88,7 +87,7 @@ fn float64<'a>(samples: Samples<'a>, ordinal: usize, limit: Option<usize>) -> Re
 
 /// Samples on the device in the order of their patterns, which any number of evaluators share.
 #[derive(Debug)]
-struct Store<T: DeviceCopy> {
+struct Store<T: Plain> {
     gpu: &'static Gpu,
     frame: Frame,
     arrangement: Arrangement,
@@ -102,13 +101,6 @@ struct Store<T: DeviceCopy> {
     masks: DeviceBuffer<u32>,
     quads: DeviceBuffer<u32>,
     weights: DeviceBuffer<f64>,
-}
-
-impl<T: DeviceCopy> Drop for Store<T> {
-    fn drop(&mut self) {
-        // The fields are dropped after this and free memory, for which the context must be current.
-        let _ = self.gpu.enter();
-    }
 }
 
 impl<T: Element> Store<T> {
@@ -151,11 +143,6 @@ impl<T: Element> Store<T> {
     }
 }
 
-/// A copy of some numbers on the device.
-fn copied<T: DeviceCopy>(numbers: &[T]) -> Result<DeviceBuffer<T>> {
-    DeviceBuffer::from_slice(numbers).map_err(failed("cuMemcpyHtoD"))
-}
-
 /// Evaluates mixtures with matrices over samples with missing values, in one precision.
 #[derive(Debug)]
 pub(in crate::backends::cuda) struct ByPattern<'a, T: Element> {
@@ -181,7 +168,7 @@ struct Ready {
 
 /// The memory of a batch.
 #[derive(Debug)]
-struct Memory<T: DeviceCopy> {
+struct Memory<T: Plain> {
     parameters: DeviceBuffer<T>,
     matrices: DeviceBuffer<f64>,
     vectors: DeviceBuffer<f64>,
@@ -596,9 +583,7 @@ impl<T: Element> Memory<T> {
 impl<T: Element> Drop for ByPattern<'_, T> {
     fn drop(&mut self) {
         // The fields are freed after this. A failure cannot be reported from here.
-        if self.store.gpu.enter().is_ok() {
-            let _ = self.stream.synchronize();
-        }
+        let _ = self.stream.synchronize();
     }
 }
 

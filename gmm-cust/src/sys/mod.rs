@@ -1,4 +1,0 @@
-#![allow(warnings)]
-
-mod cuda;
-pub use cuda::*;

@@ -1,0 +1,119 @@
+//! Contexts: what a device keeps for a process.
+use crate::device::{Device, Driver};
+use crate::error::{Error, Result};
+use crate::functions::{Code, ContextHandle, DEINITIALIZED, Functions, INVALID_CONTEXT, SUCCESS};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A device's primary context, which it shares with other libraries of the process. It is released
+/// when the last clone, and the last owner of anything made in it, is dropped.
+#[derive(Debug, Clone)]
+pub struct Context(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    device: Device,
+    handle: ContextHandle,
+    /// What failed first while an owner was dropped, until it is told.
+    failure: Mutex<Option<Error>>,
+}
+
+thread_local! {
+    /// The context that the thread entered last.
+    static CURRENT: RefCell<Option<Context>> = const { RefCell::new(None) };
+}
+
+impl Context {
+    /// The primary context of a device.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub fn new(device: Device) -> Result<Self> {
+        let mut handle = ContextHandle::default();
+        // SAFETY: a place for the handle, and a device that exists.
+        let code = unsafe { (device.driver().functions().cuDevicePrimaryCtxRetain)(&mut handle, device.handle()) };
+        device.driver().check("cuDevicePrimaryCtxRetain", code)?;
+        Ok(Self(Arc::new(Inner { device, handle, failure: Mutex::new(None) })))
+    }
+
+    /// Makes this the calling thread's context, in which it allocates, launches and copies.
+    ///
+    /// # Errors
+    /// [`Error::Call`]: also once for what failed while an owner was dropped.
+    pub fn enter(&self) -> Result<()> {
+        self.call("cuCtxSetCurrent", self.make_current())?;
+        let failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The context that the calling thread entered last.
+    ///
+    /// # Errors
+    /// [`Error::Call`] where it has entered none.
+    pub fn current(driver: Driver) -> Result<Self> {
+        let current = CURRENT.with_borrow(Clone::clone);
+        current.ok_or_else(|| driver.error("cuCtxGetCurrent", INVALID_CONTEXT))
+    }
+
+    fn make_current(&self) -> Code {
+        // SAFETY: the context is retained.
+        let code = unsafe { (self.functions().cuCtxSetCurrent)(self.0.handle) };
+        if code == SUCCESS {
+            // A thread that ends has no such place any more, and enters nothing after this.
+            let _ = CURRENT.try_with(|current| {
+                let mut current = current.borrow_mut();
+                if !current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.0, &self.0)) {
+                    return current.replace(self.clone());
+                }
+                None
+            });
+        }
+        code
+    }
+
+    /// Bytes of the device's memory that nobody uses at the moment. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub fn free_memory(&self) -> Result<usize> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: two places for the two numbers.
+        self.call("cuMemGetInfo", unsafe { (self.functions().cuMemGetInfo_v2)(&mut free, &mut total) })?;
+        Ok(free)
+    }
+
+    pub(crate) fn functions(&self) -> &'static Functions {
+        self.0.device.driver().functions()
+    }
+
+    /// The result of a call that answered this code.
+    pub(crate) fn call(&self, call: &'static str, code: Code) -> Result<()> {
+        self.0.device.driver().check(call, code)
+    }
+
+    /// The error of a call that answered this code.
+    pub(crate) fn error(&self, call: &'static str, code: Code) -> Error {
+        self.0.device.driver().error(call, code)
+    }
+
+    /// Releases what an owner holds, in this context, and keeps a failure. A driver that has ended
+    /// has released everything.
+    pub(crate) fn release(&self, call: &'static str, release: impl FnOnce(&Functions) -> Code) {
+        let code = match self.make_current() {
+            SUCCESS => release(self.functions()),
+            code => code,
+        };
+        if code != SUCCESS && code != DEINITIALIZED {
+            let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert_with(|| self.error(call, code));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let functions = self.device.driver().functions();
+        // SAFETY: retained once, in `Context::new`. Nothing is left that could report a failure.
+        let _ = unsafe { (functions.cuDevicePrimaryCtxRelease_v2)(self.device.handle()) };
+    }
+}

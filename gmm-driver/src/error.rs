@@ -1,0 +1,57 @@
+//! Errors of the driver.
+use crate::device::Driver;
+use crate::functions::{Code, NOT_SUPPORTED, SUCCESS};
+use std::ffi::{CStr, c_char};
+
+/// What a call returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the driver, or its absence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The driver's library cannot be loaded.
+    #[error("the CUDA driver library {library} cannot be loaded: {reason}")]
+    Absent {
+        /// The name of the library.
+        library: &'static str,
+        /// The loader's explanation.
+        reason: String,
+    },
+    /// A call failed.
+    #[error("{call}: {message}")]
+    Call {
+        /// The function, without the suffix of its version: `cuMemAlloc`.
+        call: &'static str,
+        /// The driver's code: 2 for `CUDA_ERROR_OUT_OF_MEMORY`.
+        code: u32,
+        /// The driver's text for the code, its name and its number.
+        message: String,
+    },
+}
+
+impl Driver {
+    /// Turns the answer of a call into a result.
+    pub(crate) fn check(self, call: &'static str, code: Code) -> Result<()> {
+        if code == SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
+    }
+
+    /// The error of a call that answered this code.
+    #[cold]
+    pub(crate) fn error(self, call: &'static str, code: Code) -> Error {
+        let functions = self.functions();
+        let text = |ask: unsafe extern "system" fn(Code, *mut *const c_char) -> Code| {
+            let mut text = std::ptr::null();
+            // SAFETY: a place for a pointer to a text. The driver's texts live as long as the driver.
+            let known = unsafe { ask(code, &mut text) } == SUCCESS && !text.is_null();
+            // SAFETY: the driver gave a text that ends with a zero.
+            known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        };
+        let name = text(functions.cuGetErrorName).unwrap_or_else(|| "a code without a name".into());
+        let what = text(functions.cuGetErrorString).unwrap_or_else(|| match code {
+            NOT_SUPPORTED => "the driver does not have this function".into(),
+            _ => "the driver has no text for this error".into(),
+        });
+        Error::Call { call, code, message: format!("{what} ({name}, code {code})") }
+    }
+}

@@ -1,0 +1,81 @@
+//! Events: marks in a stream that can be waited for, and timed.
+use crate::context::Context;
+use crate::error::Result;
+use crate::functions::EventHandle;
+use crate::stream::Stream;
+use std::ffi::c_uint;
+
+/// `CU_EVENT_DISABLE_TIMING`.
+const DISABLE_TIMING: c_uint = 2;
+
+/// A mark in a stream.
+#[derive(Debug)]
+pub struct Event {
+    context: Context,
+    handle: EventHandle,
+}
+
+impl Event {
+    /// An event to wait for, which is cheaper than one with a time. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_flags(context, DISABLE_TIMING)
+    }
+
+    /// An event with a time. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    pub fn timed(context: &Context) -> Result<Self> {
+        Self::with_flags(context, 0)
+    }
+
+    fn with_flags(context: &Context, flags: c_uint) -> Result<Self> {
+        let mut handle = EventHandle::default();
+        // SAFETY: a place for the handle.
+        context.call("cuEventCreate", unsafe { (context.functions().cuEventCreate)(&mut handle, flags) })?;
+        Ok(Self { context: context.clone(), handle })
+    }
+
+    /// Marks the end of the work that is in the stream now.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: both exist.
+        let code = unsafe { (self.context.functions().cuEventRecord)(self.handle, stream.handle()) };
+        self.context.call("cuEventRecord", code)
+    }
+
+    /// Waits for the work before the mark; an event that marks nothing is not waited for.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call): also where that work failed.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the event exists.
+        let code = unsafe { (self.context.functions().cuEventSynchronize)(self.handle) };
+        self.context.call("cuEventSynchronize", code)
+    }
+
+    /// Seconds from `start` to this, by the device's clock. Both have a time, and have been waited for.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    pub fn seconds_since(&self, start: &Self) -> Result<f64> {
+        let mut milliseconds = 0.0;
+        // SAFETY: a place for the number, and two events that exist.
+        let code =
+            unsafe { (self.context.functions().cuEventElapsedTime)(&mut milliseconds, start.handle, self.handle) };
+        self.context.call("cuEventElapsedTime", code)?;
+        Ok(f64::from(milliseconds) / 1e3)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: created once. The driver keeps it until what waits for it is done.
+        self.context.release("cuEventDestroy", |functions| unsafe { (functions.cuEventDestroy_v2)(self.handle) });
+    }
+}

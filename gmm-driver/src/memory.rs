@@ -1,0 +1,210 @@
+//! Memory of a device, and memory of the host that a device can reach.
+use crate::context::Context;
+use crate::error::Result;
+use crate::functions::{Address, Code, Functions, OUT_OF_MEMORY};
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+/// A number of which any bits are one, also all zeros, and which nothing points into.
+pub trait Plain: sealed::Plain + Send + Sync + 'static {}
+
+impl<T: sealed::Plain + Send + Sync + 'static> Plain for T {}
+
+mod sealed {
+    pub trait Plain {}
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => { $(impl sealed::Plain for $type {})* };
+}
+
+plain!(u8, u32, u64, i32, f32, f64, AtomicU64);
+
+/// The bytes of `len` numbers.
+fn bytes_of<T>(context: &Context, call: &'static str, len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>()).ok_or_else(|| context.error(call, OUT_OF_MEMORY))
+}
+
+/// Numbers in a device's memory.
+#[derive(Debug)]
+pub struct DeviceBuffer<T: Plain> {
+    context: Context,
+    /// Zero where there are no numbers.
+    start: Address,
+    len: usize,
+    numbers: PhantomData<T>,
+}
+
+impl<T: Plain> DeviceBuffer<T> {
+    /// Room for `len` numbers, with any bits. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call), for example where there is too little memory.
+    pub fn new(context: &Context, len: usize) -> Result<Self> {
+        let bytes = bytes_of::<T>(context, "cuMemAlloc", len)?;
+        let mut start = 0;
+        if bytes > 0 {
+            // SAFETY: a place for the address.
+            context.call("cuMemAlloc", unsafe { (context.functions().cuMemAlloc_v2)(&mut start, bytes) })?;
+        }
+        Ok(Self { context: context.clone(), start, len, numbers: PhantomData })
+    }
+
+    /// `len` zeros. Work in any [`Stream`](crate::Stream) comes after they are written.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn zeroed(context: &Context, len: usize) -> Result<Self> {
+        // SAFETY: the whole of the buffer.
+        Self::filled(context, len, "cuMemsetD8", |functions, to, bytes| unsafe {
+            (functions.cuMemsetD8_v2)(to, 0, bytes)
+        })
+    }
+
+    /// A copy of the host's numbers. Work in any [`Stream`](crate::Stream) comes after it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_slice(context: &Context, numbers: &[T]) -> Result<Self> {
+        // SAFETY: both have so many bytes.
+        Self::filled(context, numbers.len(), "cuMemcpyHtoD", |functions, to, bytes| unsafe {
+            (functions.cuMemcpyHtoD_v2)(to, numbers.as_ptr().cast(), bytes)
+        })
+    }
+
+    fn filled(
+        context: &Context,
+        len: usize,
+        call: &'static str,
+        fill: impl FnOnce(&Functions, Address, usize) -> Code,
+    ) -> Result<Self> {
+        let buffer = Self::new(context, len)?;
+        if len > 0 {
+            context.call(call, fill(context.functions(), buffer.start, len * size_of::<T>()))?;
+        }
+        Ok(buffer)
+    }
+
+    /// A copy of the numbers on the host, once all work in streams is done. The context is the
+    /// thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let (mut numbers, bytes) = (Vec::<T>::with_capacity(self.len), self.len * size_of::<T>());
+        if self.len > 0 {
+            let to = numbers.as_mut_ptr().cast::<c_void>();
+            // SAFETY: both have room for so many bytes.
+            let code = unsafe { (self.context.functions().cuMemcpyDtoH_v2)(to, self.start, bytes) };
+            self.context.call("cuMemcpyDtoH", code)?;
+        }
+        // SAFETY: the copy wrote all of them, and any bits are a number.
+        unsafe { numbers.set_len(self.len) };
+        Ok(numbers)
+    }
+
+    /// The number of numbers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no numbers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first number on the device, null where there are none. The host cannot read
+    /// through it.
+    #[must_use]
+    pub fn as_device_ptr(&self) -> *mut T {
+        ptr::with_exposed_provenance_mut(self.start as usize)
+    }
+}
+
+impl<T: Plain> Drop for DeviceBuffer<T> {
+    fn drop(&mut self) {
+        if self.start != 0 {
+            // SAFETY: allocated in `new`. The driver waits for the work that uses it.
+            self.context.release("cuMemFree", |functions| unsafe { (functions.cuMemFree_v2)(self.start) });
+        }
+    }
+}
+
+/// Numbers in page-locked memory of the host, which a device copies at full speed, and which kernels
+/// can reach at [`as_device_ptr`](Self::as_device_ptr).
+#[derive(Debug)]
+pub struct LockedBuffer<T: Plain> {
+    context: Context,
+    start: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: the memory is owned, and any thread may free it.
+unsafe impl<T: Plain> Send for LockedBuffer<T> {}
+// SAFETY: a shared borrow gives shared borrows of the numbers, which are `Sync`.
+unsafe impl<T: Plain> Sync for LockedBuffer<T> {}
+
+impl<T: Plain> LockedBuffer<T> {
+    /// `len` zeros. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call), for example where the system gives no page-locked memory.
+    pub fn new(context: &Context, len: usize) -> Result<Self> {
+        let bytes = bytes_of::<T>(context, "cuMemAllocHost", len)?;
+        let mut start = NonNull::dangling();
+        if bytes > 0 {
+            let mut place = ptr::null_mut();
+            // SAFETY: a place for the address.
+            let code = unsafe { (context.functions().cuMemAllocHost_v2)(&mut place, bytes) };
+            context.call("cuMemAllocHost", code)?;
+            start = NonNull::new(place.cast()).ok_or_else(|| context.error("cuMemAllocHost", OUT_OF_MEMORY))?;
+            // SAFETY: the allocation has room for so many numbers; zeros are numbers.
+            unsafe { start.write_bytes(0, len) };
+        }
+        Ok(Self { context: context.clone(), start, len })
+    }
+
+    /// The address of the first number for kernels.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call), for example where there are no numbers.
+    pub fn as_device_ptr(&self) -> Result<*mut T> {
+        let (mut address, host) = (0, self.start.as_ptr().cast());
+        // SAFETY: a place for the address, and memory that `new` had from the driver.
+        let code = unsafe { (self.context.functions().cuMemHostGetDevicePointer_v2)(&mut address, host, 0) };
+        self.context.call("cuMemHostGetDevicePointer", code)?;
+        Ok(ptr::with_exposed_provenance_mut(address as usize))
+    }
+}
+
+impl<T: Plain> Deref for LockedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: so many numbers, written in `new`. Who has a device write to them borrows the buffer
+        // exclusively, or takes numbers that are atomic.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Plain> DerefMut for LockedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and the buffer is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Plain> Drop for LockedBuffer<T> {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            let start = self.start.as_ptr().cast();
+            // SAFETY: allocated in `new`.
+            self.context.release("cuMemFreeHost", |functions| unsafe { (functions.cuMemFreeHost)(start) });
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Streams: queues of work for a device.
+use crate::context::Context;
+use crate::error::Result;
+use crate::functions::{NOT_READY, StreamHandle};
+use crate::memory::Plain;
+use crate::module::Function;
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+
+/// `CU_STREAM_DEFAULT`: work comes after what the legacy default stream holds, into which
+/// [`DeviceBuffer::zeroed`](crate::DeviceBuffer::zeroed) and
+/// [`from_slice`](crate::DeviceBuffer::from_slice) write.
+const DEFAULT: c_uint = 0;
+
+/// A queue of work for a device, done in order.
+#[derive(Debug)]
+pub struct Stream {
+    context: Context,
+    handle: StreamHandle,
+}
+
+impl Stream {
+    /// A stream. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    pub fn new(context: &Context) -> Result<Self> {
+        let mut handle = StreamHandle::default();
+        // SAFETY: a place for the handle.
+        context.call("cuStreamCreate", unsafe { (context.functions().cuStreamCreate)(&mut handle, DEFAULT) })?;
+        Ok(Self { context: context.clone(), handle })
+    }
+
+    /// Waits for all work in the legacy default stream of the thread's context, in which other
+    /// libraries leave work.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call): also where that work failed.
+    pub fn synchronize_legacy_default(context: &Context) -> Result<()> {
+        // `CU_STREAM_LEGACY`.
+        let legacy = StreamHandle(ptr::without_provenance_mut(1));
+        // SAFETY: a handle that stands for a stream of every context.
+        context.call("cuStreamSynchronize", unsafe { (context.functions().cuStreamSynchronize)(legacy) })
+    }
+
+    pub(crate) fn handle(&self) -> StreamHandle {
+        self.handle
+    }
+
+    /// The context of the stream.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Waits for all work in the stream.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call): also where the work failed.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream exists.
+        let code = unsafe { (self.context.functions().cuStreamSynchronize)(self.handle) };
+        self.context.call("cuStreamSynchronize", code)
+    }
+
+    /// Whether all work in the stream is done.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call): also where the work failed.
+    pub fn is_done(&self) -> Result<bool> {
+        // SAFETY: the stream exists.
+        match unsafe { (self.context.functions().cuStreamQuery)(self.handle) } {
+            NOT_READY => Ok(false),
+            code => self.context.call("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
+    /// Starts a kernel behind the work in the stream: `blocks` along x and y, each with so many threads
+    /// and bytes of dynamic shared memory. The driver copies the argument. The context is the thread's.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    ///
+    /// # Safety
+    /// `A` is the type of the kernel's one argument. What its pointers lead to is as long as the kernel
+    /// asks for in such a grid, and stays there until the work is done; meanwhile nobody else writes
+    /// what the kernel reads, nor touches what it writes.
+    pub unsafe fn launch<A: Copy>(
+        &self,
+        function: &Function,
+        blocks: (u32, u32),
+        threads: u32,
+        shared: usize,
+        argument: &A,
+    ) -> Result<()> {
+        let ((x, y), launch) = (blocks, self.context.functions().cuLaunchKernel);
+        let (kernel, shared, none) = (function.handle(), shared as c_uint, ptr::null_mut());
+        let mut pointers = [pointer(argument)];
+        let pointers = pointers.as_mut_ptr();
+        // SAFETY: the caller vouches for the argument, which the driver reads before it returns.
+        let code = unsafe { launch(kernel, x, y, 1, threads, 1, 1, shared, self.handle, pointers, none) };
+        self.context.call("cuLaunchKernel", code)
+    }
+
+    /// As [`launch`](Self::launch), where all blocks must run at the same time: the driver refuses more
+    /// than can.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    pub unsafe fn launch_cooperative<A: Copy>(
+        &self,
+        function: &Function,
+        blocks: (u32, u32),
+        threads: u32,
+        shared: usize,
+        argument: &A,
+    ) -> Result<()> {
+        let ((x, y), launch) = (blocks, self.context.functions().cuLaunchCooperativeKernel);
+        let (kernel, shared, mut pointers) = (function.handle(), shared as c_uint, [pointer(argument)]);
+        let pointers = pointers.as_mut_ptr();
+        // SAFETY: as in `launch`.
+        let code = unsafe { launch(kernel, x, y, 1, threads, 1, 1, shared, self.handle, pointers) };
+        self.context.call("cuLaunchCooperativeKernel", code)
+    }
+
+    /// Starts to copy numbers to the device behind the work in the stream.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    ///
+    /// # Safety
+    /// `to` has room for the numbers on the device. Both stay where they are, and nobody writes to
+    /// `from` or touches `to`, until the copy is done.
+    pub unsafe fn copy_to_device<T: Plain>(&self, to: *mut T, from: &[T]) -> Result<()> {
+        let (functions, bytes) = (self.context.functions(), size_of_val(from));
+        // SAFETY: the caller vouches for both.
+        let code = unsafe {
+            (functions.cuMemcpyHtoDAsync_v2)(to.expose_provenance() as u64, from.as_ptr().cast(), bytes, self.handle)
+        };
+        self.context.call("cuMemcpyHtoDAsync", code)
+    }
+
+    /// Starts to copy numbers from the device behind the work in the stream.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    ///
+    /// # Safety
+    /// `from` has as many numbers on the device as `to`. Both stay where they are, and nobody touches
+    /// `to` or writes to `from`, until the copy is done.
+    pub unsafe fn copy_to_host<T: Plain>(&self, to: &mut [T], from: *const T) -> Result<()> {
+        let (functions, bytes) = (self.context.functions(), size_of_val(to));
+        // SAFETY: the caller vouches for both.
+        let code = unsafe {
+            (functions.cuMemcpyDtoHAsync_v2)(
+                to.as_mut_ptr().cast(),
+                from.expose_provenance() as u64,
+                bytes,
+                self.handle,
+            )
+        };
+        self.context.call("cuMemcpyDtoHAsync", code)
+    }
+
+    /// Starts to write `len` zeros to the device behind the work in the stream.
+    ///
+    /// # Errors
+    /// [`Error::Call`](crate::Error::Call).
+    ///
+    /// # Safety
+    /// `to` has room for the numbers on the device. It stays there, and nobody touches it, until the
+    /// zeros are written.
+    pub unsafe fn zero<T: Plain>(&self, to: *mut T, len: usize) -> Result<()> {
+        let (functions, bytes) = (self.context.functions(), len * size_of::<T>());
+        // SAFETY: the caller vouches for the memory.
+        let code = unsafe { (functions.cuMemsetD8Async)(to.expose_provenance() as u64, 0, bytes, self.handle) };
+        self.context.call("cuMemsetD8Async", code)
+    }
+}
+
+/// The address of an argument, as the driver takes it.
+fn pointer<A>(argument: &A) -> *mut c_void {
+    ptr::from_ref(argument).cast_mut().cast()
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: created once. The driver keeps it until its work is done.
+        self.context.release("cuStreamDestroy", |functions| unsafe { (functions.cuStreamDestroy_v2)(self.handle) });
+    }
+}

@@ -11,7 +11,7 @@ use gmm_kernels::data::QUAD;
 use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
 use gmm_kernels::reduce::{Output, UNWRITTEN};
 use gmm_kernels::simt::WARP;
-use ndarray::{Array2, ArrayView2, Zip, s};
+use ndarray::{Array2, ArrayView2, Axis, Zip, s};
 use std::f64::consts::{LN_2, LOG2_E, PI};
 use std::ptr::null_mut;
 
@@ -113,7 +113,7 @@ fn parameters(mixture: &Mixture) -> (Array2<f32>, f64) {
     let Covariances::Diag(variances) = mixture.covariances() else { panic!("`pair` takes diagonal covariances") };
     let (k, d) = mixture.means().dim();
     let scales = variances.mapv(|variance| (LOG2_E / 2.0 / variance).sqrt() as f32);
-    let of_scales = scales.mapv(|s| f64::from(s).log2() - (PI * LOG2_E).log2() / 2.0).sum_axis(ndarray::Axis(1));
+    let of_scales = scales.mapv(|s| f64::from(s).log2() - (PI * LOG2_E).log2() / 2.0).sum_axis(Axis(1));
     let constants = of_scales + mixture.weights().mapv(f64::log2);
     let offset = constants.iter().copied().fold(f64::NEG_INFINITY, f64::max);
 

@@ -7,8 +7,10 @@ use anyhow::{Context, Result};
 use crate::ptx::{cargo, run};
 
 /// Type-checks and lints the kernels against `cuda_std`, whose functions have bodies for the host
-/// too; and builds a package with the build script, its dependencies and what embeds its archive,
-/// with a stand-in for `cuda_builder`: without the feature and then with it, as a user may.
+/// too, and the test and the benchmark of `pair` against `cust`, whose build script asks for a
+/// folder of CUDA's libraries, and for nothing in it. Then builds a package with the build script,
+/// its dependencies and what embeds its archive, with a stand-in for `cuda_builder`: without the
+/// feature and then with it, as a user may.
 ///
 /// The package is built, and not only checked, in a folder that has nothing in it: cargo gives what
 /// it builds of a `cdylib` no hash in its file name, and what it checks has one, so that only a
@@ -18,6 +20,13 @@ use crate::ptx::{cargo, run};
 /// 2021, and the pinned revision needs a nightly.
 pub fn check(root: &Path) -> Result<()> {
     run(cargo(root).args(["clippy", "--quiet", "--package=gmm-kernels", "--features=rust-cuda", "--", "-Dwarnings"]))?;
+
+    let cuda = root.join("target/xtask/cuda");
+    let libraries = cuda.join("lib64");
+    fs::create_dir_all(&libraries).with_context(|| format!("cannot make {}", libraries.display()))?;
+    let of_cust = ["--package=gaussmix", "--features=cust", "--test=pair", "--bench=pair"];
+    let lints = ["--", "-Dwarnings"];
+    run(cargo(root).args(["clippy", "--quiet"]).args(of_cust).args(lints).env("CUDA_LIBRARY_PATH", cuda))?;
 
     // A package with the build script and the source file that embeds its archive, and the files
     // that the build script reads.
@@ -50,8 +59,8 @@ pub fn check(root: &Path) -> Result<()> {
         run(cargo(&package).args(["build", "--quiet", "--features", features, "--target-dir"]).arg(target.path()))?;
     }
     println!(
-        "the kernels type-check against cuda_std; build.rs, built from nothing, splits and packs what a \
-         stand-in for cuda_builder gives"
+        "the kernels type-check against cuda_std, what launches `pair` against cust; build.rs, built from \
+         nothing, splits and packs what a stand-in for cuda_builder gives"
     );
     Ok(())
 }

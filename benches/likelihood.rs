@@ -1,4 +1,4 @@
-//! Time of one evaluation on the CPU: `cargo bench -p gmm-host --bench likelihood`.
+//! Time of one evaluation on the CPU: `cargo bench -p gaussmix --bench likelihood`.
 //!
 //! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this
 //! and scikit-learn.

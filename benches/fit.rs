@@ -1,6 +1,6 @@
 //! One EM iteration and its parts. The id is work/device/covariance type/N/D/K/element type.
 //!
-//! `cargo bench -p gmm-host --bench fit -- em/cpu`, with `--features cuda` on GPUs too; devices
+//! `cargo bench -p gaussmix --bench fit -- em/cpu`, with `--features cuda` on GPUs too; devices
 //! that the machine does not have are left out.
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gmm_host::{

@@ -1,6 +1,6 @@
 """Times scikit-learn and this crate on one machine, in one run, and prints the ratios.
 
-    python gmm-host/benches/compare_sklearn.py [score | em [CASE ...] | start [SEEDS]]
+    python benches/compare_sklearn.py [score | em [CASE ...] | start [SEEDS]]
 
 `score`: one evaluation of the likelihood against GaussianMixture.score, over N. `em`: ten iterations of EM from a given
 start against GaussianMixture.fit (its checks of the input included), all cases or those of these numbers, from 0; takes some
@@ -30,7 +30,7 @@ EM = [
 # N, D, K and the clouds' standard deviation; the centres' is 1.
 START = [(100_000, 13, 32, 0.6), (100_000, 13, 32, 1.0), (100_000, 2, 32, 0.2), (100_000, 64, 32, 1.0)]
 SIZES = [100, 1_000, 10_000, 100_000, 1_000_000]
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def scikit_learn(n):
@@ -56,7 +56,7 @@ def criterion(bench, group, names):
     folder = None
     medians = {}
     for name in names:
-        command = ["cargo", "bench", "-p", "gmm-host", "--bench", bench, "--", f"{group}/{name}$"]
+        command = ["cargo", "bench", "-p", "gaussmix", "--bench", bench, "--", f"{group}/{name}$"]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if folder is None:
             command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]

@@ -1,13 +1,13 @@
-//! The time of a step without that of the likelihood, which is 1 everywhere here. The name of a
-//! benchmark says sampler, K, D and chains. The throughput counts one evaluation of one chain as an
-//! element.
+//! The time of a step of Markov chain Monte Carlo without that of the likelihood, which is 1
+//! everywhere here: `cargo bench -p gaussmix --bench steps`. The name of a benchmark says sampler,
+//! K, D and chains. The throughput counts one evaluation of one chain as an element.
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../gmm-mcmc/tests/common/mod.rs"]
 mod common;
 
 const THIN: usize = 100;

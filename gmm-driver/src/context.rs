@@ -32,7 +32,7 @@ impl Context {
         let mut handle = ContextHandle::default();
         // SAFETY: a place for the handle, and a device that exists.
         let code = unsafe { (device.driver().functions().cuDevicePrimaryCtxRetain)(&mut handle, device.handle()) };
-        device.driver().check("cuDevicePrimaryCtxRetain", code)?;
+        device.driver().functions().check("cuDevicePrimaryCtxRetain", code)?;
         Ok(Self(Arc::new(Inner { device, handle, failure: Mutex::new(None) })))
     }
 
@@ -52,7 +52,7 @@ impl Context {
     /// [`Error::Call`] where it has entered none.
     pub fn current(driver: Driver) -> Result<Self> {
         let current = CURRENT.with_borrow(Clone::clone);
-        current.ok_or_else(|| driver.error("cuCtxGetCurrent", INVALID_CONTEXT))
+        current.ok_or_else(|| driver.functions().error("cuCtxGetCurrent", INVALID_CONTEXT))
     }
 
     fn make_current(&self) -> Code {
@@ -88,12 +88,12 @@ impl Context {
 
     /// The result of a call that answered this code.
     pub(crate) fn call(&self, call: &'static str, code: Code) -> Result<()> {
-        self.0.device.driver().check(call, code)
+        self.0.device.driver().functions().check(call, code)
     }
 
     /// The error of a call that answered this code.
     pub(crate) fn error(&self, call: &'static str, code: Code) -> Error {
-        self.0.device.driver().error(call, code)
+        self.functions().error(call, code)
     }
 
     /// Releases what an owner holds, in this context, and keeps a failure. A driver that has ended

@@ -71,7 +71,7 @@ impl Driver {
     pub fn version(self) -> Result<(u32, u32)> {
         let mut version = 0;
         // SAFETY: a place for the number.
-        self.check("cuDriverGetVersion", unsafe { (self.0.cuDriverGetVersion)(&mut version) })?;
+        self.0.check("cuDriverGetVersion", unsafe { (self.0.cuDriverGetVersion)(&mut version) })?;
         Ok((version as u32 / 1000, version as u32 % 1000 / 10))
     }
 
@@ -81,10 +81,10 @@ impl Driver {
     /// [`Error::Call`] where the driver does not start, for example because there is no device.
     pub fn device_count(self) -> Result<u32> {
         // SAFETY: the flags have to be zero.
-        self.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
+        self.0.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
         let mut count = 0;
         // SAFETY: a place for the number.
-        self.check("cuDeviceGetCount", unsafe { (self.0.cuDeviceGetCount)(&mut count) })?;
+        self.0.check("cuDeviceGetCount", unsafe { (self.0.cuDeviceGetCount)(&mut count) })?;
         Ok(count.max(0) as u32)
     }
 
@@ -94,10 +94,10 @@ impl Driver {
     /// [`Error::Call`] where there is no such device.
     pub fn device(self, ordinal: u32) -> Result<Device> {
         // SAFETY: the flags have to be zero.
-        self.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
+        self.0.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
         let mut handle = 0;
         // SAFETY: a place for the handle.
-        self.check("cuDeviceGet", unsafe { (self.0.cuDeviceGet)(&mut handle, ordinal as c_int) })?;
+        self.0.check("cuDeviceGet", unsafe { (self.0.cuDeviceGet)(&mut handle, ordinal as c_int) })?;
         Ok(Device { driver: self, handle })
     }
 }
@@ -146,7 +146,7 @@ impl Device {
         let (place, len) = (name.as_mut_ptr().cast::<c_char>(), name.len() as c_int - 1);
         // SAFETY: a place for so many bytes, and a device that exists.
         let code = unsafe { (self.driver.0.cuDeviceGetName)(place, len, self.handle) };
-        self.driver.check("cuDeviceGetName", code)?;
+        self.driver.0.check("cuDeviceGetName", code)?;
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Ok(text.to_string_lossy().into_owned())
     }
@@ -159,7 +159,7 @@ impl Device {
         let mut bytes = 0;
         // SAFETY: a place for the number, and a device that exists.
         let code = unsafe { (self.driver.0.cuDeviceTotalMem_v2)(&mut bytes, self.handle) };
-        self.driver.check("cuDeviceTotalMem", code)?;
+        self.driver.0.check("cuDeviceTotalMem", code)?;
         Ok(bytes)
     }
 
@@ -171,7 +171,7 @@ impl Device {
         let mut value = 0;
         // SAFETY: a place for the number, and a device that exists.
         let code = unsafe { (self.driver.0.cuDeviceGetAttribute)(&mut value, attribute as c_uint, self.handle) };
-        self.driver.check("cuDeviceGetAttribute", code)?;
+        self.driver.0.check("cuDeviceGetAttribute", code)?;
         Ok(value.max(0) as u32)
     }
 }

@@ -1,6 +1,5 @@
 //! Errors of the driver.
-use crate::device::Driver;
-use crate::functions::{Code, NOT_SUPPORTED, SUCCESS};
+use crate::functions::{Code, Functions, NOT_SUPPORTED, SUCCESS};
 use std::ffi::{CStr, c_char};
 
 /// What a call returns.
@@ -30,16 +29,15 @@ pub enum Error {
     },
 }
 
-impl Driver {
+impl Functions {
     /// Turns the answer of a call into a result.
-    pub(crate) fn check(self, call: &'static str, code: Code) -> Result<()> {
+    pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
     }
 
     /// The error of a call that answered this code.
     #[cold]
-    pub(crate) fn error(self, call: &'static str, code: Code) -> Error {
-        let functions = self.functions();
+    pub fn error(&self, call: &'static str, code: Code) -> Error {
         let text = |ask: unsafe extern "system" fn(Code, *mut *const c_char) -> Code| {
             let mut text = std::ptr::null();
             // SAFETY: a place for a pointer to a text. The driver's texts live as long as the driver.
@@ -47,8 +45,8 @@ impl Driver {
             // SAFETY: the driver gave a text that ends with a zero.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
-        let name = text(functions.cuGetErrorName).unwrap_or_else(|| "a code without a name".into());
-        let what = text(functions.cuGetErrorString).unwrap_or_else(|| match code {
+        let name = text(self.cuGetErrorName).unwrap_or_else(|| "a code without a name".into());
+        let what = text(self.cuGetErrorString).unwrap_or_else(|| match code {
             NOT_SUPPORTED => "the driver does not have this function".into(),
             _ => "the driver has no text for this error".into(),
         });

@@ -48,10 +48,8 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-pub const TIMED: [Test; 2] = [
-    ("warpgroups_win_batches", warpgroups_win_batches),
-    ("auto_takes_the_faster_side", auto_takes_the_faster_side),
-];
+pub const TIMED: [Test; 2] =
+    [("warpgroups_win_batches", warpgroups_win_batches), ("auto_takes_the_faster_side", auto_takes_the_faster_side)];
 
 fn diag(seed: u64, k: usize, d: usize, offset: f64) -> Mixture {
     crate::common::mixture(seed, CovarianceType::Diag, k, d, offset)

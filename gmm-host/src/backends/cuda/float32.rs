@@ -1,9 +1,10 @@
 //! The CUDA backend in float32: each operation by the kernel that the plan has chosen for it.
 use super::device::gpu::Gpu;
-use super::device::memory::{Numbers, Workspace, allocate};
+use super::device::memory::{Numbers, allocate};
 use super::device::mismatch;
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use super::device::stream::{finite, seconds};
+use super::device::workspace::Workspace;
 use super::estep::EStep;
 use super::estep::whitened_wgmma::WHITENED_WGMMA;
 use super::general::{self, GENERAL, General};

@@ -8,7 +8,7 @@
 /// What makes an argument follows one rule, to which the safety of all launches comes down: it asks
 /// for each pointer with the length that the kernel's documentation asks for
 /// ([`Numbers::read`](super::memory::Numbers::read) and its like), takes one from what has checked
-/// its own ([`Columns`](super::samples::Columns), [`Output`](super::memory::Output), `Exponents`),
+/// its own ([`Columns`](super::samples::Columns), [`Output`](super::workspace::Output), `Exponents`),
 /// or gives null where the kernel takes it; and it refuses a grid or shape that the kernel does not
 /// take.
 macro_rules! launch {

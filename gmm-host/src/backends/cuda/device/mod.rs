@@ -11,6 +11,7 @@ pub(super) mod samples;
 pub(super) mod slots;
 pub(super) mod staging;
 pub(super) mod stream;
+pub(super) mod workspace;
 
 use crate::error::{Error, Result};
 

@@ -2,10 +2,11 @@
 //! chunks.
 use super::gpu::Gpu;
 use super::layout::{self, STRIDE};
-use super::memory::{Numbers, Workspace, allocate, locked};
+use super::memory::{Numbers, allocate, locked};
 use super::mismatch;
 use super::staging::Staging;
 use super::stream::{Running, Stream};
+use super::workspace::Workspace;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::data::frame::{Float, Frame};
 use crate::data::samples::{Samples, total_weight, weight_scale};

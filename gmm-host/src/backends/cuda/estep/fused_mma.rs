@@ -7,12 +7,11 @@ use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
-use crate::backends::cuda::device::memory::{
-    BlockSums, Numbers, Output, Total, Workspace, allocate, copied, locked, zeroed,
-};
+use crate::backends::cuda::device::memory::{Numbers, allocate, copied, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
+use crate::backends::cuda::device::workspace::{BlockSums, Output, Total, Workspace};
 use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, holds_no_samples};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};

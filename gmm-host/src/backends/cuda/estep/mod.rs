@@ -25,9 +25,9 @@ mod whitened_shapes;
 pub(crate) mod whitened_wgmma;
 
 use super::device::gpu::Gpu;
-use super::device::memory::Workspace;
 use super::device::samples::{Chunk, Columns, DeviceSamples, Pass};
 use super::device::stream::{Stream, finite, seconds};
+use super::device::workspace::Workspace;
 use super::general;
 use super::likelihood::{self, exp2_bias};
 use super::options::Requested;

@@ -6,9 +6,10 @@ pub(crate) mod layout;
 
 use super::device::gpu::{Gpu, Limits};
 use super::device::kernel::Kernel;
-use super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
+use super::device::memory::{Numbers, allocate, enlarge, zeroed};
 use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
 use super::device::stream::{Running, Stream, finite, seconds};
+use super::device::workspace::Upload;
 use super::likelihood::{ReduceSets, Totals};
 use super::missing::add_offsets;
 use super::plan::family::{Family, Takes, Variant};

@@ -2,10 +2,11 @@
 use super::batch_mma_layout::{bundles_of, loss, numbers, sections, write};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
-use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
+use crate::backends::cuda::device::memory::{Numbers, enlarge};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::workspace::Workspace;
 use crate::data::frame::{Float, Frame};
 use crate::error::Result;
 use crate::model::mixture::Mixture;

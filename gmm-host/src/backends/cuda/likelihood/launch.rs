@@ -1,8 +1,9 @@
 //! What the kernels of a family for log-likelihoods do once they are made ready for a task.
 use super::batch_parameters::NearSets;
-use crate::backends::cuda::device::memory::{Numbers, Workspace};
+use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::workspace::Workspace;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::error::Result;
 use std::fmt::Debug;

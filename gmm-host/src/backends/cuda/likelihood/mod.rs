@@ -14,10 +14,11 @@ pub(crate) mod small_k;
 pub(crate) mod tiled;
 
 use super::device::gpu::Gpu;
-use super::device::memory::{Numbers, Workspace};
+use super::device::memory::Numbers;
 use super::device::mismatch;
 use super::device::samples::{Columns, MAX_TOTALS};
 use super::device::stream::{Running, Stream, seconds};
+use super::device::workspace::Workspace;
 use super::plan::families;
 use super::plan::family::Variant;
 use super::plan::task::{Operation, Task};

@@ -15,11 +15,12 @@ pub(crate) mod arrangement;
 mod launches;
 
 use super::super::device::gpu::Gpu;
-use super::super::device::memory::{Numbers, Upload, allocate, copied, enlarge, zeroed};
+use super::super::device::memory::{Numbers, allocate, copied, enlarge, zeroed};
 use super::super::device::mismatch;
 use super::super::device::samples::{Columns, Element, limit_or_free};
 use super::super::device::slots::Slots;
 use super::super::device::stream::{Running, Stream};
+use super::super::device::workspace::Upload;
 use super::super::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};
 use super::super::general::{accumulate_kernel, posterior_blocks};
 use super::super::likelihood::{ReduceSets, Totals, exp2_bias};

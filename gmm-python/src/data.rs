@@ -380,5 +380,9 @@ pub fn mean_score(
         let mut evaluator = gaussmix::device::load(device, checked(x, missing)?, &options)?;
         Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
     };
-    if x.len() < QUICK { compute(py, score) } else { interruptible(py, score) }?.map_err(exception)
+    let quick = match x {
+        View::F32(x) => x.len() < QUICK,
+        View::F64(x) => x.len() < QUICK,
+    };
+    if quick { compute(py, score) } else { interruptible(py, score) }?.map_err(exception)
 }

@@ -56,15 +56,16 @@ pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
 /// this one, which alone learns of Ctrl-C, looks for it.
 pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     let interrupt = Interrupt::default();
+    let flag = interrupt.clone();
     let (done, ended) = channel::<()>();
-    let watched = || {
+    let watched = move || {
         // Ends with the work, also where this panics.
         let _done = done;
         interrupt.install(work)
     };
-    let watch = || {
+    let watch = move || {
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            Python::attach(|py| py.check_signals()).inspect_err(|_| interrupt.raise())?;
+            Python::attach(|py| py.check_signals()).inspect_err(|_| flag.raise())?;
         }
         Ok(())
     };

@@ -39,7 +39,7 @@ pub mod io;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
 
-pub use gmm_host::{Error, Result};
+pub use gmm_host::{Error, Interrupt, Result};
 #[doc(inline)]
 pub use gmm_host::{linalg, memory};
 #[doc(inline)]

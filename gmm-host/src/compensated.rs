@@ -49,9 +49,30 @@ impl Sums {
 /// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its
 /// finite value.
 pub(crate) fn log_sum_exp(v: &[f64]) -> f64 {
+    let (max, log_sum) = around_largest(v);
+    max + log_sum
+}
+
+/// Subtracts log Σ exp(v) from the logarithms `v`, so that their exponentials sum to one, and returns
+/// it. What is subtracted is not rounded at the size of the logarithms, where log 2 may be nothing.
+pub(crate) fn log_softmax(v: &mut [f64]) -> f64 {
+    let (max, log_sum) = around_largest(v);
+    v.iter_mut().for_each(|v| *v = (*v - max) - log_sum);
+    max + log_sum
+}
+
+/// Replaces logarithms by the shares exp(v) / Σ exp(v) and returns log Σ exp(v).
+pub(crate) fn softmax(v: &mut [f64]) -> f64 {
+    let log_sum = log_softmax(v);
+    v.iter_mut().for_each(|v| *v = v.exp());
+    log_sum
+}
+
+/// The largest of the logarithms, and log Σ exp(v − largest); that is 0 where the largest is infinite.
+fn around_largest(v: &[f64]) -> (f64, f64) {
     let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if max.is_infinite() {
-        return max;
+    match max.is_infinite() {
+        true => (max, 0.0),
+        false => (max, v.iter().map(|x| (x - max).exp()).sum::<f64>().ln()),
     }
-    max + v.iter().map(|x| (x - max).exp()).sum::<f64>().ln()
 }

@@ -122,6 +122,9 @@ pub enum Error {
     /// No sample weight is positive.
     #[error("all sample weights are zero; at least one sample must count")]
     ZeroSampleWeights,
+    /// [`Interrupt::raise`](crate::Interrupt::raise) was called.
+    #[error("the computation was interrupted")]
+    Interrupted,
     /// A sample so far from every component that its log-density is outside the range of float64.
     #[error(
         "the sample at row {row} (counted from 0) is infinitely far from every component; standardise the data or \

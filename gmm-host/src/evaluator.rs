@@ -2,6 +2,7 @@
 use crate::data::samples::Rows;
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::labels::Labels;
 use crate::memory;
 use crate::model::density::Density;
@@ -137,28 +138,20 @@ pub trait Evaluator: Sampling + Send {
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         let mut labels = Vec::with_capacity(self.n_samples());
-        for_each_sample(self, mixture, |_, log_p, _| {
-            labels.push(most_probable(log_p));
-            Ok(())
-        })?;
+        for_each_sample(self, mixture, |_, r| labels.push(most_probable(r)))?;
         Ok(labels)
     }
 
-    /// The responsibilities p(k | xᵢ) (N, K). No other method makes this array.
+    /// The responsibilities p(k | xᵢ) (N, K). No other method makes this array. Of a sample so far
+    /// from all components that its log-density is −∞, the nearest component has all.
     ///
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     ///
     /// # Errors
-    /// [`Error::UnreachableSample`] where no component has a finite log-density; [`Error::Memory`].
+    /// [`Error::Memory`].
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
-        for_each_sample(self, mixture, |row, log_p, log_sum| {
-            if !log_sum.is_finite() {
-                return Err(Error::UnreachableSample { row });
-            }
-            r.row_mut(row).iter_mut().zip(log_p).for_each(|(r, v)| *r = (v - log_sum).exp());
-            Ok(())
-        })?;
+        for_each_sample(self, mixture, |row, of_row| r.row_mut(row).assign(&ArrayView1::from(of_row)))?;
         Ok(r)
     }
 }
@@ -200,9 +193,7 @@ pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> R
 /// The error about the first sample with weight whose log-likelihood, of `scores` (N,), is −∞:
 /// their total is.
 pub(crate) fn unreachable_sample(scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Error {
-    let counts = |row: usize| weights.is_none_or(|weights| weights[row] > 0.0);
-    let mut rows = scores.iter().enumerate();
-    let row = rows.position(|(row, score)| *score == f64::NEG_INFINITY && counts(row)).unwrap_or(0);
+    let row = far_rows(scores).into_iter().find(|&row| weights.is_none_or(|weights| weights[row] > 0.0)).unwrap_or(0);
     Error::UnreachableSample { row }
 }
 
@@ -306,27 +297,72 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// Calls `visit`, in order, with the index of each sample, its log πₖ N(x; μₖ, Σₖ) (K,), and their
-/// log-sum-exp. Computes these on the host in float64, from samples that the evaluator copies back
-/// some thousands at a time.
+/// Calls `visit`, in order, with the index of each sample and its responsibilities (K,). Computes
+/// these on the host in float64, from samples that the evaluator copies back some thousands at a time.
 fn for_each_sample<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
-    mut visit: impl FnMut(usize, &[f64], f64) -> Result<()>,
+    mut visit: impl FnMut(usize, &[f64]),
 ) -> Result<()> {
     const ROWS_AT_ONCE: usize = 1 << 13;
     check_features(mixture, evaluator.n_features())?;
     let n = evaluator.n_samples();
-    let mut density = Density::new(mixture);
-    let mut log_p = vec![0.0; mixture.n_components()];
     for start in (0..n).step_by(ROWS_AT_ONCE) {
         let indices: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
-        for (row, x) in indices.iter().zip(evaluator.rows(&indices)?.x.outer_iter()) {
-            let log_sum = density.evaluate(x, &mut log_p);
-            visit(*row, &log_p, log_sum)?;
-        }
+        on_host(mixture, &indices, |rows| evaluator.rows(rows), &mut visit)?;
     }
     Ok(())
+}
+
+/// Calls `visit` with each index of `indices` and the responsibilities (K,) of that sample, in float64.
+/// `rows` gives the samples of indices.
+fn on_host(
+    mixture: &Mixture,
+    indices: &[usize],
+    rows: impl FnOnce(&[usize]) -> Result<Rows>,
+    mut visit: impl FnMut(usize, &[f64]),
+) -> Result<()> {
+    let mut density = Density::new(mixture);
+    let mut r = vec![0.0; mixture.n_components()];
+    let interrupt = Interrupt::current();
+    for (row, x) in indices.iter().zip(rows(indices)?.x.outer_iter()) {
+        interrupt.check()?;
+        density.responsibilities(x, &mut r);
+        visit(*row, &r);
+    }
+    Ok(())
+}
+
+/// Computes on the host what a backend cannot: the responsibilities of samples that are infinitely far
+/// from every component, for which it has written NaN into `r` (N, K).
+pub(crate) fn responsibilities_from_afar(
+    r: &mut Array2<f64>,
+    mixture: &Mixture,
+    rows: impl FnOnce(&[usize]) -> Result<Rows>,
+) -> Result<()> {
+    let far: Vec<usize> = (0..r.nrows()).filter(|&row| r[[row, 0]].is_nan()).collect();
+    match far.is_empty() {
+        true => Ok(()),
+        false => on_host(mixture, &far, rows, |row, of_row| r.row_mut(row).assign(&ArrayView1::from(of_row))),
+    }
+}
+
+/// As [`responsibilities_from_afar`], for the labels of the samples `far`.
+pub(crate) fn labels_from_afar(
+    labels: &mut [usize],
+    far: &[usize],
+    mixture: &Mixture,
+    rows: impl FnOnce(&[usize]) -> Result<Rows>,
+) -> Result<()> {
+    match far.is_empty() {
+        true => Ok(()),
+        false => on_host(mixture, far, rows, |row, of_row| labels[row] = most_probable(of_row)),
+    }
+}
+
+/// The rows of −∞ among log-densities.
+pub(crate) fn far_rows(scores: &Array1<f64>) -> Vec<usize> {
+    (0..scores.len()).filter(|&row| scores[row] == f64::NEG_INFINITY).collect()
 }
 
 /// Makes the row in the error about a chunk, whose first row is row `start` of all samples, one of

@@ -3,6 +3,7 @@ use crate::data::patterns::{Pattern, Patterns, gather};
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use crate::evaluator::check_features;
+use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::density::Density;
 use crate::model::marginal::{Completion, spreads};
@@ -42,7 +43,7 @@ impl Mixture {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] where the samples have another D than the mixture,
-    /// [`Error::UnreachableSample`], [`Error::Memory`].
+    /// [`Error::NotPositiveDefinite`], [`Error::Memory`].
     pub fn impute(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         let d = self.n_features();
         let filled = self.fill(samples, None, |sample, out| {
@@ -68,8 +69,7 @@ impl Mixture {
     /// parts get what the whole would get; otherwise it is 0.
     ///
     /// # Errors
-    /// As [`impute`](Self::impute); [`Error::BadParameter`] for no draws;
-    /// [`Error::NotPositiveDefinite`].
+    /// As [`impute`](Self::impute); [`Error::BadParameter`] for no draws.
     pub fn impute_draws(
         &self,
         samples: &Samples<'_>,
@@ -121,6 +121,7 @@ impl Mixture {
         )?;
         let Patterns { order, groups } = Patterns::of(samples);
         let all: Vec<usize> = (0..d).collect();
+        let interrupt = Interrupt::current();
         let filled = groups.par_iter().map(|Pattern { observed, rows }| {
             let rows = &order[rows.clone()];
             let mut values = vec![0.0; rows.len() * copies * d];
@@ -131,18 +132,15 @@ impl Mixture {
             let missing: Vec<usize> = (0..d).filter(|j| observed.binary_search(j).is_err()).collect();
             let spreads = if draws.is_some() && !missing.is_empty() { spreads(self, &missing)? } else { Vec::new() };
             for (&row, out) in rows.iter().zip(values.chunks_exact_mut(copies * d)) {
+                interrupt.check()?;
                 gather(samples, row, &all, &mut x);
                 if missing.is_empty() {
                     out.chunks_exact_mut(d).for_each(|out| out.copy_from_slice(&x));
                     continue;
                 }
                 let view = ArrayView1::from(&x[..]);
-                let log_sum = density.evaluate(view, &mut responsibilities);
-                if !log_sum.is_finite() {
-                    return Err(Error::UnreachableSample { row });
-                }
-                responsibilities.iter_mut().for_each(|r| *r = (*r - log_sum).exp());
                 completion.prepare(view)?;
+                density.responsibilities(view, &mut responsibilities);
                 let sample = Sample {
                     row,
                     x: view,

@@ -26,7 +26,7 @@
 //! that. A line with a colon lists the modules of a folder.
 //!
 //! ```text
-//! error, memory, compensated, simd, precision
+//! error, interrupt, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
 //!     sampler, gaussian, transport, distances, products, merging
 //! freeze, prior, statistics, adapt, metropolis, sampling
@@ -75,6 +75,7 @@ mod fit;
 mod freeze;
 mod gpus;
 mod impute;
+mod interrupt;
 mod labels;
 #[cfg(feature = "linfa")]
 mod linfa;
@@ -126,6 +127,7 @@ pub use fit::{
     fit_on_gpu, grow, merge_down, select,
 };
 pub use freeze::{Freeze, Frozen};
+pub use interrupt::Interrupt;
 pub use labels::Labels;
 #[cfg(feature = "cuda")]
 pub use load::load_device_array;

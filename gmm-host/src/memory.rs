@@ -2,7 +2,7 @@
 //! fails ends the process, and so does a system that has given more than it has.
 use crate::error::{Error, Result};
 use std::hint::black_box;
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
 
 /// What takes fewer bytes than this is not looked at.
 const SMALL: u128 = 64 << 20;
@@ -30,8 +30,8 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Resul
         return Ok(());
     }
     let available = available();
-    // Beside what the system has, a limit of the process decides (`ulimit -v`), of which only an
-    // allocation tells. The compiler must not leave it out as unused.
+    // Whether a system that gives no more than it has gives so much, only an allocation tells. The
+    // compiler must not leave it out as unused.
     let given = || usize::try_from(needed).is_ok_and(|n| black_box(&mut Vec::<u8>::new()).try_reserve_exact(n).is_ok());
     if available.is_none_or(|available| needed <= available.into()) && given() {
         return Ok(());
@@ -39,12 +39,12 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Resul
     Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy: remedy.into() })
 }
 
-/// The memory that this process may use, in bytes: the machine's, or less where its group of
-/// processes has a limit. None where the system does not tell.
+/// The memory that this process may use, in bytes: the machine's, or less where it or a group of
+/// processes that it is in has a limit (`ulimit -v`, cgroups). None where the system does not tell.
 pub fn total() -> Option<u64> {
     let system = system(MemoryRefreshKind::nothing().with_ram())?;
-    let (total, limits) = (system.total_memory(), system.cgroup_limits());
-    Some(limits.map_or(total, |limits| limits.total_memory.min(total))).filter(|&bytes| bytes > 0)
+    let total = Some(system.total_memory()).filter(|&bytes| bytes > 0)?;
+    Some(limits(system).into_iter().fold(total, |total, limit| total.min(limit.total)))
 }
 
 /// Half of [`total`], in bytes: what the program `gmm` and the Python package let data and its
@@ -53,18 +53,50 @@ pub fn half() -> u64 {
     total().unwrap_or(8 << 30) / 2
 }
 
-/// What is left of it and of the swap space, in bytes. None where the system does not tell.
+/// What is left of it, and of the swap space where the machine's memory decides, in bytes. None where
+/// the system does not tell.
 pub fn available() -> Option<u64> {
     let system = system(MemoryRefreshKind::everything())?;
     let left = Some(system.available_memory()).filter(|&bytes| bytes > 0)?;
-    // What the group has in the cache of files is given up where it is needed.
-    let limits = system.cgroup_limits();
-    let left = limits.map_or(left, |limits| limits.total_memory.saturating_sub(limits.rss).min(left));
-    Some(left.saturating_add(system.free_swap()))
+    let left = left.saturating_add(system.free_swap());
+    Some(limits(system).into_iter().fold(left, |left, limit| left.min(limit.left)))
 }
 
 fn system(what: MemoryRefreshKind) -> Option<System> {
     System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()
+}
+
+/// A limit of the memory of this process, in bytes, and what is left of it.
+struct Limit {
+    total: u64,
+    left: u64,
+}
+
+/// The limits of this process and of the groups that it is in.
+fn limits(mut system: System) -> Vec<Limit> {
+    let Ok(pid) = sysinfo::get_current_pid() else { return Vec::new() };
+    let memory = ProcessRefreshKind::nothing().with_memory().without_tasks();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, memory);
+    let process = system.process(pid);
+    // What a group has in the cache of files is given up where it is needed.
+    let groups = [system.cgroup_limits(), process.and_then(|process| process.cgroup_limits())];
+    let groups = groups.into_iter().flatten().map(|group| {
+        let left = group.total_memory.saturating_sub(group.rss).saturating_add(group.free_swap);
+        Limit { total: group.total_memory, left }
+    });
+    let own = address_space().map(|total| {
+        let left = total.saturating_sub(process.map_or(0, |process| process.virtual_memory()));
+        Limit { total, left }
+    });
+    groups.chain(own).collect()
+}
+
+/// The limit of the addresses of this process, in bytes (`ulimit -v`).
+fn address_space() -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::As).current;
+    #[cfg(not(unix))]
+    None
 }
 
 /// A number of bytes in words, for example `1.5 GiB`.

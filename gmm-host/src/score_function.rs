@@ -1,6 +1,7 @@
 //! The score function: the derivative of the log-density by the sample.
 use crate::error::Result;
 use crate::evaluator::{Evaluator, check_features};
+use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::covariances::Covariances;
 use crate::model::marginal::{observed, restrict};
@@ -27,6 +28,7 @@ pub(crate) fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -
     let precisions = mixture.precisions();
     let mut out = Array2::zeros((n, d));
     for start in (0..n).step_by(ROWS_AT_ONCE) {
+        Interrupt::current().check()?;
         let rows = start..n.min(start + ROWS_AT_ONCE);
         let x = evaluator.rows(&rows.clone().collect::<Vec<_>>())?.x;
         let r = responsibilities.slice(s![rows.clone(), ..]);

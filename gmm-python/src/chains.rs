@@ -233,6 +233,7 @@ fn begin(
         None => {
             let params = GaussianMixtureParams::new(options.n_components)
                 .covariance_type(covariance_type)
+                .reg_covar(summary.reg_covar())
                 .n_init(FITS)
                 .random_state(options.seed);
             params.fit(evaluator.as_mut()).map_err(exception)?.mixture

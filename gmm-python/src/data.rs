@@ -7,7 +7,7 @@ use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
 use crate::remote::Remote;
 use crate::statistics::Statistics;
-use crate::threads::compute;
+use crate::threads::{compute, interruptible};
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels};
@@ -27,7 +27,13 @@ pub struct Data {
     array: Option<Py<PyAny>>,
     shape: (usize, usize),
     dtype: Py<PyArrayDescr>,
+    /// Whether an evaluation stays on the thread that asks for it: it calls objects of Python, or takes
+    /// less time than another thread.
+    here: bool,
 }
+
+/// Samples of fewer numbers are evaluated before anybody presses Ctrl-C.
+const QUICK: usize = 1 << 16;
 
 /// A view that outlives its borrow of the array object.
 ///
@@ -51,7 +57,8 @@ impl Data {
         py: Python<'_>,
         work: impl FnOnce(&mut dyn Evaluator) -> gaussmix::Result<T> + Send,
     ) -> PyResult<T> {
-        compute(py, || work(self.lock().as_mut()))?.map_err(exception)
+        let work = || work(self.lock().as_mut());
+        if self.here { compute(py, work) } else { interruptible(py, work) }?.map_err(exception)
     }
 
     /// Loads checked samples.
@@ -102,6 +109,9 @@ fn samples<T: Element + gaussmix::data::Element + 'static>(
     missing: bool,
 ) -> gaussmix::Result<Samples<'static>> {
     if copy {
+        // An array may say that it has more numbers than it holds (`np.broadcast_to`).
+        let remedy = "take fewer rows at a time, or copy=False";
+        gaussmix::memory::check("the samples", x.shape(), size_of::<T>(), remedy)?;
         return T::shared_samples(x.to_owned().into_shared(), missing);
     }
     // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out
@@ -125,7 +135,7 @@ pub fn impute<'py>(
     };
     let matrix = Matrix::new(x)?;
     let x = matrix.view();
-    let filled = compute(py, || filled(checked(x, true)))?;
+    let filled = interruptible(py, || filled(checked(x, true)))?;
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
@@ -190,7 +200,8 @@ impl Data {
             evaluator.settle();
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind() })
+        let here = shape.0.saturating_mul(shape.1) < QUICK;
+        Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), here })
     }
 
     /// Samples that lie elsewhere, and of which an object gives the results.
@@ -200,7 +211,7 @@ impl Data {
         let shape = (remote.n_samples(), remote.n_features());
         // What the results are in; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype })
+        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype, here: true })
     }
 
     /// The total log-likelihood and its derivatives by weights, means and covariances.
@@ -369,5 +380,9 @@ pub fn mean_score(
         let mut evaluator = gaussmix::device::load(device, checked(x, missing)?, &options)?;
         Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
     };
-    compute(py, score)?.map_err(exception)
+    let quick = match x {
+        View::F32(x) => x.len() < QUICK,
+        View::F64(x) => x.len() < QUICK,
+    };
+    if quick { compute(py, score) } else { interruptible(py, score) }?.map_err(exception)
 }

@@ -2,11 +2,17 @@
 //!
 //! rayon's global threads do not survive `fork`. Python tells of a fork ([`after_fork`]), and a
 //! child computes with a pool of its own, which is made when it is first needed.
+use gaussmix::Interrupt;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// The time between two looks at whether Ctrl-C was pressed.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How many forks lie between this process and the one that imported the module.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
@@ -40,10 +46,31 @@ fn install<T: Send>(pool: Option<&ThreadPool>, work: impl FnOnce() -> T + Send) 
     }
 }
 
-/// Runs `work` without the GIL.
+/// Runs `work` without the GIL, on this thread.
 pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     let pool = pool()?;
     Ok(py.detach(|| install(pool, work)))
+}
+
+/// As [`compute`], for work that may take long: Ctrl-C ends it. It runs on another thread, beside which
+/// this one, which alone learns of Ctrl-C, looks for it.
+pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let interrupt = Interrupt::default();
+    let flag = interrupt.clone();
+    let (done, ended) = channel::<()>();
+    let watched = move || {
+        // Ends with the work, also where this panics.
+        let _done = done;
+        interrupt.install(work)
+    };
+    let watch = move || {
+        while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            Python::attach(|py| py.check_signals()).inspect_err(|_| flag.raise())?;
+        }
+        Ok(())
+    };
+    let (result, watched) = compute_beside(py, None, watched, watch)?;
+    watched.map(|()| result)
 }
 
 /// Runs `work` on another thread, with `n_threads` threads or those of the process, and `beside` on

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import threading
 
 import numpy as np
 import pandas as pd
@@ -207,3 +210,19 @@ def test_a_posterior_is_the_mixture_of_its_attributes(
     np.testing.assert_array_equal(posterior.supervector(), posterior.means_.ravel())
     if covariance_type == "diag":
         np.testing.assert_allclose(posterior.fisher_vector(iris), gm.fisher_vector(iris), rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["small.kl_divergence(small, 10**12)", "small.js_divergence(small, 10**12)", "big.reduce(2)", "big.wasserstein(big)"],
+)
+def test_ctrl_c_ends_a_long_call(call: str) -> None:
+    rng, k = np.random.default_rng(0), 6000
+    small = GaussianMixture.from_parameters([0.5, 0.5], [[0.0], [3.0]], [1.0, 1.0], covariance_type="spherical")
+    matrices = (np.eye(3) + 0.5) * rng.uniform(1, 2, (k, 1, 1))
+    big = GaussianMixture.from_parameters(np.full(k, 1 / k), rng.normal(size=(k, 3)), matrices, covariance_type="full")
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        eval(call, {"small": small, "big": big})
+    timer.join()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gaussmix import GaussianMixture, select
+from gaussmix import GaussianMixture, GaussianMixtureClassifier, GaussianMixtureRegressor, Likelihood, select
 
 
 @pytest.mark.parametrize("distance", [1e3, 1e10, 1e13, 1e16, 1e20])
@@ -61,3 +61,72 @@ def test_one_row_infinitely_far(dtype, far):
     assert scores[2] == -np.inf
     assert_allclose(scores[:2], mixture.score_samples(X[:2]), rtol=1e-6)
     assert_allclose(labels[:2], mixture.predict(X[:2]))
+
+
+KINDS = {
+    "full": np.array([[[1, 0.5], [0.5, 1]]] * 2),
+    "tied": np.array([[1, 0.5], [0.5, 1.0]]),
+    "diag": np.ones((2, 2)),
+    "spherical": np.ones(2),
+}
+
+
+@pytest.mark.parametrize("device", ["auto", "reference"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("far", [1e6, 1e8, 1e10, 1e20])
+def test_probabilities_sum_to_one_far_away(kind, device, far):
+    """A log density is rounded there at more than ln 2; tolerances are a few roundings of the sums."""
+    w, m, c = np.array([0.5, 0.5]), np.array([[0.0, 0.0], [0.0, 3.0]]), KINDS[kind]
+    gm = GaussianMixture.from_parameters(w, m, c, covariance_type=kind).set_params(missing=True, device=device)
+    X = np.array([[0.0, 0.1], [0.2, 0.3], [far, np.nan]])
+    assert_allclose(gm.predict_proba(X).sum(axis=1), 1, rtol=1e-12)
+    like = Likelihood(X, covariance_type=kind, missing=True, device=device)
+    assert_allclose(like.statistics(w, m, c).counts.sum(), 3, rtol=1e-12)
+    assert_allclose(like.score_function(w, m, c)[2, 0], -far, rtol=1e-12)
+    slope = 0.5 if kind in ("full", "tied") else 0.0
+    assert_allclose(gm.impute(X)[2, 1], 1.5 + slope * far, rtol=1e-12)
+    assert_allclose(gm.condition({0: far}).weights_, [0.5, 0.5], rtol=1e-12)
+    assert_allclose(gm.product(gm)[0].weights_.sum(), 1, rtol=1e-12)
+
+
+def test_a_few_samples_of_large_matrices_far_away():
+    """They are computed without the engine."""
+    rng = np.random.default_rng(0)
+    means = np.c_[np.zeros((2, 1)), rng.normal(size=(2, 199))]
+    gm = GaussianMixture.from_parameters([0.5, 0.5], means, np.array([np.eye(200)] * 2), covariance_type="full")
+    X = np.zeros((2, 200))
+    X[1, 0] = 1e12
+    assert_allclose(gm.predict_proba(X).sum(axis=1), 1, rtol=1e-12)
+
+
+def test_a_row_beyond_all_squares():
+    """It costs a batch nothing: -inf, and the probabilities of the nearest component, or of the classes without it."""
+    rng = np.random.default_rng(0)
+    X, y = np.r_[rng.normal(0, 1, (30, 2)), rng.normal(4, 2, (30, 2))], np.repeat([0, 1], 30)
+    batch = np.array([[0.0, 0.0], [1e160, 0.0], [4.0, 4.0]])
+    near = batch[[0, 2]]
+    gm = GaussianMixture(2, random_state=0).fit(X)
+    proba = gm.predict_proba(batch)
+    assert_allclose(proba[[0, 2]], gm.predict_proba(near), rtol=1e-12)
+    assert sorted(proba[1]) == [0, 1] and gm.predict(batch)[1] == proba[1].argmax()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier = GaussianMixtureClassifier(1, priors=[0.25, 0.75]).fit(X, y)
+        assert_allclose(classifier.predict_proba(batch)[1], [0.25, 0.75], rtol=1e-12)
+        assert_allclose(classifier.predict_proba(batch)[[0, 2]], classifier.predict_proba(near), rtol=1e-12)
+        regressor = GaussianMixtureRegressor(2, random_state=0).fit(X[:, :1], X[:, 1])
+        log_prob = regressor.log_prob(batch[:, :1], batch[:, 1])
+        assert log_prob[1] == -np.inf and np.isfinite(log_prob[[0, 2]]).all()
+        assert np.isfinite(regressor.predict(batch[:, :1])).all()
+
+
+def test_the_density_of_a_target_far_away():
+    """Where differences of log densities have no digits left: one component is linear regression."""
+    gm = GaussianMixture.from_parameters([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]], covariance_type="full")
+    rng = np.random.default_rng(0)
+    regressor = GaussianMixtureRegressor(1).fit(*rng.normal(size=(2, 50, 1)))
+    regressor.mixture_ = gm
+    x = np.array([[1e3], [1e6], [1e12]])
+    exact = -0.5 * np.log(2 * np.pi * 0.75) - 0.5 / 0.75
+    # The first row is of differences, which lose 1e-16 of half a million; of the others y - x/2 is exact.
+    assert_allclose(regressor.log_prob(x, x[:, 0] / 2 + 1), exact, atol=1e-6)

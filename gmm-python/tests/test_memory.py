@@ -1,5 +1,8 @@
 """Calls that ask for more memory than there is: an error before anything is allocated, and the process goes on."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -106,6 +109,29 @@ def test_arrays_that_repeat_one_number(x):
             np.broadcast_to(variances, (sets, 1, 3)),
         )
     assert likelihood(weights, means, variances) == likelihood(weights[None], means[None], variances[None])[0]
+    for dtype in (np.float32, np.float64):
+        with refused("the samples, of shape .100000000000, 3.*copy=False"):
+            Likelihood(np.broadcast_to(np.ones(1, dtype), (10**11, 3)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is set as Linux has it")
+def test_a_limit_of_the_process():
+    """1 GiB beside what the process has is less than what the machine has."""
+    code = """
+import resource
+import numpy as np
+from gaussmix import GaussianMixture
+gm = GaussianMixture.from_parameters(np.full(20000, 5e-5), np.zeros((20000, 1)), np.ones(20000), covariance_type="spherical")
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
+for call in (lambda: gm.sample(10**8), lambda: gm.cauchy_schwarz(gm), lambda: gm.wasserstein(gm)):
+    try:
+        call()
+    except MemoryError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.count("of memory") == 3, done.stdout + done.stderr
 
 
 def test_probabilities(gm):

@@ -120,3 +120,25 @@ def test_pipelines_by_skl2onnx(iris, model, global_dtype):
         assert found["label"].tolist() == pipeline.predict(x).tolist()
     if isinstance(model, GaussianMixture):
         np.testing.assert_allclose(found["score"], pipeline.score_samples(x), atol=TOLERANCES[global_dtype])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_beyond_all_squares(iris, kind, global_dtype):
+    """They have -inf and the probabilities of the nearest component, and cost the others nothing."""
+    far = 1e160 if global_dtype == np.float64 else 1e25
+    x = np.concatenate([iris[:3], np.array([[far, 0, 0, 0], [0, -far, far, 0]])]).astype(global_dtype)
+    gm = GaussianMixture(3, covariance_type=kind, random_state=0).fit(iris.astype(global_dtype))
+    found, tolerance = run(to_onnx(gm), x), TOLERANCES[global_dtype]
+    assert np.isneginf(found["score"][3:]).all()
+    np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=tolerance)
+    np.testing.assert_allclose(found["probabilities"][:3], gm.predict_proba(x[:3]), atol=tolerance)
+    if kind != "tied":  # Rounding decides which of equal covariances is the nearest.
+        np.testing.assert_allclose(found["probabilities"], gm.predict_proba(x), atol=tolerance)
+        assert np.array_equal(found["label"], gm.predict(x))
+    classifier = GaussianMixtureClassifier(covariance_type=kind, random_state=0).fit(iris, SPECIES)
+    x = x.astype(np.float64)
+    x[3:] *= 1e160 / far
+    proba = run(to_onnx(classifier), x)["probabilities"]
+    np.testing.assert_allclose(proba, classifier.predict_proba(x), atol=1e-9)
+    regressor = GaussianMixtureRegressor(3, covariance_type=kind, random_state=0).fit(iris[:, :3], iris[:, 3])
+    assert np.isfinite(run(to_onnx(regressor), x[:, :3])["mean"]).all()

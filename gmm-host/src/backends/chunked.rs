@@ -5,6 +5,7 @@ use crate::data::samples::{Rows, Samples, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, cannot_share, check_features, check_responsibilities, shift_row};
+use crate::interrupt::Interrupt;
 use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
@@ -137,6 +138,7 @@ impl<'a> ChunkedEvaluator<'a> {
         check_features(mixture, self.n_features)?;
         let mut results = Vec::with_capacity(self.n_chunks());
         for index in 0..self.n_chunks() {
+            Interrupt::current().check()?;
             let start = self.starts[index];
             let chunk = self.chunk(index)?;
             results.push(f(chunk).map_err(|e| shift_row(e, start))?);

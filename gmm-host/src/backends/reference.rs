@@ -2,7 +2,8 @@
 use crate::compensated::{Sums, neumaier_sum};
 use crate::data::samples::{Rows, Samples, View, check_rows};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, most_probable, responsibilities};
+use crate::evaluator::{Description, Evaluator, check_features};
+use crate::interrupt::Interrupt;
 use crate::model::covariances::Covariances;
 use crate::model::density::Density;
 use crate::model::marginal::Completion;
@@ -46,17 +47,19 @@ impl ReferenceEvaluator {
     ) -> Result<()> {
         let mut density = Density::new(mixture);
         let mut r = vec![0.0; mixture.n_components()];
+        let interrupt = Interrupt::current();
         for (row, x) in self.x.outer_iter().enumerate() {
+            interrupt.check()?;
             let weight = self.weight(row);
             if weight == 0.0 {
                 continue;
             }
-            let log_p = density.evaluate(x, &mut r);
-            if !log_p.is_finite() {
+            let log_density = density.responsibilities(x, &mut r);
+            if !log_density.is_finite() {
                 return Err(Error::UnreachableSample { row });
             }
-            r.iter_mut().for_each(|r| *r = weight * (*r - log_p).exp());
-            visit(x, log_p, weight, &r)?;
+            r.iter_mut().for_each(|r| *r *= weight);
+            visit(x, log_density, weight, &r)?;
         }
         Ok(())
     }
@@ -98,7 +101,9 @@ impl Evaluator for ReferenceEvaluator {
         check_features(mixture, self.n_features())?;
         let mut density = Density::new(mixture);
         let mut log_p = vec![0.0; mixture.n_components()];
-        Ok(self.x.outer_iter().map(|x| density.evaluate(x, &mut log_p)).collect())
+        let interrupt = Interrupt::current();
+        let score = |x: ArrayView1<'_, f64>| interrupt.check().map(|()| density.evaluate(x, &mut log_p));
+        self.x.outer_iter().map(score).collect()
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
@@ -186,32 +191,6 @@ impl Evaluator for ReferenceEvaluator {
         check_rows(rows, self.n_samples())?;
         let weights = rows.iter().map(|&row| self.weight(row)).collect();
         Ok(Rows { x: self.x.select(Axis(0), rows), weights })
-    }
-
-    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        check_features(mixture, self.n_features())?;
-        let mut density = Density::new(mixture);
-        let mut log_p = vec![0.0; mixture.n_components()];
-        let label = |x| {
-            density.evaluate(x, &mut log_p);
-            most_probable(&log_p)
-        };
-        Ok(self.x.outer_iter().map(label).collect())
-    }
-
-    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        check_features(mixture, self.n_features())?;
-        let mut density = Density::new(mixture);
-        let mut log_p = vec![0.0; mixture.n_components()];
-        let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
-        for (row, (x, mut r)) in self.x.outer_iter().zip(r.outer_iter_mut()).enumerate() {
-            let total = density.evaluate(x, &mut log_p);
-            if !total.is_finite() {
-                return Err(Error::UnreachableSample { row });
-            }
-            r.iter_mut().zip(&log_p).for_each(|(r, v)| *r = (v - total).exp());
-        }
-        Ok(r)
     }
 }
 

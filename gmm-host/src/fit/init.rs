@@ -303,7 +303,8 @@ impl GaussianMixtureValidParams {
                 Some(last) => last,
                 None => assign(evaluator, &centres, narrow, self.covariance_type)?,
             };
-        Ok(Found { statistics, assigner: Some(assigner), gaps: points.gaps(&centres) })
+        let gaps = points.gaps(&centres).map(|gaps| gaps.beside(assigner.variance(0, 0)));
+        Ok(Found { statistics, assigner: Some(assigner), gaps })
     }
 }
 
@@ -340,9 +341,13 @@ fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
 /// The variance of the narrow components that assign samples to `centres`; `None` if all samples
 /// are equal.
 fn narrow_variance(points: &Points, centres: &Array2<f64>) -> Option<f64> {
+    let d = centres.ncols() as f64;
     // All samples may be centres.
-    let widths = [points.inertia(centres), points.mean_variance() * centres.ncols() as f64];
-    widths.into_iter().map(|v| NARROW * v).find(|v| v.is_normal())
+    let widths = [points.inertia(centres), points.mean_variance() * d];
+    let width = widths.into_iter().map(|v| NARROW * v).find(|v| v.is_normal())?;
+    // An E-step gives each missing value this variance, which must be narrow in its column's unit too.
+    let least = points.gaps(centres).and_then(|gaps| gaps.least_variance());
+    Some(least.map_or(width, |least| width.min(NARROW * d * least)))
 }
 
 /// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum

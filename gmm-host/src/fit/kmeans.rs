@@ -54,6 +54,17 @@ impl Gaps {
     pub fn variances(&self) -> Array2<f64> {
         &self.share * &self.variance
     }
+
+    /// The least variance of a column whose values differ.
+    pub fn least_variance(&self) -> Option<f64> {
+        self.variance.iter().copied().filter(|v| v.is_normal()).reduce(f64::min)
+    }
+
+    /// The same where the clusters' variances have so much for each missing value already.
+    pub fn beside(mut self, variance: f64) -> Self {
+        self.variance.mapv_inplace(|v| (v - variance).max(0.0));
+        self
+    }
 }
 
 impl Points {

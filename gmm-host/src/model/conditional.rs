@@ -52,7 +52,7 @@ impl Mixture {
     ///
     /// # Errors
     /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`]; [`Error::BadParameter`] for a value
-    /// that is not finite or infinitely far from every component, and if all features are given;
+    /// that is not finite, and if all features are given;
     /// [`Error::NotPositiveDefinite`] as [`marginal`](Self::marginal).
     pub fn condition(&self, given: &[(usize, f64)]) -> Result<Self> {
         let (k, d) = (self.n_components(), self.n_features());
@@ -70,15 +70,10 @@ impl Mixture {
         let mut x = Array1::from_elem(d, f64::NAN);
         given.iter().for_each(|(feature, value)| x[*feature] = *value);
         let mut log_weights = Array1::zeros(k);
-        let log_density = Density::new(self).evaluate(x.view(), log_weights.as_slice_mut().unwrap_or_default());
-        if !log_density.is_finite() {
-            let value = format!("{:?}", given.iter().map(|(_, value)| value).collect::<Vec<_>>());
-            let remedy = "that is infinitely far from every component; give values nearer to the means";
-            return Err(Error::BadParameter { name: "what is given", value, remedy });
-        }
         let rest: Vec<usize> = (0..d).filter(|j| x[*j].is_nan()).collect();
         let mut completion = Completion::new(self);
         completion.prepare(x.view())?;
+        Density::new(self).log_responsibilities(x.view(), log_weights.as_slice_mut().unwrap_or_default());
         let (mut means, mut filled) = (Array2::zeros((k, rest.len())), vec![0.0; d]);
         for (c, mut mean) in means.outer_iter_mut().enumerate() {
             completion.fill(c, x.view(), &mut filled);

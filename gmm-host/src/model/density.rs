@@ -1,10 +1,13 @@
 //! The log-density of each component in float64, for the reference backend and for what the host
 //! computes itself.
 use super::marginal::{Marginal, observed};
-use crate::compensated::log_sum_exp;
+use crate::compensated::{log_sum_exp, softmax};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{ArrayView1, ArrayView2, Axis};
+
+/// What distances are multiplied by where their squares overflow.
+const FROM_AFAR: f64 = 1e-200;
 
 /// A mixture with its normalising constants, to be evaluated sample by sample.
 pub(crate) struct Density<'a> {
@@ -42,24 +45,51 @@ impl<'a> Density<'a> {
     /// of it `log_p` is log πₖ, up to a constant, and the result 0.
     pub fn evaluate(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
         if x.iter().any(|v| v.is_nan()) {
-            return self.evaluate_observed(x, log_p);
+            return self.of_observed(x, log_p, |density, x, log_p| density.evaluate(x, log_p));
         }
-        for (c, log_p) in log_p.iter_mut().enumerate() {
-            let means = self.mixture.means();
-            for ((d, x), m) in self.difference.iter_mut().zip(x).zip(means.row(c)) {
-                *d = x - m;
-            }
-            let square: f64 = match self.mixture.factor() {
-                Some(Covariances::Full(u)) => self.mahalanobis(u.index_axis(Axis(0), c)),
-                Some(Covariances::Tied(u)) => self.mahalanobis(u.view()),
-                _ => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
-            };
-            *log_p = self.log_norm[c] - 0.5 * square;
-        }
+        self.squares(x, 1.0, log_p);
+        log_p.iter_mut().zip(&self.log_norm).for_each(|(v, norm)| *v = norm - 0.5 * *v);
         log_sum_exp(log_p)
     }
 
-    fn evaluate_observed(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
+    /// Writes the probability of every component given x into `r` (K,) and returns the log-density.
+    /// Where this is −∞ the nearest component has the probability 1.
+    pub fn responsibilities(&mut self, x: ArrayView1<'_, f64>, r: &mut [f64]) -> f64 {
+        let log_density = self.log_responsibilities(x, r);
+        softmax(r);
+        log_density
+    }
+
+    /// As [`responsibilities`](Self::responsibilities), but writes their logarithms, up to a constant.
+    pub fn log_responsibilities(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
+        let log_density = self.evaluate(x, log_r);
+        if log_density == f64::NEG_INFINITY {
+            self.from_afar(x, log_r);
+        }
+        log_density
+    }
+
+    /// Writes 0 for the component that is nearest to x by the Mahalanobis distance, of equally near
+    /// ones their constants, and −∞ for all others; gives their log-sum-exp.
+    fn from_afar(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
+        if x.iter().any(|v| v.is_nan()) {
+            return self.of_observed(x, log_r, |density, x, log_r| density.from_afar(x, log_r));
+        }
+        self.squares(x, FROM_AFAR, log_r);
+        let possible = log_r.iter().zip(&self.log_norm).filter(|(_, norm)| norm.is_finite());
+        let nearest = possible.map(|(square, _)| *square).fold(f64::INFINITY, f64::min);
+        let of_nearest = log_r.iter_mut().zip(&self.log_norm);
+        of_nearest.for_each(|(v, norm)| *v = if *v <= nearest { *norm } else { f64::NEG_INFINITY });
+        log_sum_exp(log_r)
+    }
+
+    /// Calls `evaluate` with the density of what is observed in x, where something is missing.
+    fn of_observed(
+        &mut self,
+        x: ArrayView1<'_, f64>,
+        log_p: &mut [f64],
+        evaluate: impl FnOnce(&mut Density<'_>, ArrayView1<'_, f64>, &mut [f64]) -> f64,
+    ) -> f64 {
         let columns = observed(x);
         if columns.is_empty() {
             let log_sum = self.mixture.weights().sum().ln();
@@ -70,13 +100,30 @@ impl<'a> Density<'a> {
             self.marginal = Marginal::new(self.mixture, &columns).ok();
         }
         match &self.marginal {
-            Some(marginal) => Density::new(&marginal.mixture).evaluate(x.select(Axis(0), &columns).view(), log_p),
+            Some(marginal) => evaluate(&mut Density::new(&marginal.mixture), x.select(Axis(0), &columns).view(), log_p),
             // The covariance is so nearly singular that a part of it is. Callers report a result
             // that is not a number.
             None => {
                 log_p.fill(f64::NAN);
                 f64::NAN
             }
+        }
+    }
+
+    /// Writes |Uᵀ(x − μ)|² of every component into `out` (K,), of distances times `scale`.
+    fn squares(&mut self, x: ArrayView1<'_, f64>, scale: f64, out: &mut [f64]) {
+        for (c, out) in out.iter_mut().enumerate() {
+            let means = self.mixture.means();
+            for ((d, x), m) in self.difference.iter_mut().zip(x).zip(means.row(c)) {
+                *d = x * scale - m * scale;
+            }
+            let square: f64 = match self.mixture.factor() {
+                Some(Covariances::Full(u)) => self.mahalanobis(u.index_axis(Axis(0), c)),
+                Some(Covariances::Tied(u)) => self.mahalanobis(u.view()),
+                _ => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
+            };
+            // A difference of infinities.
+            *out = if square.is_nan() { f64::INFINITY } else { square };
         }
     }
 

@@ -5,10 +5,15 @@ use super::linalg;
 use super::transport::cheapest_plan;
 use crate::compensated::log_sum_exp;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::memory;
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Axis};
+
+/// What helps where the pairs of components of two mixtures are too many.
+const REMEDY: &str = "reduce the mixtures first";
 
 /// A number that was estimated from random samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,11 +76,16 @@ impl Mixture {
         other: &Self,
         f: impl Fn(usize, usize, &Gaussian, &Array1<f64>, f64) -> T + Sync,
     ) -> Result<Vec<T>> {
+        let shape = [self.n_components(), other.n_components()];
+        // The results of rows are put together.
+        memory::check("the pairs of components", &shape, 3 * size_of::<T>(), REMEDY)?;
+        let interrupt = Interrupt::current();
         let (first, second) = (Covariance::all(self), Covariance::all(other));
         let tied = [self, other].iter().all(|m| m.covariance_type() == CovarianceType::Tied);
         let common = if tied { Some(Gaussian::new(first[0].plus(&second[0]))?) } else { None };
         let row = |i: usize| {
             let pair = |j: usize| {
+                interrupt.check()?;
                 let own;
                 let sum = match &common {
                     Some(sum) => sum,
@@ -137,9 +147,12 @@ impl Mixture {
             return Err(Error::BadParameter { name: "n_samples", value: n_samples.to_string(), remedy });
         }
         let mut sampler = self.sampler(seed)?;
-        let at_once = ((1 << 20) / self.n_features()).max(1);
+        // All threads have rows, and Ctrl-C need not wait long.
+        let (k, d) = self.means().dim();
+        let at_once = ((1 << 24) / (k * d)).clamp(1 << 13, 1 << 20).min((1 << 20) / d).max(1);
         let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
         for first in (0..n_samples).step_by(at_once) {
+            Interrupt::current().check()?;
             let (x, _) = sampler.draw(at_once.min(n_samples - first))?;
             for (row, value) in f(&x).into_iter().enumerate() {
                 if !value.is_finite() {
@@ -167,10 +180,15 @@ impl Mixture {
 
     fn squared_wasserstein(&self, other: &Self) -> Result<Array2<f64>> {
         self.check_same_features(other)?;
+        let shape = [self.n_components(), other.n_components()];
+        // The results of rows are put together, and a plan may be beside them.
+        memory::check("the distances of the components", &shape, 3 * size_of::<f64>(), REMEDY)?;
+        let interrupt = Interrupt::current();
         let roots = |m: &Self| Covariance::all(m).iter().map(Covariance::root).collect::<Result<Vec<_>>>();
         let (a, b) = (roots(self)?, roots(other)?);
         let row = |i: usize| {
             let pair = |j: usize| {
+                interrupt.check()?;
                 let delta = &self.means().row(i) - &other.means().row(j);
                 let square = delta.dot(&delta) + squared_distance_of_roots(&a[i], &b[j]);
                 let failure = Error::NonFiniteStatistic { what: "a distance", component: i, value: square };
@@ -192,7 +210,7 @@ impl Mixture {
     pub fn transport(&self, other: &Self) -> Result<Transport> {
         let costs = self.squared_wasserstein(other)?;
         let shares = |m: &Self| (&m.weights() / m.weights().sum()).to_vec();
-        let plan = cheapest_plan(&costs, shares(self), shares(other));
+        let plan = cheapest_plan(&costs, shares(self), shares(other))?;
         Ok(Transport { distance: (&plan * &costs).sum().sqrt(), plan })
     }
 

@@ -1,6 +1,7 @@
 //! The linear algebra that a mixture needs, by faer, whose code is chosen for the machine's
 //! instruction set at run time. It runs in the calling thread, so that no result depends on the
 //! number of threads.
+use crate::interrupt::Interrupt;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
@@ -208,7 +209,8 @@ fn split(v: f64) -> (f64, i64) {
 /// between threads more than once. What is divided outside the pool is handed over to it and back
 /// each time, which takes some ten microseconds; and its threads fall asleep in between.
 pub(crate) fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
-    if numbers > 3 << 12 { rayon::scope(|_| f()) } else { f() }
+    let interrupt = Interrupt::current();
+    if numbers > 3 << 12 { rayon::scope(|_| interrupt.install(f)) } else { f() }
 }
 
 /// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several

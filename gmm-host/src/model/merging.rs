@@ -1,6 +1,8 @@
 //! Components put together to their common moments.
 use super::linalg;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::memory;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
@@ -19,13 +21,15 @@ impl Mixture {
     /// all of it (`full`, `tied`), the variances (`diag`) or their sum (`spherical`).
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for no components, or more than there are.
+    /// [`Error::BadParameter`] for no components, or more than there are; [`Error::Memory`].
     pub fn reduce(&self, n_components: usize) -> Result<(Self, f64)> {
         let k = self.n_components();
         if n_components == 0 || n_components > k {
             let remedy = "give a number from 1 to that of the components that there are";
             return Err(Error::BadParameter { name: "n_components", value: n_components.to_string(), remedy });
         }
+        memory::check("the bounds of the pairs", &[k, k.div_ceil(2)], size_of::<f64>(), "reduce parts of it first")?;
+        let interrupt = Interrupt::current();
         let (mut mixture, mut bound) = (self.clone(), 0.0);
         let tied = self.covariance_type() == CovarianceType::Tied;
         // The bounds of the pairs a < b, b − a − 1 the number in a's row.
@@ -33,9 +37,11 @@ impl Mixture {
         while mixture.n_components() > n_components {
             let k = mixture.n_components();
             if tied || bounds.is_empty() {
-                let row = |a: usize| (a + 1..k).map(|b| merging_bound(&mixture, a, b)).collect();
+                let pair = |a, b| interrupt.check().and_then(|()| merging_bound(&mixture, a, b));
+                let row = |a: usize| (a + 1..k).map(|b| pair(a, b)).collect();
                 bounds = (0..k).into_par_iter().map(row).collect::<Result<_>>()?;
             }
+            interrupt.check()?;
             let mut best = (f64::INFINITY, 0, 1);
             for (a, row) in bounds.iter().enumerate() {
                 for (v, b) in row.iter().zip(a + 1..) {

@@ -1,7 +1,7 @@
 //! The mixture and its parameters, checked once, on construction.
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
-use crate::compensated::log_sum_exp;
+use crate::compensated::log_softmax;
 use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
@@ -118,13 +118,13 @@ impl Mixture {
             let got = vec![log_weights.len()];
             return Err(Error::ShapeMismatch { what: "logarithms of weights", expected: vec![k], got });
         }
-        let total = log_sum_exp(log_weights.as_slice().unwrap_or_default());
-        let usable = |v: f64| v < f64::INFINITY && total.is_finite();
+        let any = log_weights.iter().any(|v| *v > f64::NEG_INFINITY);
+        let usable = |v: f64| v < f64::INFINITY && any;
         if let Some((component, &value)) = log_weights.iter().enumerate().find(|(_, v)| !usable(**v)) {
             let remedy = "they must be numbers, and one of them finite";
             return Err(bad_component("logarithm of the weight".into(), component, value, remedy));
         }
-        log_weights -= total;
+        let total = log_softmax(log_weights.as_slice_mut().unwrap_or_default());
         let least = f64::MIN_POSITIVE;
         self.weights = log_weights.mapv(|v| if v == f64::NEG_INFINITY { 0.0 } else { v.exp().max(least) });
         let too_small = log_weights.iter().any(|v| v.is_finite() && *v < least.ln());

@@ -1,6 +1,7 @@
 //! Mixtures of one feature: the distribution function, quantiles, and intervals of highest density.
-use crate::compensated::log_sum_exp;
+use crate::compensated::{log_softmax, log_sum_exp};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::mixture::Mixture;
 use libm::erfc;
@@ -146,16 +147,17 @@ struct Line {
 
 impl Line {
     fn new(mixture: &Mixture) -> Result<Self> {
+        Interrupt::current().check()?;
         let (k, d) = mixture.means().dim();
         if d != 1 {
             let remedy = "this is of a mixture of one feature; take the marginal of a feature first";
             return Err(Error::BadParameter { name: "the number of features", value: d.to_string(), remedy });
         }
-        let log_weights: Vec<f64> = (0..k).map(|c| mixture.log_weight(c)).collect();
-        let total = log_sum_exp(&log_weights);
+        let mut log_weights: Vec<f64> = (0..k).map(|c| mixture.log_weight(c)).collect();
+        log_softmax(&mut log_weights);
         let parts = log_weights.iter().enumerate().filter(|(_, v)| v.is_finite()).map(|(c, v)| Part {
-            log_weight: v - total,
-            weight: (v - total).exp(),
+            log_weight: *v,
+            weight: v.exp(),
             mean: mixture.means()[[c, 0]],
             deviation: mixture.variance(c, 0).sqrt(),
         });

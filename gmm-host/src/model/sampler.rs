@@ -1,6 +1,7 @@
 //! Drawing samples from a mixture.
 use super::linalg;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
@@ -71,7 +72,9 @@ impl Sampler<'_> {
         let mut x = Array2::zeros((n_samples, d));
         let mut labels = Vec::with_capacity(n_samples);
         let mut z = vec![0.0; d];
+        let interrupt = Interrupt::current();
         for mut row in x.outer_iter_mut() {
+            interrupt.check()?;
             let c = self.rng.sample(&self.component);
             z.fill_with(|| self.rng.sample(StandardNormal));
             row.assign(&self.mixture.means().index_axis(Axis(0), c));

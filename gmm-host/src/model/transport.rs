@@ -1,4 +1,6 @@
 //! The transport problem of a few weights, solved exactly.
+use crate::error::Result;
+use crate::interrupt::Interrupt;
 use ndarray::Array2;
 
 /// The plan w ≥ 0 (K, L) of the least Σᵢⱼ wᵢⱼ cᵢⱼ whose rows sum to the supply (K,) and whose columns
@@ -7,12 +9,16 @@ use ndarray::Array2;
 /// Shortest paths one after the other (as in Kuhn's Hungarian method): the prices u and v keep
 /// cᵢⱼ − uᵢ − vⱼ ≥ 0, with 0 wherever something is brought, so that no plan is cheaper at any time.
 /// Each path empties a source, fills a sink, or takes back all that went one way.
-pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: Vec<f64>) -> Array2<f64> {
+///
+/// # Errors
+/// [`Error::Interrupted`](crate::Error::Interrupted).
+pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: Vec<f64>) -> Result<Array2<f64>> {
     let (k, l) = costs.dim();
     let mut plan = Array2::zeros((k, l));
     let (mut u, mut v) = (vec![0.0; k], vec![0.0; l]);
     for (source, mut supply) in supply.into_iter().enumerate() {
         while supply > 0.0 {
+            Interrupt::current().check()?;
             let Some(tree) = Tree::grow(costs, &plan, &u, &v, source, &demand) else {
                 // What rounding has left over.
                 break;
@@ -36,7 +42,7 @@ pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: V
             demand[tree.end] -= brought;
         }
     }
-    plan
+    Ok(plan)
 }
 
 /// The shortest paths from a source, as far as the nearest sink that wants something. What was

@@ -1,6 +1,8 @@
 //! Distances between mixtures, and mixtures made of others.
 use crate::common::*;
-use gmm_host::{CovarianceType, Covariances, Estimate, Evaluator, Mixture, Order};
+use gmm_host::{
+    Adaptation, CovarianceType, Covariances, Device, Error, Estimate, Evaluator, Interrupt, Mixture, Order, Samples,
+};
 use nalgebra::DMatrix;
 use ndarray::{Array1, Array2, Axis, array};
 
@@ -288,4 +290,59 @@ fn what_does_not_fit_together_is_refused() {
     for bad in [[-1.0, 2.0], [0.0, 0.0], [f64::NAN, 1.0]] {
         assert!(text(Mixture::sum(&[&p, &p], &bad).unwrap_err()).contains("finite and not negative"));
     }
+}
+
+/// The tables of all pairs of 2·10⁵ components take 300 GB and more.
+#[test]
+fn too_many_pairs_of_components_are_an_error() {
+    let k = 200_000;
+    let means = Array2::from_shape_fn((k, 1), |(c, _)| c as f64);
+    let covariances = Covariances::Spherical(Array1::ones(k));
+    let m = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances).unwrap();
+    let results = [
+        m.product(&m).err(),
+        m.wasserstein(&m).err(),
+        m.hellinger_affinity(&m).err(),
+        m.cauchy_schwarz(&m).err(),
+        m.l2_distance(&m).err(),
+        m.transport(&m).err(),
+        m.reduce(2).err(),
+    ];
+    for (i, error) in results.into_iter().enumerate() {
+        assert!(matches!(error, Some(Error::Memory { .. })), "{i}: {error:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_what_takes_long() {
+    let m = mixture(1, CovarianceType::Full, 3, 2, 0.0);
+    let of_one_feature = m.marginal(&[0]).unwrap();
+    let (x, missing) = (Array2::zeros((5, 2)), array![[0.0, f64::NAN]]);
+    let interrupt = Interrupt::default();
+    interrupt.raise();
+    let results = interrupt.install(|| {
+        let samples = || Samples::from_f64(x.view()).unwrap();
+        let missing = Samples::with_missing(missing.view()).unwrap();
+        [
+            m.kl_divergence(&m, 1000, 0).err(),
+            m.js_divergence(&m, 1000, 0).err(),
+            m.wasserstein(&m).err(),
+            m.hellinger_affinity(&m).err(),
+            m.cauchy_schwarz(&m).err(),
+            m.transport(&m).err(),
+            m.reduce(1).err(),
+            m.sample(10, 0).err(),
+            of_one_feature.quantile(0.5).err(),
+            m.impute(&missing).err(),
+            m.on(Device::Cpu).score_samples(samples()).err(),
+            m.on(Device::Cpu).adapt(samples(), &Adaptation::default()).err(),
+            m.on(Device::Cpu).predict_proba(&missing).err(),
+            m.on(Device::Reference).predict_proba(samples()).err(),
+        ]
+    });
+    for (i, error) in results.into_iter().enumerate() {
+        assert!(matches!(error, Some(Error::Interrupted)), "{i}: {error:?}");
+    }
+    // It ends with what it was raised for.
+    assert!(m.sample(10, 0).is_ok());
 }

@@ -415,6 +415,31 @@ fn a_column_of_a_cluster_that_was_never_observed_keeps_a_sensible_variance() {
     assert!(v.outer_iter().all(|v| v[[1, 1]] > 0.1), "{v}");
 }
 
+/// The likeliest variances of one component are those of the observed values, whatever the units of
+/// other columns are. Tolerance: the start has them but for rounding in the larger unit.
+#[test]
+fn one_component_has_the_observed_variances_in_any_units() {
+    for (share, unit) in [0.5, 0.95].into_iter().flat_map(|share| [1e-5, 1.0, 1e3, 1e5].map(|unit| (share, unit))) {
+        let mut x = normal(5, 1000, 2, 1.0);
+        x.column_mut(0).mapv_inplace(|v| v * unit);
+        let holes = with_holes(6, x.slice(s![.., 1..]).to_owned(), share);
+        x.slice_mut(s![.., 1..]).assign(&holes);
+        let seen: Vec<f64> = holes.iter().copied().filter(|v| !v.is_nan()).collect();
+        let mean = seen.iter().sum::<f64>() / seen.len() as f64;
+        let variance = seen.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / seen.len() as f64;
+        for init in [InitParams::KMeans, InitParams::RandomFromData, InitParams::Random] {
+            let params = GaussianMixtureParams::new(1).covariance_type(CovarianceType::Diag).reg_covar(0.0);
+            let fit = params.init_params(init).fit(Samples::with_missing(x.view()).unwrap()).unwrap();
+            let ratio = fit.mixture.variance(0, 1) / variance;
+            assert!(
+                (ratio - 1.0).abs() < 1e-5 && fit.n_iter() <= 2,
+                "{init:?} {share} {unit}: {ratio} {}",
+                fit.n_iter()
+            );
+        }
+    }
+}
+
 #[test]
 fn standardisation_is_of_what_is_observed() {
     let x = with_holes(5, blobs(4, 20_000, 3).mapv(|v| 3.0 * v + 1e6), 0.3);

@@ -1,7 +1,10 @@
 //! Labels and responsibilities of the CPU backend: every covariance type, element type and
 //! instruction set against the reference.
 use crate::common::*;
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Samples};
+use gmm_host::{
+    CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, LabelledEvaluator, Labels, Mixture,
+    ReferenceEvaluator, Samples,
+};
 use ndarray::{Array2, array};
 
 /// How far a responsibility may be from the reference's. float64: sums in another order. float32:
@@ -79,15 +82,86 @@ fn the_first_of_equal_components_is_the_label() {
     assert_eq!(CpuEvaluator::new(Samples::from_f32(single.view()).unwrap()).unwrap().predict(&m).unwrap(), [1; 50]);
 }
 
+/// Two components that differ in the second feature alone, whose midpoint is 1.5.
+fn side_by_side(kind: CovarianceType) -> Mixture {
+    let covariances = match kind {
+        CovarianceType::Full => Covariances::Full(array![[[1.0, 0.5], [0.5, 1.0]], [[1.0, 0.5], [0.5, 1.0]]]),
+        CovarianceType::Tied => Covariances::Tied(array![[1.0, 0.5], [0.5, 1.0]]),
+        CovarianceType::Diag => Covariances::Diag(array![[1.0, 1.0], [1.0, 1.0]]),
+        _ => Covariances::Spherical(array![1.0, 1.0]),
+    };
+    Mixture::new(array![0.5, 0.5], array![[0.0, 0.0], [0.0, 3.0]], covariances).unwrap()
+}
+
+/// The log-density of a sample 10²⁰ deviations away is rounded to 10²⁴, and ln 2 is nothing beside it.
+/// Tolerance: a few roundings of the sum.
 #[test]
-fn a_sample_that_no_component_reaches_is_named() {
-    let m = mixture(6, CovarianceType::Diag, 2, 1, 0.0);
-    let x = array![[0.5], [1e200], [0.0]];
-    let mut cpu = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
-    for e in [&mut reference(x.view()) as &mut dyn Evaluator, &mut cpu] {
-        let error = e.predict_proba(&m).unwrap_err();
-        assert!(matches!(error, Error::UnreachableSample { row: 1 }), "{error}");
+fn probabilities_sum_to_one_far_from_all_components() {
+    for (kind, far) in CovarianceType::ALL.into_iter().flat_map(|kind| [1e6, 1e8, 1e10, 1e20].map(|far| (kind, far))) {
+        let m = side_by_side(kind);
+        // Few rows of a pattern of missing values, and many.
+        for copies in [1, 60] {
+            let x = array![[0.0, 0.1], [far, f64::NAN], [f64::NAN, 0.2], [-far, f64::NAN]];
+            let x = Array2::from_shape_fn((4 * copies, 2), |(i, j)| x[[i % 4, j]]);
+            let samples = Samples::with_missing(x.view()).unwrap();
+            let labels = Labels::new(&vec![None; x.nrows()], 2).unwrap();
+            let load = |part| -> gmm_host::Result<Box<dyn Evaluator>> { Ok(Box::new(CpuEvaluator::new(part)?)) };
+            let mut reference = ReferenceEvaluator::new(samples.clone());
+            let mut cpu = CpuEvaluator::new(samples.clone()).unwrap();
+            let mut labelled = LabelledEvaluator::new(samples.clone(), labels, load).unwrap();
+            for e in [&mut reference as &mut dyn Evaluator, &mut cpu, &mut labelled] {
+                let what = format!("{kind} {far:e} {copies} {}", e.describe().device);
+                let (r, counts) = (e.predict_proba(&m).unwrap(), e.statistics(&m).unwrap().counts().to_owned());
+                for row in r.outer_iter() {
+                    assert!((row.sum() - 1.0).abs() < 1e-12, "{what}: {row}");
+                }
+                assert!((r[[1, 0]] - 0.5).abs() < 1e-12, "{what}: {}", r.row(1));
+                assert!((counts.sum() - x.nrows() as f64).abs() < 1e-9, "{what}: {counts}");
+            }
+            // Given x₀ the second feature has the mean of both components, which slopes add to.
+            let slope = if matches!(kind, CovarianceType::Full | CovarianceType::Tied) { 0.5 } else { 0.0 };
+            let (filled, expected) = (m.impute(&samples).unwrap()[[1, 1]], 1.5 + slope * far);
+            assert!((filled - expected).abs() <= 1e-12 * expected, "{kind} {far:e}: {filled} for {expected}");
+            let score = m.on(Device::Reference).score_function(samples.clone()).unwrap()[[1, 0]];
+            assert!((score + far).abs() <= 1e-12 * far, "{kind} {far:e}: {score}");
+        }
+        let given = m.condition(&[(0, far)]).unwrap();
+        assert!((given.weights()[0] - 0.5).abs() < 1e-12 && (given.weights().sum() - 1.0).abs() < 1e-12, "{given:?}");
+        let there = Mixture::new(array![1.0], array![[far, 1.5]], Covariances::Diag(array![[1.0, 1.0]])).unwrap();
+        let (product, _) = m.product(&there).unwrap();
+        assert!((product.weights().sum() - 1.0).abs() < 1e-12, "{kind} {far:e}: {}", product.weights());
     }
+}
+
+/// The squares of 10²⁰⁰ are no numbers. Far away the widest of two components is the nearest, and equally
+/// wide ones have their weights.
+#[test]
+fn a_sample_that_no_component_reaches_belongs_to_the_nearest() {
+    let m = Mixture::new(
+        array![0.1, 0.6, 0.3],
+        array![[0.0], [1.0], [2.0]],
+        Covariances::Diag(array![[1.0], [4.0], [4.0]]),
+    );
+    let m = m.unwrap();
+    let expected = [0.0, 2.0 / 3.0, 1.0 / 3.0];
+    for far in [1e160, 1e200, -1.7e308] {
+        let x = array![[0.5], [far], [0.0]];
+        let with_gaps = array![[0.5], [far], [f64::NAN]];
+        let mut cpu = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+        let mut missing = CpuEvaluator::new(Samples::with_missing(with_gaps.view()).unwrap()).unwrap();
+        for e in [&mut reference(x.view()) as &mut dyn Evaluator, &mut cpu, &mut missing] {
+            let (r, labels) = (e.predict_proba(&m).unwrap(), e.predict(&m).unwrap());
+            r.row(1).iter().zip(expected).for_each(|(r, expected)| assert!((r - expected).abs() < 1e-12, "{r}"));
+            assert_eq!(labels[1], 1);
+            assert_eq!(e.score_samples(&m).unwrap()[1], f64::NEG_INFINITY);
+            // A total of −∞ is of no use to a fit.
+            let error = e.statistics(&m).unwrap_err();
+            assert!(matches!(error, Error::UnreachableSample { row: 1 }), "{error}");
+        }
+    }
+    let (m, x) = (mixture(6, CovarianceType::Diag, 2, 1, 0.0), array![[0.5]]);
+    let mut cpu = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+    assert_eq!(cpu.predict(&m).unwrap(), reference(x.view()).predict(&m).unwrap());
     for wrong in [
         reference(x.view()).predict(&mixture(6, CovarianceType::Diag, 2, 2, 0.0)).unwrap_err(),
         cpu.predict(&mixture(6, CovarianceType::Diag, 2, 2, 0.0)).unwrap_err(),

@@ -132,7 +132,7 @@ fn errors_name_the_row_of_all_samples() {
     let all = Samples::from_f64(x.view()).unwrap();
     let part = |rows| -> Box<dyn Evaluator> { Box::new(ReferenceEvaluator::new(all.rows(rows))) };
     let mut data = ShardedEvaluator::new(vec![part(0..10), part(10..40), part(40..60)]).unwrap();
-    assert!(matches!(data.predict_proba(&m), Err(Error::UnreachableSample { row: 45 })));
+    assert!(matches!(data.statistics(&m), Err(Error::UnreachableSample { row: 45 })));
     let wrong = Mixture::new(array![1.0], array![[0.0, 1.0]], Covariances::Spherical(array![1.0])).unwrap();
     assert!(matches!(data.log_likelihood(&wrong), Err(Error::ShapeMismatch { .. })));
     let wide = |rows: std::ops::Range<usize>, columns: usize| -> Box<dyn Evaluator> {

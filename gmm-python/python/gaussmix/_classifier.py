@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -225,6 +225,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         x = self._checked(X, reset=False)
         data = self._load(x, X)
         scores = np.stack([data.scores(gm._mixture()) for gm in self.mixtures_], axis=1)
+        # A sample that no class reaches has what is known without it.
+        scores[np.isneginf(scores).all(axis=1)] = 0.0
         with np.errstate(divide="ignore"):
             scores += np.log(self.priors_)
         narrow = all(gm._value_type(x.dtype) == np.float32 for gm in self.mixtures_)
@@ -260,8 +262,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         log_proba : ndarray of shape (n_samples, n_classes)
             The logarithms, in the order of `classes_`.
         """
-        joint = self._joint(X)
-        log_proba: Floats = joint - logsumexp(joint, axis=1, keepdims=True)
+        log_proba: Floats = log_softmax(self._joint(X), axis=1)
         return log_proba
 
     def predict_proba(self, X: ArrayLike) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from . import _core
 from ._arrays import Floats
@@ -81,6 +82,16 @@ class Conditional:
             np.subtract(rows, self.centre, out=block[: len(rows), :-1])
             np.matmul(block[: len(rows)], self.maps, out=means[first : first + step])
         return means.reshape(len(x), len(self._weights), -1)
+
+    def log_density(self, x: Floats, y: Floats, load: Callable[[Floats], _core.Data]) -> NDArray[np.float64]:
+        """Give the logarithm of the density of each row of what is wanted, given each row of the rest."""
+        deviations = (y[:, np.newaxis] - self.means(x)).transpose(1, 2, 0)
+        diagonals = np.diagonal(self.factors, axis1=1, axis2=2)
+        with np.errstate(divide="ignore", over="ignore"):
+            squares = np.square(np.linalg.solve(self.factors, deviations)).sum(axis=1).T
+            logs = np.log(self.responsibilities(x, load)) - np.log(diagonals).sum(axis=1) - squares / 2
+            density: NDArray[np.float64] = logsumexp(logs, axis=1) - y.shape[1] / 2 * np.log(2 * np.pi)
+        return density
 
     def responsibilities(self, x: Floats, load: Callable[[Floats], _core.Data]) -> NDArray[np.float64]:
         """Give the weight of each component for each row of what is given, (n_samples, n_components)."""

@@ -143,9 +143,9 @@ def _graph(model: Model, dtype: DTypeLike | None) -> _Graph:
     elif isinstance(model, GaussianMixtureRegressor):
         _regressor(graph, model)
     else:
-        logs = _log_densities(graph, model._mixture())
-        graph.give("label", graph.add("ArgMax", logs, axis=1, keepdims=0), np.dtype(np.int64))
-        graph.give("probabilities", graph.add("Softmax", logs, axis=1))
+        logs, shares = _log_densities(graph, model._mixture())
+        graph.give("label", graph.add("ArgMax", shares, axis=1, keepdims=0), np.dtype(np.int64))
+        graph.give("probabilities", graph.add("Softmax", shares, axis=1))
         graph.give("score", graph.add("Add", _log_sum(graph, logs), graph.number(model._log_factor())))
     return graph
 
@@ -221,8 +221,12 @@ class _Graph:
         return made
 
 
-def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.0) -> str:
-    """Add the logarithm of weight times density of each component, (n_samples, n_components)."""
+def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.0) -> tuple[str, str]:
+    """Add the logarithm of weight times density of each component, (n_samples, n_components).
+
+    Add besides what the shares of the components follow from: the same, but of a sample that no
+    component reaches that of the nearest ones without its distance.
+    """
     weights, means, factors = mixture.weights, mixture.means, mixture.precisions_cholesky
     k, d = means.shape
     if mixture.covariance_type in ("full", "tied"):
@@ -245,7 +249,20 @@ def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.
     squares = graph.add("ReduceSumSquare", terms, graph.whole(2), keepdims=0)
     with np.errstate(divide="ignore"):
         constants = log_weight + np.log(weights) + log_determinants - d / 2 * math.log(2 * math.pi)
-    return graph.add("Sub", graph.constant(constants), graph.add("Mul", squares, graph.number(0.5)))
+    logs = graph.add("Sub", graph.constant(constants), graph.add("Mul", squares, graph.number(0.5)))
+    # The squares of such a sample overflow, but not those of a small part of its distance.
+    part = graph.number(1e-200 if graph.dtype == np.float64 else 1e-30)
+    squares = graph.add("ReduceSumSquare", graph.add("Mul", terms, part), graph.whole(2), keepdims=0)
+    squares = graph.add("Add", squares, graph.constant(np.where(np.isfinite(constants), 0.0, np.inf)))
+    least = graph.add("ReduceMin", squares, graph.whole(1))
+    nearest = graph.add("LessOrEqual", squares, least)
+    from_afar = graph.add("Where", nearest, graph.constant(constants), graph.number(-math.inf))
+    return logs, graph.add("Where", _is_reached(graph, logs), logs, from_afar)
+
+
+def _is_reached(graph: _Graph, logs: str) -> str:
+    """Add whether any of a sample's logarithms is more than -inf, (n_samples, 1)."""
+    return graph.add("Greater", graph.add("ReduceMax", logs, graph.whole(1)), graph.number(-math.inf))
 
 
 def _log_sum(graph: _Graph, logs: str, keepdims: int = 0) -> str:
@@ -254,7 +271,7 @@ def _log_sum(graph: _Graph, logs: str, keepdims: int = 0) -> str:
 
 def _log_total(graph: _Graph, mixture: _core.Mixture) -> str:
     """Add the log density of the mixture."""
-    return _log_sum(graph, _log_densities(graph, mixture))
+    return _log_sum(graph, _log_densities(graph, mixture)[0])
 
 
 def _classifier(graph: _Graph, model: GaussianMixtureClassifier) -> None:
@@ -269,10 +286,11 @@ def _classifier(graph: _Graph, model: GaussianMixtureClassifier) -> None:
     with np.errstate(divide="ignore"):
         priors = np.log(model.priors_)
     totals = [
-        _log_sum(graph, _log_densities(graph, gm._mixture(), float(prior)), keepdims=1)
+        _log_sum(graph, _log_densities(graph, gm._mixture(), float(prior))[0], keepdims=1)
         for gm, prior in zip(model.mixtures_, priors, strict=True)
     ]
     joint = graph.add("Concat", *totals, axis=1)
+    joint = graph.add("Where", _is_reached(graph, joint), joint, graph.constant(priors))
     number = graph.add("ArgMax", joint, axis=1, keepdims=0)
     graph.give("label", graph.add("Gather", graph.constant(classes), number, axis=0), kind)
     graph.give("probabilities", graph.add("Softmax", joint, axis=1))
@@ -283,7 +301,7 @@ def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
     conditional = Conditional(model.mixture_._mixture(), np.arange(d), np.arange(d, d + t))
     assert conditional.marginal is not None  # There is at least one feature.
     k = len(conditional.marginal.weights)
-    shares = graph.add("Softmax", _log_densities(graph, conditional.marginal), axis=1)
+    shares = graph.add("Softmax", _log_densities(graph, conditional.marginal)[1], axis=1)
     # (n_samples, 1, n_components), to multiply (n_samples, n_components, n_targets) by.
     shares = graph.add("Unsqueeze", shares, graph.whole(1))
     centred = graph.add("Sub", "X", graph.constant(conditional.centre))

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -95,7 +96,8 @@ class Prediction(Fitted):
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
-            return np.exp(few[0] - few[1][:, np.newaxis]).astype(self._value_type(np.asarray(X).dtype), copy=False)
+            shares: Floats = softmax(few[0], axis=1)
+            return shares.astype(self._value_type(np.asarray(X).dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.responsibilities(self._mixture()), X)
 

@@ -29,6 +29,8 @@ _WITHOUT = ("decay",)
 _AT_ONCE = 1 << 21
 #: So many rows are worth a second thread.
 _MANY = 20_000
+#: Of a log density below this, differences lose more than 1e-8.
+_FAR = -1e8
 #: Rows, the targets' distribution given the features that they have, and those features.
 _Part = tuple[Any, Conditional, Floats]
 
@@ -324,14 +326,19 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         if targets.shape[1] != t:
             raise ValueError(f"y has {targets.shape[1]} targets, but {type(self).__name__} was fitted to {t}")
         mixture, load = self.mixture_._mixture(), self._loader(X)
-        marginal = self._given_all(mixture).marginal
+        conditional = self._given_all(mixture)
+        marginal = conditional.marginal
         assert marginal is not None  # There is at least one feature.
         log_prob = np.empty(len(x))
         step = max(1, _AT_ONCE // (d + t))
         for first in range(0, len(x), step):
             rows = slice(first, first + step)
             both = np.column_stack([x[rows], targets[rows]]).astype(np.float64, copy=False)
-            log_prob[rows] = load(both).scores(mixture) - load(both[:, :d]).scores(marginal)
+            of_x, of_both = load(both[:, :d]).scores(marginal), load(both).scores(mixture)
+            far = ~(of_x > _FAR)
+            log_prob[rows][~far] = of_both[~far] - of_x[~far]
+            if far.any():
+                log_prob[rows][far] = conditional.log_density(both[far, :d], both[far, d:], load)
         return log_prob
 
 

@@ -70,62 +70,88 @@ pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     let _ = write!(
         text,
         "\
+/* The squared distance of a sample from a component, in its standard deviations; of differences times scale. */
+static inline double {name}_square(const double *x, int k, double scale)
+{{
+    const double *mean = {name}_means + k * {upper}_N_FEATURES;
+    double squares = 0.0;
+    int i, j;
+{whiten}
+    (void)i;
+    return squares;
+}}
+
 /* The logarithms of weight times density of each component, into log_p. */
 static inline void {name}_log_joint(const double *x, double *log_p)
 {{
-    int k, i, j;
+    int k;
     for (k = 0; k < {upper}_N_COMPONENTS; k++) {{
-        const double *mean = {name}_means + k * {upper}_N_FEATURES;
-        double squares = 0.0;
-{whiten}
-        log_p[k] = {name}_constants[k] - 0.5 * squares;
+        double square = {name}_square(x, k, 1.0);
+        if (!(square < HUGE_VAL)) /* of a sample so far away that its parts are infinite too */
+            square = {name}_square(x, k, 1e-200) * 1e200 * 1e200;
+        log_p[k] = {name}_constants[k] - 0.5 * square;
     }}
-    (void)i;
-    (void)j;
 }}
 
-/* The logarithm of the sum of the exponentials. */
-static inline double {name}_log_sum(const double *log_p)
+/* The largest of the logarithms. */
+static inline double {name}_most(const double *log_p)
 {{
-    double most = log_p[0], sum = 0.0;
+    double most = log_p[0];
     int k;
     for (k = 1; k < {upper}_N_COMPONENTS; k++)
         if (log_p[k] > most)
             most = log_p[k];
-    for (k = 0; k < {upper}_N_COMPONENTS; k++)
-        sum += exp(log_p[k] - most);
-    return most + log(sum);
+    return most;
 }}
 
 /* The log-likelihood of a sample. */
 static inline double {name}_score(const double *x)
 {{
-    double log_p[{upper}_N_COMPONENTS];
+    double log_p[{upper}_N_COMPONENTS], most, sum = 0.0;
+    int k;
     {name}_log_joint(x, log_p);
-    return {name}_log_sum(log_p) + {log_total};
+    most = {name}_most(log_p);
+    if (most == -HUGE_VAL)
+        return most;
+    for (k = 0; k < {upper}_N_COMPONENTS; k++)
+        sum += exp(log_p[k] - most);
+    return most + log(sum) + {log_total};
+}}
+
+/* The probability of each component, into p of {upper}_N_COMPONENTS numbers. A sample whose log-likelihood is
+   -infinity has that of the nearest component. */
+static inline void {name}_predict_proba(const double *x, double *p)
+{{
+    double most, sum = 0.0, least = HUGE_VAL;
+    int k;
+    {name}_log_joint(x, p);
+    most = {name}_most(p);
+    if (most == -HUGE_VAL) {{
+        for (k = 0; k < {upper}_N_COMPONENTS; k++) {{
+            p[k] = {name}_square(x, k, 1e-200);
+            if ({name}_constants[k] > -HUGE_VAL && p[k] < least)
+                least = p[k];
+        }}
+        for (k = 0; k < {upper}_N_COMPONENTS; k++)
+            p[k] = p[k] > least ? -HUGE_VAL : {name}_constants[k];
+        most = {name}_most(p);
+    }}
+    for (k = 0; k < {upper}_N_COMPONENTS; k++)
+        sum += p[k] = exp(p[k] - most);
+    for (k = 0; k < {upper}_N_COMPONENTS; k++)
+        p[k] /= sum;
 }}
 
 /* The most probable component of a sample, counted from 0. */
 static inline int {name}_predict(const double *x)
 {{
-    double log_p[{upper}_N_COMPONENTS];
+    double p[{upper}_N_COMPONENTS];
     int k, best = 0;
-    {name}_log_joint(x, log_p);
+    {name}_predict_proba(x, p);
     for (k = 1; k < {upper}_N_COMPONENTS; k++)
-        if (log_p[k] > log_p[best])
+        if (p[k] > p[best])
             best = k;
     return best;
-}}
-
-/* The probability of each component, into p of {upper}_N_COMPONENTS numbers. */
-static inline void {name}_predict_proba(const double *x, double *p)
-{{
-    double sum;
-    int k;
-    {name}_log_joint(x, p);
-    sum = {name}_log_sum(p);
-    for (k = 0; k < {upper}_N_COMPONENTS; k++)
-        p[k] = exp(p[k] - sum);
 }}
 
 #endif
@@ -134,8 +160,8 @@ static inline void {name}_predict_proba(const double *x, double *p)
     Ok(text)
 }
 
-/// The numbers of the factors, the loop that adds up the squares of Uᵀ(x − μ), and log |U| of each
-/// component.
+/// The numbers of the factors, the loop that adds up the squares of Uᵀ(x − μ) times `scale`, and log |U| of
+/// each component.
 type Whitening = (Vec<f64>, &'static str, Vec<f64>);
 
 /// In the loop `NAME` and `D_FEATURES` stand for names.
@@ -158,28 +184,28 @@ fn whitening(factors: &Covariances, k: usize, d: usize) -> Result<Whitening, Pro
     })
 }
 
-const OF_TRIANGLES: &str = "        const double *column = NAME_factors + k * (D_FEATURES * (D_FEATURES + 1) / 2);
-        for (j = 0; j < D_FEATURES; j++) {
-            double t = 0.0;
-            for (i = 0; i <= j; i++)
-                t += *column++ * (x[i] - mean[i]);
-            squares += t * t;
-        }";
-const OF_ONE_TRIANGLE: &str = "        const double *column = NAME_factors;
-        for (j = 0; j < D_FEATURES; j++) {
-            double t = 0.0;
-            for (i = 0; i <= j; i++)
-                t += *column++ * (x[i] - mean[i]);
-            squares += t * t;
-        }";
-const OF_DIAGONALS: &str = "        for (j = 0; j < D_FEATURES; j++) {
-            double t = NAME_factors[k * D_FEATURES + j] * (x[j] - mean[j]);
-            squares += t * t;
-        }";
-const OF_NUMBERS: &str = "        for (j = 0; j < D_FEATURES; j++) {
-            double t = NAME_factors[k] * (x[j] - mean[j]);
-            squares += t * t;
-        }";
+const OF_TRIANGLES: &str = "    const double *column = NAME_factors + k * (D_FEATURES * (D_FEATURES + 1) / 2);
+    for (j = 0; j < D_FEATURES; j++) {
+        double t = 0.0;
+        for (i = 0; i <= j; i++)
+            t += *column++ * (x[i] * scale - mean[i] * scale);
+        squares += t * t;
+    }";
+const OF_ONE_TRIANGLE: &str = "    const double *column = NAME_factors;
+    for (j = 0; j < D_FEATURES; j++) {
+        double t = 0.0;
+        for (i = 0; i <= j; i++)
+            t += *column++ * (x[i] * scale - mean[i] * scale);
+        squares += t * t;
+    }";
+const OF_DIAGONALS: &str = "    for (j = 0; j < D_FEATURES; j++) {
+        double t = NAME_factors[k * D_FEATURES + j] * (x[j] * scale - mean[j] * scale);
+        squares += t * t;
+    }";
+const OF_NUMBERS: &str = "    for (j = 0; j < D_FEATURES; j++) {
+        double t = NAME_factors[k] * (x[j] * scale - mean[j] * scale);
+        squares += t * t;
+    }";
 
 /// A number that C reads as the same bits.
 fn number(value: f64) -> String {

@@ -183,7 +183,7 @@ impl Mcmc {
         let beginning = match (saved, init) {
             (Some(saved), _) => Beginning::Saved(saved),
             (None, Some(mixture)) => Beginning::Around(mixture),
-            (None, None) => match self.fit(evaluator.as_mut(), &interrupt)? {
+            (None, None) => match self.fit(evaluator.as_mut(), data.reg_covar(), &interrupt)? {
                 Some(mixture) => Beginning::Around(mixture),
                 None => {
                     drop(line);
@@ -330,10 +330,16 @@ impl Mcmc {
     }
 
     /// Finds a maximum of the likelihood; `None` if a signal came.
-    fn fit(&self, evaluator: &mut dyn Evaluator, interrupt: &Interrupt) -> anyhow::Result<Option<Mixture>> {
+    fn fit(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        reg_covar: f64,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Mixture>> {
         let params = GaussianMixtureParams::default()
             .n_components(self.k)
             .covariance_type(self.covariance_type)
+            .reg_covar(reg_covar)
             .n_init(FITS)
             .random_state(self.seed)
             .check()?;

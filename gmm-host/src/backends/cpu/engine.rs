@@ -4,7 +4,7 @@ use super::estep;
 use super::kernel::{Chunk, PerSample, Scratch, Total};
 use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
-use super::posterior::{Labels, Responsibilities};
+use super::posterior::{FAR, Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
 use super::threads::Threads;
@@ -14,8 +14,12 @@ use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::data::samples::{Rows, Samples};
 use crate::data::weights::weight_scale;
-use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, responsibilities, unreachable_sample};
+use crate::error::Result;
+use crate::evaluator::{
+    Description, Evaluator, check_features, labels_from_afar, responsibilities, responsibilities_from_afar,
+    unreachable_sample,
+};
+use crate::interrupt::Interrupt;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
@@ -122,16 +126,34 @@ impl<'a, T: Real> Engine<'a, T> {
 
     /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all
     /// threads if that pays for work of `cost` multiply-adds a sample.
-    fn for_each_piece<A: Send>(&self, out: &mut [A], size: usize, cost: usize, work: impl Fn(usize, &mut [A]) + Sync) {
-        self.in_pieces(out, size, self.data.n.saturating_mul(cost), work);
+    fn for_each_piece<A: Send>(
+        &self,
+        out: &mut [A],
+        size: usize,
+        cost: usize,
+        work: impl Fn(usize, &mut [A]) + Sync,
+    ) -> Result<()> {
+        self.in_pieces(out, size, self.data.n.saturating_mul(cost), work)
     }
 
     /// As [`for_each_piece`](Self::for_each_piece), for work of `cost` multiply-adds in all.
-    fn in_pieces<A: Send>(&self, out: &mut [A], size: usize, cost: usize, work: impl Fn(usize, &mut [A]) + Sync) {
+    fn in_pieces<A: Send>(
+        &self,
+        out: &mut [A],
+        size: usize,
+        cost: usize,
+        work: impl Fn(usize, &mut [A]) + Sync,
+    ) -> Result<()> {
+        let interrupt = Interrupt::current();
+        let piece = |(c, out): (usize, &mut [A])| {
+            interrupt.check()?;
+            work(c, out);
+            Ok(())
+        };
         if self.n_threads == 1 || cost < SERIAL_WORK {
-            return out.chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
+            return out.chunks_mut(size).enumerate().try_for_each(piece);
         }
-        self.threads.install(|| out.par_chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out)));
+        self.threads.install(|| out.par_chunks_mut(size).enumerate().try_for_each(piece))
     }
 
     /// Runs `work` on each chunk of samples and its part of `out`, `each` elements for a sample.
@@ -151,8 +173,7 @@ impl<'a, T: Real> Engine<'a, T> {
             let mut scratch = Scratch::new(parameters.n_components, self.data.d);
             let chunk = Chunk { x, n: samples.len(), parameters: &parameters, leading, scratch: &mut scratch };
             work(self.isa, chunk, out);
-        });
-        Ok(())
+        })
     }
 
     /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
@@ -185,10 +206,10 @@ impl<'a, T: Real> Engine<'a, T> {
         parameters: &DeviceParameters<T>,
         layout: Layout,
         centres: Array2<f64>,
-    ) -> CentredSums {
+    ) -> Result<CentredSums> {
         let leading = leading_rows(parameters);
         let padded = Self::padded(&centres, layout);
-        let (log2, totals) = self.all_sums(parameters, leading, layout, &padded);
+        let (log2, totals) = self.all_sums(parameters, leading, layout, &padded)?;
         let (frame, scale) = (&self.data.frame, self.weight_scale);
         let mut sums = estep::centred_sums(mixture, parameters, frame, layout, centres, &totals, scale);
         if !self.spare.sums.is_empty() {
@@ -196,7 +217,7 @@ impl<'a, T: Real> Engine<'a, T> {
         }
         sums.weight = self.total_weight;
         sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
-        sums
+        Ok(sums)
     }
 
     /// The centres of the moments, as rows of `layout.width` elements.
@@ -245,7 +266,7 @@ impl<'a, T: Real> Engine<'a, T> {
         leading: Option<usize>,
         layout: Layout,
         centres: &[T],
-    ) -> (f64, Totals) {
+    ) -> Result<(f64, Totals)> {
         let (n_chunks, k) = (self.data.n_chunks(), parameters.n_components);
         let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length()).clamp(4, 64));
         let mut spare = std::mem::take(&mut self.spare);
@@ -271,7 +292,7 @@ impl<'a, T: Real> Engine<'a, T> {
             let room = of_spare().segments.pop();
             out[0] = Some((log2, sums.finish(self.isa, room)));
             of_spare().sums.push(sums);
-        });
+        })?;
         let (log2, segments): (Vec<f64>, Vec<SegmentSums<T>>) = segments.into_iter().flatten().unzip();
         // In the order of the segments.
         let mut spread = vec![0.0; layout.spread];
@@ -283,13 +304,13 @@ impl<'a, T: Real> Engine<'a, T> {
             for segment in &segments {
                 segment.add_matrices(self.isa, piece * PIECE, sum);
             }
-        });
+        })?;
         // No more memory than the samples take.
         if n_segments * layout.length() <= self.data.n * self.data.d {
             self.spare = spare.into_inner().unwrap_or_else(PoisonError::into_inner);
             self.spare.segments.extend(segments);
         }
-        (neumaier_sum(log2), Totals { spread, matrices: sum })
+        Ok((neumaier_sum(log2), Totals { spread, matrices: sum }))
     }
 }
 
@@ -373,7 +394,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             for (total, (leading, parameters)) in totals.iter_mut().zip(&parameters) {
                 *total = self.chunk_total(c, parameters, *leading, &mut scratch);
             }
-        });
+        })?;
         let totals = parameters.iter().enumerate().map(|(i, (_, p))| {
             let log2 = neumaier_sum(partial.iter().skip(i).step_by(parameters.len()).copied());
             (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
@@ -418,7 +439,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             true => Array2::zeros(mixture.means().dim()),
             false => estep::means(mixture, &parameters, &self.data.frame),
         };
-        let mut sums = self.sums(mixture, &parameters, layout, centres);
+        let mut sums = self.sums(mixture, &parameters, layout, centres)?;
         if sums.log_likelihood == f64::NEG_INFINITY {
             let scores = self.score_samples(mixture)?;
             return Err(unreachable_sample(&scores, self.samples.weights()));
@@ -427,7 +448,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             let centres = sums.new_centres();
             let centres = Array2::from_shape_fn(centres.dim(), |(c, j)| self.data.frame.apply(j, centres[[c, j]]));
             let layout = Layout::new(&parameters, self.data.lanes, || false);
-            sums = self.sums(mixture, &parameters, layout, centres);
+            sums = self.sums(mixture, &parameters, layout, centres)?;
         }
         Statistics::from_centred_sums(sums)
     }
@@ -439,6 +460,8 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         let mut out = vec![0; self.data.n];
         self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| isa.run(Labels { chunk, out }))?;
+        let far: Vec<usize> = (0..out.len()).filter(|&row| out[row] == FAR).collect();
+        labels_from_afar(&mut out, &far, mixture, |rows| self.samples.select(rows))?;
         Ok(out)
     }
 
@@ -447,10 +470,8 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let mut out = responsibilities(self.data.n, k)?;
         let flat = out.as_slice_mut().unwrap_or_default();
         self.for_each_sample(mixture, flat, k, |isa, chunk, out| isa.run(Responsibilities { chunk, out }))?;
-        match flat.chunks_exact(k).position(|row| row[0].is_nan()) {
-            Some(row) => Err(Error::UnreachableSample { row }),
-            None => Ok(out),
-        }
+        responsibilities_from_afar(&mut out, mixture, |rows| self.samples.select(rows))?;
+        Ok(out)
     }
 }
 

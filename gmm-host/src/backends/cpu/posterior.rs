@@ -9,8 +9,11 @@ use pulp::{Simd, WithSimd};
 /// The most samples that a group can have: float32 in registers of 512 bits.
 const WIDEST: usize = GROUP * 16;
 
+/// The label of a sample that is infinitely far from every component.
+pub(super) const FAR: usize = usize::MAX;
+
 /// The component with the largest term of each sample of a chunk, the first of equals, into `out`
-/// (n,); 0 for a sample that is infinitely far from every component.
+/// (n,); [`FAR`] for a sample that is infinitely far from every component.
 pub(super) struct Labels<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [usize],
@@ -65,7 +68,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Largest<'_> {
         }
         if let Some(shift) = &group.shift {
             for (out, &exponent) in out.iter_mut().zip(elements::<T, S>(shift)) {
-                *out = if is_unreachable::<T>(exponent.into()) { 0 } else { *out };
+                *out = if is_unreachable::<T>(exponent.into()) { FAR } else { *out };
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The threads that an evaluator computes with.
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use rayon::{ThreadPool, ThreadPoolBuilder, current_num_threads};
 use std::sync::Arc;
 
@@ -45,7 +46,10 @@ impl Threads {
     /// Runs `work`, whose parallel iterators they carry out.
     pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match self {
-            Self::Own(pool) => pool.install(work),
+            Self::Own(pool) => {
+                let interrupt = Interrupt::current();
+                pool.install(|| interrupt.install(work))
+            }
             Self::Shared | Self::Calling => work(),
         }
     }

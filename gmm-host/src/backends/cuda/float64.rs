@@ -120,13 +120,13 @@ impl Evaluator for Float64<'_> {
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        let (general, data) = self.general();
-        general.predict(data, mixture)
+        self.latest = general::VARIANT;
+        self.general.predict(&mut self.data, &self.samples, mixture)
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let (general, data) = self.general();
-        general.predict_proba(data, mixture)
+        self.latest = general::VARIANT;
+        self.general.predict_proba(&mut self.data, &self.samples, mixture)
     }
 }
 

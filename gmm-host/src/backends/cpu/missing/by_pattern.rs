@@ -13,6 +13,7 @@ use crate::data::patterns::{Pattern, Patterns};
 use crate::data::samples::{Rows, Samples, View};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, most_probable};
+use crate::interrupt::Interrupt;
 use crate::model::covariances::CovarianceType;
 use crate::model::marginal::Marginal;
 use crate::model::mixture::Mixture;
@@ -95,7 +96,8 @@ impl<'a> ByPattern<'a> {
     ) -> Result<Vec<T>> {
         check_features(mixture, self.samples.n_features())?;
         let Self { samples, order, groups, threads, .. } = self;
-        let one = |group: &mut Group<'a>| group.evaluate(samples, order, mixture, &work);
+        let interrupt = Interrupt::current();
+        let one = |group: &mut Group<'a>| interrupt.install(|| group.evaluate(samples, order, mixture, &work));
         let results: Vec<Result<T>> = threads.install(|| groups.par_iter_mut().map(one).collect());
         results.into_iter().collect()
     }
@@ -138,6 +140,7 @@ impl<'a> Group<'a> {
         mixture: &Mixture,
         work: impl Fn(&mut Self, GroupRows<'_>, Option<&Marginal>) -> Result<T>,
     ) -> Result<T> {
+        Interrupt::current().check()?;
         let rows = &order[self.rows.clone()];
         let observed = Arc::clone(&self.observed);
         let marginal = if observed.is_empty() { None } else { Some(Marginal::new(mixture, &observed)?) };
@@ -282,6 +285,8 @@ impl<'a> Evaluator for ByPattern<'a> {
             }
             Ok(sum)
         };
+        let interrupt = Interrupt::current();
+        let sum_up = |part: &mut [Group<'a>]| interrupt.install(|| sum_up(part));
         let sums: Vec<Result<Statistics>> = threads.install(|| parts.into_par_iter().map(sum_up).collect());
         let mut total = empty();
         for sum in sums {
@@ -310,7 +315,7 @@ impl<'a> Evaluator for ByPattern<'a> {
         let r = self.map(mixture, |group, rows, marginal| match (marginal, &mut group.engine) {
             (None, _) => Ok(shares.repeat(rows.rows.len())),
             (Some(marginal), Some(engine)) => Ok(engine.predict_proba(&marginal.mixture)?.into_raw_vec_and_offset().0),
-            (Some(marginal), None) => FewRows::new(rows, marginal).predict_proba(),
+            (Some(marginal), None) => Ok(FewRows::new(rows, marginal).predict_proba()),
         })?;
         let (n, k) = (self.n_samples(), mixture.n_components());
         let r = Array2::from_shape_vec((n, k), self.in_order(r, k));

@@ -32,17 +32,17 @@ impl<'r, 'm> FewRows<'r, 'm> {
         self.rows.samples.weights().map_or(1.0, |w| w[self.rows.rows[i]])
     }
 
-    /// Calls `visit` with the index of each row among these, its observed values, its log πₖ N(x;
-    /// μₖ, Σₖ) (K,), and their log-sum-exp.
+    /// Calls `visit` with the index of each row among these, its observed values, its
+    /// responsibilities (K,), and its log-density.
     fn for_each(&self, mut visit: impl FnMut(usize, &[f64], &[f64], f64) -> Result<()>) -> Result<()> {
         let mixture = &self.marginal.mixture;
         let mut density = Density::new(mixture);
-        let mut log_p = vec![0.0; mixture.n_components()];
+        let mut r = vec![0.0; mixture.n_components()];
         let mut x = vec![0.0; mixture.n_features()];
         for (i, &row) in self.rows.rows.iter().enumerate() {
             gather(self.rows.samples, row, &self.marginal.observed, &mut x);
-            let log_sum = density.evaluate(ArrayView1::from(&x[..]), &mut log_p);
-            visit(i, &x, &log_p, log_sum)?;
+            let log_density = density.responsibilities(ArrayView1::from(&x[..]), &mut r);
+            visit(i, &x, &r, log_density)?;
         }
         Ok(())
     }
@@ -50,8 +50,8 @@ impl<'r, 'm> FewRows<'r, 'm> {
     /// Collects what `value` makes of each row.
     fn collect<T>(&self, mut value: impl FnMut(&[f64], f64) -> T) -> Vec<T> {
         let mut all = Vec::with_capacity(self.rows.rows.len());
-        let done = self.for_each(|_, _, log_p, log_sum| {
-            all.push(value(log_p, log_sum));
+        let done = self.for_each(|_, _, r, log_density| {
+            all.push(value(r, log_density));
             Ok(())
         });
         debug_assert!(done.is_ok());
@@ -59,11 +59,11 @@ impl<'r, 'm> FewRows<'r, 'm> {
     }
 
     pub fn score_samples(&self) -> Vec<f64> {
-        self.collect(|_, log_sum| log_sum)
+        self.collect(|_, log_density| log_density)
     }
 
     pub fn predict(&self) -> Vec<usize> {
-        self.collect(|log_p, _| most_probable(log_p))
+        self.collect(|r, _| most_probable(r))
     }
 
     pub fn log_likelihood(&self) -> f64 {
@@ -72,16 +72,8 @@ impl<'r, 'm> FewRows<'r, 'm> {
         neumaier_sum(counted.map(|(w, v)| w * v))
     }
 
-    pub fn predict_proba(&self) -> Result<Vec<f64>> {
-        let mut all = Vec::new();
-        self.for_each(|row, _, log_p, log_sum| {
-            if !log_sum.is_finite() {
-                return Err(Error::UnreachableSample { row });
-            }
-            all.extend(log_p.iter().map(|v| (v - log_sum).exp()));
-            Ok(())
-        })?;
-        Ok(all)
+    pub fn predict_proba(&self) -> Vec<f64> {
+        self.collect(|r, _| r.to_vec()).concat()
     }
 
     /// The statistics of the observed columns; `weight` is that of all rows.
@@ -103,17 +95,17 @@ impl<'r, 'm> FewRows<'r, 'm> {
         let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
         let mut log_likelihood = 0.0;
         let mut difference = vec![0.0; d];
-        self.for_each(|row, x, log_p, log_sum| {
+        self.for_each(|row, x, r, log_density| {
             let weight = self.weight(row);
             if weight == 0.0 {
                 return Ok(());
             }
-            if !log_sum.is_finite() {
+            if !log_density.is_finite() {
                 return Err(Error::UnreachableSample { row });
             }
-            log_likelihood += weight * log_sum;
-            for (c, v) in log_p.iter().enumerate() {
-                let r = weight * (v - log_sum).exp();
+            log_likelihood += weight * log_density;
+            for (c, r) in r.iter().enumerate() {
+                let r = weight * r;
                 counts[c] += r;
                 for (j, difference) in difference.iter_mut().enumerate() {
                     *difference = x[j] - centres[[c, j]];

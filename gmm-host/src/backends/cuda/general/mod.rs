@@ -17,8 +17,8 @@ use super::plan::task::{Operation, Shape as LaunchShape, Task};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
 use crate::backends::device_parameters::DeviceParameters;
-use crate::error::{Error, Result};
-use crate::evaluator::{responsibilities, unreachable_sample};
+use crate::error::Result;
+use crate::evaluator::{far_rows, labels_from_afar, responsibilities, responsibilities_from_afar, unreachable_sample};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::statistics::{CentredSums, Statistics};
@@ -220,21 +220,34 @@ impl<T: Element> General<T> {
         Ok(add_offsets(source, parameters.gaps.as_ref(), scores))
     }
 
-    pub fn predict(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Vec<usize>> {
+    /// `source`: the samples that `data` was made of.
+    pub fn predict(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Vec<usize>> {
         let ready = Ready::new(mixture, data)?;
         let mut labels = Vec::with_capacity(data.n());
-        self.pass(data, &ready, Goal::Labels(&mut labels))?;
+        if self.pass(data, &ready, Goal::Labels(&mut labels))? == f64::NEG_INFINITY {
+            let far = far_rows(&self.score_samples(data, source, mixture)?);
+            labels_from_afar(&mut labels, &far, mixture, |rows| source.select(rows))?;
+        }
         Ok(labels)
     }
 
-    pub fn predict_proba(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Array2<f64>> {
+    /// `source`: the samples that `data` was made of.
+    pub fn predict_proba(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Array2<f64>> {
         let ready = Ready::new(mixture, data)?;
         let mut r = responsibilities(data.n(), ready.layout.k)?;
         self.pass(data, &ready, Goal::Responsibilities(&mut r))?;
-        match r.column(0).iter().position(|r| r.is_nan()) {
-            Some(row) => Err(Error::UnreachableSample { row }),
-            None => Ok(r),
-        }
+        responsibilities_from_afar(&mut r, mixture, |rows| source.select(rows))?;
+        Ok(r)
     }
 
     /// `source`: the samples that `data` was made of.

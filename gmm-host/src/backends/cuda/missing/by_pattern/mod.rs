@@ -30,7 +30,9 @@ use crate::backends::enough_digits::{EnoughDigits, FramedEvaluator};
 use crate::data::frame::Frame;
 use crate::data::samples::{Rows, Samples, View, weight_scale};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, responsibilities};
+use crate::evaluator::{
+    Description, Evaluator, check_features, far_rows, labels_from_afar, responsibilities, responsibilities_from_afar,
+};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
@@ -652,13 +654,17 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         let mut labels = vec![0; self.n_samples()];
-        self.evaluate(mixture, Goal::Labels(&mut labels))?;
+        if self.evaluate(mixture, Goal::Labels(&mut labels))? == f64::NEG_INFINITY {
+            let far = far_rows(&self.score_samples(mixture)?);
+            labels_from_afar(&mut labels, &far, mixture, |rows| self.samples.select(rows))?;
+        }
         Ok(labels)
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
         self.evaluate(mixture, Goal::Responsibilities(&mut r))?;
+        responsibilities_from_afar(&mut r, mixture, |rows| self.samples.select(rows))?;
         Ok(r)
     }
 }

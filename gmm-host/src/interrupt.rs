@@ -1,0 +1,61 @@
+//! Ending a computation before it is done.
+use crate::error::{Error, Result};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+thread_local! {
+    static CURRENT: RefCell<Interrupt> = RefCell::default();
+}
+
+/// A flag that another thread raises to end what is computed under it: long loops look at it, and give
+/// [`Error::Interrupted`] then. A clone is the same flag.
+///
+/// ```
+/// use gmm_host::{Covariances, Error, Interrupt, Mixture};
+/// use ndarray::array;
+///
+/// let mixture = Mixture::new(array![1.0], array![[0.0]], Covariances::Spherical(array![1.0]))?;
+/// let interrupt = Interrupt::default();
+/// interrupt.raise();
+/// let result = interrupt.install(|| mixture.kl_divergence(&mixture, 1_000_000, 0));
+/// assert!(matches!(result, Err(Error::Interrupted)));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Raises the flag.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs `work` under this flag.
+    pub fn install<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Before(Interrupt);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                CURRENT.replace(std::mem::take(&mut self.0));
+            }
+        }
+        let _before = Before(CURRENT.replace(self.clone()));
+        work()
+    }
+
+    /// The flag under which this thread computes; one that nobody raises where there is none. Parallel
+    /// loops take it before they begin, because their other threads have none.
+    pub(crate) fn current() -> Self {
+        CURRENT.with_borrow(Self::clone)
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// # Errors
+    /// [`Error::Interrupted`] where the flag is raised.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_raised() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}

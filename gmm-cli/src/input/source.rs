@@ -64,7 +64,6 @@ impl<'a> Input<'a> {
         let (data, ids, rows) = match whole {
             Some(Contents { data, ids, part_rows, .. }) => {
                 drop(line);
-                files::note_header_of_numbers(&table, &data);
                 (Storage::Memory(data), ids, part_rows)
             }
             None if table.is_read_once() => bail!(

@@ -1,4 +1,5 @@
 //! The options of every command that computes over data.
+use crate::commands::values::whole_number_or_0;
 use anyhow::bail;
 use clap::Args;
 use gaussmix::device::{Device, LoadOptions};
@@ -25,6 +26,9 @@ pub struct TableOptions {
     /// numbers that look like names (years, equal steps), which is said
     #[arg(long, value_name = "WHETHER", value_parser = yes_or_no)]
     header: Option<bool>,
+    /// Lines of text before the table, which are passed over
+    #[arg(long, value_name = "N", value_parser = whole_number_or_0, default_value_t = 0, hide_default_value = true)]
+    skip_lines: usize,
     /// What stands for a missing value besides an empty field, NA, N/A, NaN, NaT, None, null and ?:
     /// texts and numbers, separated by commas, such as .,-999
     #[arg(long, value_name = "TEXTS", allow_hyphen_values = true)]
@@ -80,7 +84,7 @@ impl TableOptions {
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
         let (columns, drop) = (Names::all(&self.columns), Names::all(&self.drop));
         let (decimal, header, na_values) = (self.decimal, self.header, Names::all(&self.na_values));
-        Selection { columns, drop, id, by: None, model, decimal, header, na_values }
+        Selection { columns, drop, id, by: None, model, decimal, header, skip_lines: self.skip_lines, na_values }
     }
 
     /// The data in a few words, for reports and errors.

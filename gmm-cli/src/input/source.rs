@@ -100,6 +100,11 @@ impl<'a> Input<'a> {
                 let error = Error::NonFiniteSample { row, column: self.columns[column], value };
                 anyhow::Error::from(error).context(format!("{}{name}", file.display()))
             }
+            Error::UnobservedColumn { column } => {
+                let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
+                let error = Error::UnobservedColumn { column: self.columns[column] };
+                anyhow::Error::from(error).context(format!("{}{name}", self.options.table.describe()))
+            }
             error => anyhow::Error::from(error).context(self.options.table.describe()),
         }
     }
@@ -286,7 +291,7 @@ impl<'a> Source<'a> {
 
     /// An error if a column has no observed value, so that nothing can be fitted to it.
     pub fn check_columns(&self) -> anyhow::Result<()> {
-        self.gaps.check_columns().with_context(|| self.options.table.describe())
+        self.gaps.check_columns().map_err(|error| self.input.error(error))
     }
 
     /// The names of the features, if they have any.

@@ -33,6 +33,8 @@ pub struct Selection {
     /// Whether the first line of a text, behind comments, is a header. `None`: it is one if it has
     /// names, or numbers that look like names.
     pub header: Option<bool>,
+    /// Lines of a text before its header or, without one, its first row.
+    pub skip_lines: usize,
     /// What stands for a missing value besides the usual words, in any case of letters. A number
     /// stands for one in every format, however it is written.
     pub na_values: Vec<String>,
@@ -47,6 +49,8 @@ pub(super) struct Field {
     /// Whether it is an index of the rows that a library has written with them, and no feature
     /// unless it is named.
     pub is_index: bool,
+    /// Whether a value is known to be missing.
+    pub has_missing: bool,
 }
 
 /// What a column holds.
@@ -195,7 +199,11 @@ impl Selection {
                 _ => "choose the features with --columns or --drop".into(),
             };
             let what = |&(column, what): &(usize, &String)| format!("column `{}` holds {what}", short(&name(column)));
-            return Err(Problem::format(format!("{}; {advice}", list(others.iter().map(what)))));
+            let missing = match numbers.iter().any(|&column| fields[column].has_missing) {
+                true => " (others have missing values, which --missing allows)",
+                false => "",
+            };
+            return Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))));
         }
         let mut names: Vec<String> = columns.iter().map(|&column| name(column)).collect();
         if !named {
@@ -253,7 +261,12 @@ mod tests {
         };
         names
             .iter()
-            .map(|name| Field { name: Some((*name).into()), kind: number(name), is_index: *name == "index" })
+            .map(|name| Field {
+                name: Some((*name).into()),
+                kind: number(name),
+                is_index: *name == "index",
+                has_missing: false,
+            })
             .collect()
     }
 
@@ -352,7 +365,8 @@ mod tests {
         assert!(asked.unwrap_err().to_string().contains("columns 0 and 2"));
         let by_number = Selection { columns: texts(&["2", "1"]), ..Selection::default() }.resolve(&twice).unwrap();
         assert_eq!((by_number.columns, by_number.names), (vec![2, 1], Some(texts(&["a", "b"]))));
-        let unnamed = vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false }; 3];
+        let unnamed =
+            vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false, has_missing: false }; 3];
         let found = Selection { drop: texts(&["1"]), ..Selection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 2], None));
         // Without names the order is that of the model.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The separators that are recognised, besides spaces. Of equally frequent ones the first counts.
 const SEPARATORS: [u8; 4] = [b',', b'\t', b';', b'|'];
 /// Most rows that are looked at to find how a text is written.
-const FIRST_ROWS: usize = 100;
+const FIRST_ROWS: usize = 1000;
 
 /// Bytes that are read at a time.
 const BUFFER: usize = 16 << 10;
@@ -36,6 +36,8 @@ pub(super) struct Csv {
     names: Vec<Option<String>>,
     /// What each column holds, by the first rows.
     kinds: Vec<Kind>,
+    /// Whether a value of it is missing in the first rows.
+    have_missing: Vec<bool>,
     /// Whether the first column has no name although the others have: an index of the rows.
     has_index: bool,
     /// What a reader should know of how the text is read.
@@ -87,10 +89,12 @@ impl Csv {
     ) -> Result<(Self, Stream), Problem> {
         let mut stream = stream.into_text()?;
         let (skip, comment, (separator, spelling)) = loop {
-            let (skip, comment) = comments(&stream.head);
+            let before = line_start(&stream.head, selection.skip_lines);
+            let (skip, comment) = comments(&stream.head[before..]);
+            let skip = before + skip;
             let content = &stream.head[skip..];
             let layout = characters(content, stream.whole, selection.decimal, &selection.na_values);
-            if stream.whole || is_complete(content, layout.0, max_row)? {
+            if stream.whole || before < stream.head.len() && is_complete(content, layout.0, max_row)? {
                 break (skip, comment.to_vec(), layout);
             }
             if stream.head.len() as u64 > 2 * max_row {
@@ -151,7 +155,11 @@ impl Csv {
             let byte = row.position().map_or(0, csv::Position::byte);
             line_at(stream.head.iter().copied(), (skip as u64) + byte)
         };
-        let kinds = kinds(&rows, columns, &spelling, line);
+        if !trailing {
+            check_first_rows(names.as_ref().filter(|_| header), &rows, line)?;
+        }
+        let (kinds, have_missing) = kinds(&rows, columns, &spelling, line);
+        check_second_header(&rows, &kinds, &spelling, line)?;
         let numbers = || {
             let first = names.as_ref().filter(|_| header).or(rows.first());
             let mut numbers = first.into_iter().flatten().filter(|field| spelling.decimal.number(field).is_some());
@@ -182,7 +190,7 @@ impl Csv {
             None => vec![None; columns],
         };
         let stamp = stream.stamp.value();
-        Ok((Self { path: path.into(), layout, names, kinds, has_index, remarks, stamp, max_row }, stream))
+        Ok((Self { path: path.into(), layout, names, kinds, have_missing, has_index, remarks, stamp, max_row }, stream))
     }
 
     pub fn fields(&self) -> Vec<Field> {
@@ -190,6 +198,7 @@ impl Csv {
             name: name.clone(),
             kind: kind.clone(),
             is_index: self.has_index && column == 0,
+            has_missing: self.have_missing[column],
         };
         self.names.iter().zip(&self.kinds).enumerate().map(field).collect()
     }
@@ -220,6 +229,11 @@ impl Csv {
             stamp,
         })
     }
+}
+
+/// Where a line begins, counted from 0.
+fn line_start(head: &[u8], line: usize) -> usize {
+    head.split_inclusive(|&byte| byte == b'\n').take(line).map(<[u8]>::len).sum()
 }
 
 /// Where the first line begins that is neither empty nor a comment, and the last comment before it.
@@ -287,24 +301,95 @@ fn are_labelled(rows: &[ByteRecord]) -> bool {
     labels.len() == rows.len() && rows.len() > 1 && rows.iter().all(|row| row.len() == rows[0].len())
 }
 
-/// What the columns hold: texts where most of the values of the first rows are no numbers.
-fn kinds(rows: &[ByteRecord], columns: usize, spelling: &Spelling, line: impl Fn(&ByteRecord) -> u64) -> Vec<Kind> {
+/// What the columns hold, texts where most of the values of the first rows, two at least, are no
+/// numbers; and whether
+/// values of them are missing.
+fn kinds(
+    rows: &[ByteRecord],
+    columns: usize,
+    spelling: &Spelling,
+    line: impl Fn(&ByteRecord) -> u64,
+) -> (Vec<Kind>, Vec<bool>) {
     let mut listed = 0;
     let kind = |column: usize| {
-        let values = || rows.iter().filter_map(|row| Some((row, row.get(column)?)));
-        let present = || values().filter(|(_, field)| !spelling.is_missing(field));
-        let mut texts = present().filter(|(_, field)| spelling.value(field).is_none());
-        let Some((row, field)) = texts.next() else { return Kind::Number(Dtype::F64) };
-        if 2 * (1 + texts.count()) < present().count() {
-            return Kind::Number(Dtype::F64);
+        let (mut present, mut texts, mut first) = (0, 0, None);
+        for (row, field) in rows.iter().filter_map(|row| Some((row, row.get(column)?))) {
+            let value = spelling.value(field);
+            present += usize::from(value.is_none_or(|value| !value.is_nan()));
+            if value.is_none() {
+                texts += 1;
+                first.get_or_insert((row, field));
+            }
         }
+        let has_missing = present < rows.len();
+        let Some((row, field)) = first.filter(|_| texts > 1 && 2 * texts > present) else {
+            return (Kind::Number(Dtype::F64), has_missing);
+        };
         listed += 1;
-        Kind::Other(match listed {
+        let kind = match listed {
             ..=MAX_LISTED => format!("texts (line {}: `{}`)", line(row), excerpt(field)),
             _ => "texts".into(),
-        })
+        };
+        (Kind::Other(kind), has_missing)
     };
-    (0..columns).map(kind).collect()
+    (0..columns).map(kind).unzip()
+}
+
+/// Refuses lines before the table: the first line, or more of them, are of other lengths than all
+/// behind them.
+fn check_first_rows(
+    header: Option<&ByteRecord>,
+    rows: &[ByteRecord],
+    line: impl Fn(&ByteRecord) -> u64,
+) -> Result<(), Problem> {
+    let all: Vec<&ByteRecord> = header.into_iter().chain(rows).collect();
+    let width = all.last().map_or(0, |row| row.len());
+    let as_long = all.iter().rev().take_while(|row| row.len() == width).count();
+    let mut table = all.len() - as_long;
+    // A header may have one name more or less.
+    let is_header = |row: &ByteRecord| {
+        let ends_empty = row.iter().next_back().is_some_and(<[u8]>::is_empty);
+        row.len() + 1 == width || row.len() == width + 1 && ends_empty
+    };
+    if table > 1 && is_header(all[table - 1]) {
+        table -= 1;
+    }
+    if table == 0 || as_long < 3 || width < 2 || all[..table].iter().any(|row| row.len() == width) {
+        return Ok(());
+    }
+    let before = line(all[table]) - 1;
+    Err(Problem::format(format!(
+        "line {} has {} fields where line {before} has {}; --skip-lines {before} passes over what stands before the table",
+        before + 1,
+        all[table].len(),
+        all[table - 1].len()
+    )))
+}
+
+/// Refuses lines between the header and the numbers, such as units, which have no number where the
+/// others have numbers.
+fn check_second_header(
+    rows: &[ByteRecord],
+    kinds: &[Kind],
+    spelling: &Spelling,
+    line: impl Fn(&ByteRecord) -> u64,
+) -> Result<(), Problem> {
+    let of_numbers = |row: &ByteRecord| {
+        let fields = row.iter().zip(kinds).filter(|(_, kind)| matches!(kind, Kind::Number(_)));
+        fields.map(|(field, _)| spelling.value(field)).collect::<Vec<_>>()
+    };
+    let has_number = |row: &ByteRecord| of_numbers(row).iter().any(|value| value.is_some_and(f64::is_finite));
+    let has_text = |row: &ByteRecord| of_numbers(row).iter().any(Option::is_none);
+    match rows.iter().position(has_number) {
+        Some(numbers) if numbers > 0 && rows[..numbers].iter().any(has_text) => Err(Problem::format(format!(
+            "line {} has no number where line {} has some; --skip-lines {} --header no passes over the header and what \
+             follows it",
+            line(&rows[0]),
+            line(&rows[numbers]),
+            line(&rows[numbers]) - 1
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the last of `width` fields is empty in all rows of the beginning of a text that are as

@@ -25,6 +25,9 @@ pub(super) enum FirstLine {
 /// far outside of their range.
 pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine {
     let Some((first, below)) = rows.split_first() else { return FirstLine::Sample };
+    // Rows of another length are footnotes, or errors that the reader reports.
+    let n_below = below.len();
+    let below: Vec<&ByteRecord> = below.iter().filter(|row| row.len() == first.len()).collect();
     let number = |field: &[u8]| spelling.decimal.number(field).filter(|number| number.is_finite());
     if first.iter().all(|field| spelling.decimal.number(field).is_none()) {
         let all_missing = first.iter().all(|field| spelling.is_missing(field));
@@ -50,7 +53,7 @@ pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine 
             return FirstLine::Sample;
         }
     }
-    if below.is_empty() || below.iter().any(|row| row.len() != first.len()) {
+    if 2 * below.len() <= n_below {
         return FirstLine::Sample;
     }
     let values: Vec<f64> = names.iter().map(|(_, _, value)| *value).collect();
@@ -65,14 +68,17 @@ pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine 
     };
     let others_too = below.iter().any(|row| {
         let row = of_row(row);
-        row.len() == values.len() && has_equal_steps(&row)
+        row.len() == values.len() && row.len() >= FEW && has_equal_steps(&row)
     });
+    // Columns of which no value is there say nothing.
+    let under = names.iter().map(|(column, field, value)| {
+        let under = below.iter().filter_map(|row| row.get(*column)).filter(|field| number(field).is_some());
+        (*field, *value, under.collect::<Vec<_>>())
+    });
+    let under: Vec<_> = under.filter(|(.., under)| !under.is_empty()).collect();
     let stand_out = below.len() > 1
-        && names.iter().all(|(column, field, value)| {
-            let under: Vec<&[u8]> =
-                below.iter().filter_map(|row| row.get(*column)).filter(|field| number(field).is_some()).collect();
-            stands_out((field, *value), &under, spelling.decimal)
-        });
+        && under.len() >= FEW.min(values.len())
+        && under.iter().all(|(field, value, under)| stands_out((field, *value), under, spelling.decimal));
     match has_equal_steps(&values) {
         true if stand_out && !others_too && values.len() >= FEW => FirstLine::Numbers,
         true if count_from_zero || stand_out && !others_too && values[1] - values[0] == 1.0 => FirstLine::Doubtful,
@@ -99,7 +105,7 @@ fn stands_out((field, value): (&[u8], f64), below: &[&[u8]], decimal: Decimal) -
     let values = || below.iter().filter_map(|field| decimal.number(field));
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
     let far = value < least - (most - least) || value > most + (most - least);
-    !below.is_empty() && (far || below.iter().all(|other| decimals(other) != decimals(field)))
+    far || below.iter().all(|other| decimals(other) != decimals(field))
 }
 
 #[cfg(test)]
@@ -122,6 +128,7 @@ mod tests {
             ",0\n0,3\n1,5\n",
             "2019,2020,2021\n12,17,15\n11,19,14\n",
             "country,2019,2020,2021\nc0,0.1,0.2,0.9\nc1,0.3,0.1,0.2\n",
+            "country,1960,1961,1962,1963\nc0,4.8,4.7,4.6,\nc1,7.4,7.5,7.3,\n",
             "id,2020,2021\n1,2,3\n",
         ] {
             assert_eq!(look(text), FirstLine::Numbers, "{text}");
@@ -141,7 +148,7 @@ mod tests {
             "setosa,5.1,3.5,1.4\nsetosa,4.9,3.0,1.4\n",
             "1.O5,2\n1.1,2\n",
             "?,1.5\n2,3\n",
-            "1,2\n0.5,0.7\n0.1,0.2,0.3\n",
+            "1,2,3\n0.5,0.7,0.1,1.1\n0.1,0.2,0.3,1.2\n",
         ] {
             assert_eq!(look(text), FirstLine::Sample, "{text}");
         }

@@ -608,7 +608,9 @@ impl Content {
     }
 
     fn fields(&self) -> Vec<Field> {
-        let numbers = |columns, dtype| vec![Field { name: None, kind: Kind::Number(dtype), is_index: false }; columns];
+        let numbers = |columns, dtype| {
+            vec![Field { name: None, kind: Kind::Number(dtype), is_index: false, has_missing: false }; columns]
+        };
         match self {
             Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
             Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),

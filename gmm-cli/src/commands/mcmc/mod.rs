@@ -73,8 +73,8 @@ pub struct Mcmc {
     /// for mixtures that need more digits
     #[arg(long, conflicts_with = "kernel")]
     float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
-    /// NA, NaN or null, and a null of Parquet or Arrow
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty or
+    /// as --na-values says, and a null of Parquet or Arrow
     ///
     /// The likelihood of a sample is then that of its observed values, which is exact where values
     /// are missing at random.

@@ -1,4 +1,5 @@
 //! `gmm axis`: a mixture along one of its features.
+use super::values::whole_number;
 use crate::input::{feature, refuse_overlap};
 use crate::terminal::text;
 use anyhow::bail;
@@ -37,7 +38,7 @@ pub struct Axis {
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// How many places are written, evenly from the quantile at 0.001 to that at 0.999
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "output")]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = whole_number, requires = "output")]
     points: usize,
     /// Print the result as JSON
     #[arg(long)]

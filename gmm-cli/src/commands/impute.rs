@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 /// Fill in missing values
 ///
-/// Each missing value (NaN; a field of text that is empty, NA, NaN or null; a null of Parquet or
-/// Arrow) is replaced by its mean given the observed values of its sample, under the mixture. These
+/// Each missing value (NaN; a field of text that is empty or as --na-values says; a null of Parquet
+/// or Arrow) is replaced by its mean given the observed values of its sample, under the mixture. These
 /// means vary less than the data does. With --draws, the data is written M times, draw after draw,
 /// each time with other draws of the missing values from their distribution given the observed
 /// ones: estimates from each of the M data sets are then combined by Rubin's rules. All that is

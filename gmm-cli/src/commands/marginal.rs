@@ -1,5 +1,5 @@
 //! `gmm marginal`: some features of a mixture alone.
-use crate::input::{feature, names_of, refuse_overlap};
+use crate::input::{Names, feature, names_of, refuse_overlap};
 use crate::terminal::text;
 use clap::Args;
 use gaussmix::io::{self, FitSummary, ModelOutput};
@@ -18,9 +18,9 @@ pub struct Marginal {
     /// The mixture, .json or .npz
     model: PathBuf,
     /// The features that stay; each by the name that the model has for it, or by its number,
-    /// counted from 0
-    #[arg(value_name = "FEATURES", value_delimiter = ',', required = true)]
-    features: Vec<String>,
+    /// counted from 0; one with a comma stands in double quotes
+    #[arg(value_name = "FEATURES", required = true)]
+    features: Vec<Names>,
     /// Where to write the mixture, .json or .npz, with the names of its features
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -32,7 +32,8 @@ impl Marginal {
         let output = ModelOutput::create(&self.output)?;
         let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary(&self.model)?;
         let (names, d) = (names.as_deref(), mixture.n_features());
-        let features = self.features.iter().map(|text| feature(names, d, text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let features = Names::all(&self.features);
+        let features = features.iter().map(|text| feature(names, d, text)).collect::<anyhow::Result<Vec<_>>>()?;
         let marginal = mixture.marginal(&features)?;
         let summary = FitSummary { feature_names: names_of(names, features), ..FitSummary::default() };
         output.write_with_summary(&marginal, &summary)?;

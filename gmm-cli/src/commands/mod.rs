@@ -22,7 +22,7 @@ mod score;
 mod select;
 mod timing;
 mod training;
-mod values;
+pub(crate) mod values;
 mod variational;
 
 use crate::exit_code::SUCCESS;

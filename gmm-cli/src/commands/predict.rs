@@ -1,6 +1,6 @@
 //! `gmm predict`: which component each sample comes from.
 use super::by_group::{GroupModelFile, read_model};
-use crate::input::{DataOptions, Input, Source, feature, names_of, refuse_overlap};
+use crate::input::{DataOptions, Input, Names, Source, feature, names_of, refuse_overlap};
 use crate::terminal::text;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -36,8 +36,8 @@ pub struct Predict {
     /// Write the means of these features of the model (by name or number, separated by commas) given
     /// the others, which are the columns of the data: regression by the mixture, float64 of shape
     /// (samples, targets), computed on the CPU
-    #[arg(long, value_name = "FEATURES", value_delimiter = ',', conflicts_with_all = ["proba", "by", "kernel"])]
-    target: Vec<String>,
+    #[arg(long, value_name = "FEATURES", conflicts_with_all = ["proba", "by", "kernel"])]
+    target: Vec<Names>,
     /// Where to write: .npy, or with names of columns .csv, .tsv or .parquet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -103,8 +103,8 @@ impl Predict {
     fn run_target(&self, model: &Model, output: &TableOutput) -> anyhow::Result<()> {
         let (mixture, names) = (model.density(), model.summary.feature_names.as_deref());
         let d = mixture.n_features();
-        let targets: Vec<usize> =
-            self.target.iter().map(|text| feature(names, d, text)).collect::<anyhow::Result<_>>()?;
+        let chosen = Names::all(&self.target);
+        let targets: Vec<usize> = chosen.iter().map(|text| feature(names, d, text)).collect::<anyhow::Result<_>>()?;
         let given: Vec<usize> = (0..d).filter(|j| !targets.contains(j)).collect();
         if given.is_empty() || given.len() + targets.len() != d {
             bail!(
@@ -143,7 +143,7 @@ impl Predict {
         let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
         written.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let n = text::grouped(n as u64);
-        Ok(text::print(format_args!("expected {} of {n} samples written to {output}", self.target.join(", ")))?)
+        Ok(text::print(format_args!("expected {} of {n} samples written to {output}", chosen.join(", ")))?)
     }
 
     fn run_by(&self, by: &str, output: &TableOutput) -> anyhow::Result<()> {

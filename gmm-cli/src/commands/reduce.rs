@@ -1,4 +1,5 @@
 //! `gmm reduce`: a mixture of fewer components.
+use super::values::whole_number;
 use crate::input::refuse_overlap;
 use crate::terminal::text;
 use clap::Args;
@@ -18,7 +19,7 @@ pub struct Reduce {
     /// The mixture, .json or .npz
     model: PathBuf,
     /// The number of components that stay
-    #[arg(short, long = "components", value_name = "K")]
+    #[arg(short, long = "components", value_name = "K", value_parser = whole_number)]
     k: usize,
     /// Where to write the mixture, .json or .npz, with the names of its features
     #[arg(short, long, value_name = "OUT")]

@@ -5,10 +5,9 @@ use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
 use clap::Args;
-use gaussmix::evaluator::Operation;
+use gaussmix::evaluator::{Evaluator, Operation};
 use gaussmix::io::{Columns, IdColumn, TableOutput};
 use serde::Serialize;
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -164,38 +163,26 @@ impl Score {
         let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
         let mut outliers = None;
-        if let Some(share) = self.outliers {
-            let chunks = source.pass(8, |chunk| Ok((chunk.score_samples(mixture)? + log_total).to_vec()));
-            let each: Vec<Vec<f64>> =
-                chunks.collect::<Result<_, _>>().map_err(|e| source.advise(e, false)).with_context(failed)?;
-            let each = each.concat();
-            let found = Outliers::new(&each, share);
+        if self.outliers.is_some() || output.is_some() {
+            let of = |evaluator: &mut dyn Evaluator| Ok((evaluator.score_samples(mixture)? + log_total).to_vec());
+            // Where the samples are in memory, the evaluator holds them.
+            let mut parts: Box<dyn Iterator<Item = gaussmix::Result<Vec<f64>>> + '_> = match source.is_chunked() {
+                true => Box::new(source.pass(8, of)),
+                false => Box::new(std::iter::once_with(|| of(evaluator.as_mut()))),
+            };
+            let advised = |e| source.advise(e, false).context(failed());
+            let _line = ProgressLine::start("evaluating each sample");
+            if let Some(share) = self.outliers {
+                let each = parts.collect::<gaussmix::Result<Vec<_>>>().map_err(advised)?.concat();
+                let found = Outliers::new(&each, share);
+                let rows = each.iter().flat_map(|score| [*score, f64::from(u8::from(*score < found.threshold))]);
+                parts = Box::new(std::iter::once(Ok(rows.collect())));
+                outliers = Some(found);
+            }
             if let Some(output) = &output {
                 let mut read_ids = |rows| source.ids(rows);
                 let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
-                let rows = each.iter().flat_map(|score| [*score, f64::from(u8::from(*score < found.threshold))]);
-                let all = std::iter::once(Ok::<Vec<f64>, Infallible>(rows.collect()));
-                output.write_with_ids(n, &scores, ids, all)?.map_err(|never| match never {})?;
-            }
-            outliers = Some(found);
-        } else if let Some(output) = &output {
-            let mut read_ids = |rows| source.ids(rows);
-            let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
-            if source.is_chunked() {
-                let chunks = source.pass(8, |chunk| Ok((chunk.score_samples(mixture)? + log_total).to_vec()));
-                output
-                    .write_with_ids(n, &scores, ids, chunks)?
-                    .map_err(|e| source.advise(e, false))
-                    .with_context(failed)?;
-            } else {
-                let _line = ProgressLine::start("evaluating each sample");
-                let all = std::iter::once_with(|| {
-                    Ok::<_, gaussmix::Error>((evaluator.score_samples(mixture)? + log_total).to_vec())
-                });
-                output
-                    .write_with_ids(n, &scores, ids, all)?
-                    .map_err(|e| source.advise(e, false))
-                    .with_context(failed)?;
+                output.write_with_ids(n, &scores, ids, parts)?.map_err(advised)?;
             }
         }
         let row = Row {

@@ -1,5 +1,5 @@
 //! The options of a fit, with scikit-learn's names and defaults.
-use super::values::whole_number;
+use super::values::{whole_number, whole_number_or_0};
 use crate::input::DataOptions;
 use clap::Args;
 use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams, MapPrior};
@@ -16,7 +16,7 @@ pub struct Training {
     #[arg(long, default_value_t = 1e-3, allow_negative_numbers = true)]
     tol: f64,
     /// Most iterations of a run
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number_or_0)]
     pub max_iter: usize,
     /// Added to every variance, in squared units of the data (of standard deviations, with
     /// --standardize)

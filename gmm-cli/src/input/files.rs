@@ -1,7 +1,7 @@
 //! Checks of the files that a command reads and writes.
 use crate::terminal::text;
 use anyhow::bail;
-use gaussmix::io::{Data, Table};
+use gaussmix::io::Table;
 use std::path::{Path, PathBuf};
 
 /// Makes sure that no result would replace an input or another result, or become a part of a folder
@@ -37,32 +37,6 @@ pub fn note_columns(table: &Table, data: &str) {
     for remark in table.remarks() {
         text::note(format_args!("{data}: {remark}"));
     }
-}
-
-/// Says if the first line of a text without names looks like a header that was read as a sample.
-pub fn note_header_of_numbers(table: &Table, data: &Data) {
-    let Some(path) =
-        table.paths().next().filter(|path| path.extension().is_some_and(|e| !e.eq_ignore_ascii_case("npy")))
-    else {
-        return;
-    };
-    if let Data::F64(x) = data
-        && table.names().is_none()
-        && x.nrows() > 1
-        && is_count(&x.row(0).to_vec())
-    {
-        text::note(format_args!(
-            "{}: the first line holds the numbers 0 to {} and was taken as a sample; if it is a header, delete it or put \
-             names in place of the numbers",
-            path.display(),
-            x.ncols() - 1
-        ));
-    }
-}
-
-/// Whether a row is 0, 1, 2, …: pandas gives such names to columns that have none.
-fn is_count(row: &[f64]) -> bool {
-    row.len() > 1 && row.iter().enumerate().all(|(column, &v)| v == column as f64)
 }
 
 /// The file that a path stands for, in one spelling, whether or not it exists yet. `None` for a

@@ -9,7 +9,7 @@ pub(crate) mod source;
 
 pub use dataset::Gaps;
 pub use features::{feature, given, names_of, read_alike};
-pub use files::{note_columns, note_header_of_numbers, refuse_overlap};
+pub use files::{note_columns, refuse_overlap};
 pub use groups::Groups;
-pub use options::{DataOptions, TableOptions, tuning_file};
+pub use options::{DataOptions, Names, TableOptions, tuning_file};
 pub use source::{Input, Source};

@@ -1,9 +1,11 @@
 //! The options of every command that computes over data.
+use crate::commands::values::whole_number_or_0;
 use anyhow::bail;
 use clap::Args;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::io::{Decimal, Selection, half_of_the_memory};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The files of the data, and which of their columns are features.
 #[derive(Debug, Clone, Args)]
@@ -13,17 +15,59 @@ pub struct TableOptions {
     /// subfolders, are one data set; - is standard input (CSV, .npy or an Arrow IPC stream)
     #[arg(value_name = "DATA", required = true)]
     pub data: Vec<PathBuf>,
-    /// The columns that are features, by name (by number, counted from 0, where the file has no
-    /// names). Default: all, or those that the model was fitted to
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    columns: Vec<String>,
+    /// The columns that are features, by name or by number, counted from 0; separated by commas, a
+    /// name with a comma in double quotes. Default: all, or those that the model was fitted to
+    #[arg(long, value_name = "NAMES")]
+    columns: Vec<Names>,
     /// Columns to leave out
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "columns")]
-    drop: Vec<String>,
+    #[arg(long, value_name = "NAMES", conflicts_with = "columns")]
+    drop: Vec<Names>,
+    /// Whether the first line of text is a header: yes or no. Default: it is if it has names, or
+    /// numbers that look like names (years, equal steps), which is said
+    #[arg(long, value_name = "WHETHER", value_parser = yes_or_no)]
+    header: Option<bool>,
+    /// Lines of text before the table, which are passed over
+    #[arg(long, value_name = "N", value_parser = whole_number_or_0, default_value_t = 0, hide_default_value = true)]
+    skip_lines: usize,
+    /// What stands for a missing value besides an empty field, NA, N/A, NaN, NaT, None, null and ?:
+    /// texts and numbers, separated by commas, such as .,-999
+    #[arg(long, value_name = "TEXTS", allow_hyphen_values = true)]
+    na_values: Vec<Names>,
     /// How decimals are written in text: with . or ,. Default: a point, unless the first lines show
     /// that it is a comma (1,5;2,25)
     #[arg(long, value_name = "CHARACTER", value_parser = decimal)]
     decimal: Option<Decimal>,
+}
+
+/// Texts of an option, separated by commas; one that has a comma stands in double quotes.
+#[derive(Debug, Clone)]
+pub struct Names(Vec<String>);
+
+impl Names {
+    /// The texts of all times that the option was given.
+    pub fn all(times: &[Self]) -> Vec<String> {
+        times.iter().flat_map(|names| names.0.iter().cloned()).collect()
+    }
+}
+
+impl FromStr for Names {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        match reader.records().next() {
+            Some(Ok(names)) => Ok(Self(names.iter().map(String::from).collect())),
+            _ => Err("name one at least".into()),
+        }
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("use yes or no".into()),
+    }
 }
 
 fn decimal(text: &str) -> Result<Decimal, String> {
@@ -38,8 +82,9 @@ impl TableOptions {
     /// The columns to read. `model`: the names of the features of the model that meets the data;
     /// `id`: a column to keep.
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
-        let (columns, drop) = (self.columns.clone(), self.drop.clone());
-        Selection { columns, drop, id, by: None, model, decimal: self.decimal }
+        let (columns, drop) = (Names::all(&self.columns), Names::all(&self.drop));
+        let (decimal, header, na_values) = (self.decimal, self.header, Names::all(&self.na_values));
+        Selection { columns, drop, id, by: None, model, decimal, header, skip_lines: self.skip_lines, na_values }
     }
 
     /// The data in a few words, for reports and errors.
@@ -78,8 +123,8 @@ pub struct DataOptions {
     /// for models that need more digits
     #[arg(long, conflicts_with = "kernel")]
     pub float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
-    /// NA, NaN or null, and a null of Parquet or Arrow
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty or
+    /// as --na-values says, and a null of Parquet or Arrow
     ///
     /// The likelihood of a sample is then that of its observed values, which is exact where values
     /// are missing at random.
@@ -151,6 +196,14 @@ mod tests {
         for bad in ["", "0", "-1", "M", "x", "1e30", "nan", "8Gx"] {
             assert!(size_in_bytes(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn names_may_have_commas() {
+        let names = |text: &str| text.parse::<Names>().map(|names| names.0);
+        assert_eq!(names("a,b c,0").unwrap(), ["a", "b c", "0"]);
+        assert_eq!(names("\"length, mm\",\"5\"\"\"").unwrap(), ["length, mm", "5\""]);
+        assert!(names("").is_err());
     }
 
     #[test]

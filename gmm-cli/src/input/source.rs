@@ -64,7 +64,6 @@ impl<'a> Input<'a> {
         let (data, ids, rows) = match whole {
             Some(Contents { data, ids, part_rows, .. }) => {
                 drop(line);
-                files::note_header_of_numbers(&table, &data);
                 (Storage::Memory(data), ids, part_rows)
             }
             None if table.is_read_once() => bail!(
@@ -100,6 +99,11 @@ impl<'a> Input<'a> {
                 let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
                 let error = Error::NonFiniteSample { row, column: self.columns[column], value };
                 anyhow::Error::from(error).context(format!("{}{name}", file.display()))
+            }
+            Error::UnobservedColumn { column } => {
+                let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
+                let error = Error::UnobservedColumn { column: self.columns[column] };
+                anyhow::Error::from(error).context(format!("{}{name}", self.options.table.describe()))
             }
             error => anyhow::Error::from(error).context(self.options.table.describe()),
         }
@@ -287,7 +291,7 @@ impl<'a> Source<'a> {
 
     /// An error if a column has no observed value, so that nothing can be fitted to it.
     pub fn check_columns(&self) -> anyhow::Result<()> {
-        self.gaps.check_columns().with_context(|| self.options.table.describe())
+        self.gaps.check_columns().map_err(|error| self.input.error(error))
     }
 
     /// The names of the features, if they have any.

@@ -139,7 +139,15 @@ fn bad_rows_of_text() {
         refused_data("x.csv", format!("1,2,3\n1,{field},3\n"), &["NaN at row 1, column 1", "--missing"]);
     }
     refused_data("x.csv", "a,b,c\n1,2,3\n1,,3\n", &["x.csv: column `b`: ", "NaN", "row 1", "column 1"]);
-    refused_data("x.csv", "id,2020,2021\n1,2,3\n", &["line 1", "column 0", "`id`", "header"]);
+    refused_data("x.csv", "1.O5,2,3\n1,2,3\n", &["line 1", "column 0", "`1.O5`", "--header yes", "--drop 0"]);
+    let texts = "a,b,c d,e\n1,x,\"y,z\",2\n3,x,y,\n";
+    refused_data("x.csv", texts, &["`b` holds texts (line 2: `x`)", "`c d` holds", "--missing", "--drop 'b,c d'"]);
+    refused_data(
+        "x.csv",
+        "made by,x\n1,2,3\n1,2,4\n1,3,3\n",
+        &["line 2 has 3 fields", "line 1 has 2", "--skip-lines 1"],
+    );
+    refused_data("x.csv", "a,b\ncm,kg\n1,2\n3,4\n", &["line 2 has no number", "--skip-lines 2 --header no"]);
     let thousands = "a;b;c\n1;2,500;3\n";
     refused_data("x.csv", thousands, &["line 2", "column 1", "`b`", "`2,500`", "decimals have a point", "--decimal ,"]);
     refused_data("x.csv", b"a,b,c\n1,\xff\xfe,3\n", &["line 2", "column 1"]);

@@ -233,7 +233,15 @@ fn a_header_of_numbers_is_noted() {
         String::from_utf8(run.get_output().stderr.clone()).unwrap()
     };
     let note = stderr("0,1,2\n0.5,1.5,2.5\n");
-    assert!(note.starts_with("note: x.csv: the first line holds the numbers 0 to 2 "), "{note}");
+    assert!(
+        note.starts_with("note: x.csv: the first line holds the numbers 0 to 2 and was taken as a sample"),
+        "{note}"
+    );
+    let note = stderr("2019,2020,2021\n0.5,1.5,2\n0.5,1.0,0.5\n");
+    assert!(
+        note.starts_with("note: x.csv: the first line, with the numbers 2019 to 2021, was taken as a header"),
+        "{note}"
+    );
     for text in ["0,1,2\n", "0,2,1\n0.5,1.5,2.5\n", "a,b,c\n0,1,2\n1,1,1\n", "1,2,3\n1,1,1\n"] {
         assert_eq!(stderr(text), "", "{text}");
     }

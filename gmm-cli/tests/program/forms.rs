@@ -230,3 +230,105 @@ fn a_plot_is_xml_whatever_the_names_are() {
     assert!(svg.contains("\\u{1b}x") && svg.contains("b&amp;&lt;"), "{svg}");
     assert!(!svg.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)));
 }
+
+#[test]
+fn a_header_may_be_of_numbers() {
+    let x = arr2(&[[0.1, 0.5, 0.25], [0.4, 0.2, 0.75]]);
+    let body = "0.1,0.5,0.25\n0.4,0.2,0.75\n";
+    for (header, names) in [("2019,2020,2021", &["2019", "2020", "2021"]), ("0,1,2", &["0", "1", "2"])] {
+        let (values, found, remarks) = read("x.csv", format!("{header}\n{body}"));
+        assert_eq!((values, found), (x.clone(), strings(names)));
+        assert!(remarks[0].contains("--header no"), "{remarks:?}");
+    }
+    // What the caller says counts.
+    let said = |header| Selection { header: Some(header), ..Selection::default() };
+    let (values, names, remarks) = read_with("x.csv", format!("2019,2020,2021\n{body}"), &said(false));
+    assert_eq!((values.dim(), names, remarks.len()), ((3, 3), None, 0));
+    let (values, names, remarks) = read_with("x.csv", format!("5,3,7\n{body}"), &said(true));
+    assert_eq!((values, names, remarks.len()), (x.clone(), strings(&["5", "3", "7"]), 0));
+    // Another file has the same header, and so few rows that nothing else shows it.
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.csv"), format!("2019,2020,2021\n{body}")).unwrap();
+    fs::write(path("b.csv"), "2019,2020,2021\n1,2,3\n").unwrap();
+    let table = Table::open(&[path("a.csv"), path("b.csv")], &Selection::default()).unwrap();
+    assert_eq!(table.read().unwrap().part_rows, [2, 1]);
+}
+
+#[test]
+fn spaces_separate_below_a_header_too() {
+    let x = arr2(&[[1.0, 2.5], [3.0, -4.0], [5.0, 6.0]]);
+    let names = strings(&["a", "b"]);
+    for text in [
+        "a b\n1 2.5\n3 -4\n5 6\n",
+        "   a     b\n   1   2.5\n   3  -4.0\n   5   6.0  \n\n  \n",
+        "\"a\" \"b\"\n1 2.5\n3 -4\n5 6\n",
+        "a\tb\n1 \t2.5\n3\t -4\n5\t\t6\n",
+    ] {
+        let (values, found, _) = read("x.txt", text);
+        assert_eq!((values, found), (x.clone(), names.clone()), "{text:?}");
+    }
+    // R writes the names of the rows, and none above them.
+    for text in [
+        "\"a\" \"b\"\n\"1\" 1 2.5\n\"2\" 3 -4\n\"3\" 5 6\n",
+        "a\tb\nr 1\t1\t2.5\nr 2\t3\t-4\nr 3\t5\t6\n",
+        "a,b\n1,1,2.5\n2,3,-4\n3,5,6\n",
+    ] {
+        let (values, found, remarks) = read("x.txt", text);
+        assert_eq!((values, found), (x.clone(), names.clone()), "{text:?}");
+        assert!(remarks[0].contains("`column 0` is left out: it is an index"), "{remarks:?}");
+    }
+    assert_eq!(read("x.data", "18.0 8\t\"3\"\n15.0 8\t4\n").0, arr2(&[[18.0, 8.0, 3.0], [15.0, 8.0, 4.0]]));
+}
+
+#[test]
+fn missing_values_are_spelled_as_the_caller_says() {
+    let na_values = strings(&[".", "-999", "not asked"]).unwrap();
+    let selection = Selection { na_values, ..Selection::default() };
+    let (values, ..) = read_with("x.csv", "a,b,c\n.,-999.0,1\nNot Asked,?,N/A\n-99,2,3\n", &selection);
+    let missing = values.mapv(f64::is_nan);
+    assert_eq!(missing, arr2(&[[true, true, false], [true, true, true], [false, false, false]]));
+    // A number stands for a missing value in arrays too, in the digits of their type.
+    let folder = folder();
+    let path = folder.path().join("x.npy");
+    ndarray_npy::write_npy(&path, &arr2(&[[0.1f32, 2.0], [3.0, 4.0]])).unwrap();
+    let selection = Selection { na_values: strings(&["0.1"]).unwrap(), ..Selection::default() };
+    let table = || Table::open(&[&path], &selection).unwrap();
+    for data in [table().read().unwrap().data, table().into_file(&mut |_| {}).unwrap().rows(0..2).unwrap()] {
+        let Data::F32(values) = data else { panic!("float32") };
+        assert!(values[[0, 0]].is_nan() && values.iter().filter(|v| v.is_nan()).count() == 1, "{values}");
+    }
+}
+
+/// Texts of a column that is kept are kept as they are: `NA` is Namibia, `Null` a name.
+#[test]
+fn texts_that_look_like_missing_values_are_texts() {
+    let folder = folder();
+    let path = folder.path().join("x.csv");
+    fs::write(&path, b"code,x\nNA,1\nNull,2\n,3\nGr\xf6\xdfe,4\n").unwrap();
+    let selection = Selection { by: Some("code".into()), ..Selection::default() };
+    let table = Table::open(&[&path], &selection).unwrap();
+    let ids = table.read().unwrap().ids.unwrap();
+    let texts: Vec<Option<String>> =
+        [Some("NA"), Some("Null"), None, Some("Größe")].map(|t| t.map(String::from)).to_vec();
+    assert_eq!(ids, io::Ids::Texts(texts));
+    assert!(table.remarks()[0].contains("Windows-1252"), "{:?}", table.remarks());
+}
+
+#[test]
+fn columns_have_names_with_commas_and_numbers() {
+    let folder = folder();
+    let path: &Path = folder.path();
+    fs::write(path.join("x.csv"), "\"length, mm\",width,note\n1,2,x\n2,5,y\n4,3,z\n").unwrap();
+    for columns in ["\"length, mm\",width", "0,1"] {
+        gmm(path).args(["fit", "x.csv", "-k", "1", "--columns", columns, "-o", "m.json"]).assert().success();
+        let model = fs::read_to_string(path.join("m.json")).unwrap();
+        assert!(model.contains("\"feature_names\": [\"length, mm\", \"width\"]"), "{model}");
+    }
+    gmm(path).args(["marginal", "m.json", "\"length, mm\"", "-o", "l.json"]).assert().success();
+    // Lines before the table.
+    fs::write(path.join("y.csv"), "made by x\nin 2020, May, 3\na,b\n1,2\n3,5\n2,2\n").unwrap();
+    let report = fit(path, &["y.csv", "-k", "1", "--skip-lines", "2"]);
+    assert_eq!(report["feature_names"], serde_json::json!(["a", "b"]));
+    refused(path, &["fit", "y.csv", "-k", "1"], &["--skip-lines 2"]);
+}

@@ -112,7 +112,11 @@ fn fits_go_on_from_a_checkpoint() {
         let lines: Vec<&str> = log.split_inclusive('\n').collect();
         assert_eq!(lines.len(), 4, "{log}");
         fs::write(folder.join("c.jsonl"), [lines[0], lines[1], &lines[2][..100]].concat()).unwrap();
-        fs::remove_dir_all(folder.join("models")).unwrap();
+        // Some models are there, as after a signal; another file stays, and is an error.
+        fs::remove_file(folder.join("models/groups.csv")).unwrap();
+        fs::write(folder.join("models/other.json"), "mine").unwrap();
+        refused(folder, &[&["fit"], &args[..]].concat(), &["models/: the folder has `other.json`"]);
+        fs::remove_file(folder.join("models/other.json")).unwrap();
         let run = gmm(folder).arg("fit").args(&args).assert().success();
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
         assert!(stderr.contains("note: going on from c.jsonl: 1 of 4 fits"), "{stderr}");

@@ -10,6 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
+/// What the names of unfinished files begin and end with, where a file needs a name.
+const PREFIX: &str = ".gmm-";
+const SUFFIX: &str = ".part";
+
+/// Whether a file of this name is an unfinished one, which a killed program may have left.
+#[must_use]
+pub fn is_temporary(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
 /// The names of the temporary files that exist now. The lock is held while one is made, renamed or
 /// removed.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -87,7 +97,7 @@ fn names() -> MutexGuard<'static, Vec<PathBuf>> {
 
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".gmm-").suffix(".part");
+    builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

@@ -70,6 +70,17 @@ impl Data {
         }
     }
 
+    /// The data with NaN where one of these numbers stands.
+    pub(super) fn with_missing(mut self, numbers: &[f64]) -> Self {
+        if !numbers.is_empty() {
+            match &mut self {
+                Self::F32(x) => x.mapv_inplace(|v| if numbers.iter().any(|&n| v == n as f32) { f32::NAN } else { v }),
+                Self::F64(x) => x.mapv_inplace(|v| if numbers.contains(&v) { f64::NAN } else { v }),
+            }
+        }
+        self
+    }
+
     /// The data as checked samples that own it. Errors: as [`samples`](Self::samples).
     pub fn into_samples<'a>(self) -> gmm_host::Result<Samples<'a>> {
         match self {

@@ -26,6 +26,7 @@ pub(super) fn fields(schema: &Schema) -> Vec<Field> {
         name: Some(field.name().clone()),
         kind: kind(field.data_type()),
         is_index: is_index(field.name()),
+        has_missing: false,
     };
     schema.fields().iter().map(field).collect()
 }

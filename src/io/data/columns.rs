@@ -4,12 +4,14 @@ use super::decimal::Decimal;
 use crate::io::Problem;
 
 /// Most names that an error lists.
-const MAX_LISTED: usize = 12;
+pub(super) const MAX_LISTED: usize = 12;
+/// Most names that an advice lists, which a user copies.
+const MAX_ADVISED: usize = 100;
 /// Most characters of a name in an error.
 const MAX_LENGTH: usize = 40;
 
-/// Which columns of a table to take, by their names; in a table without names by their numbers,
-/// counted from 0. And how their numbers are written.
+/// Which columns of a table to take, by their names or by their numbers, counted from 0 (a name
+/// counts before a number). And how text is written.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// The features, in this order. Empty: all columns.
@@ -28,6 +30,14 @@ pub struct Selection {
     /// How decimals are written in text. `None`: with a point, unless the beginning of a text whose
     /// fields are not separated by commas shows that it is a comma.
     pub decimal: Option<Decimal>,
+    /// Whether the first line of a text, behind comments, is a header. `None`: it is one if it has
+    /// names, or numbers that look like names.
+    pub header: Option<bool>,
+    /// Lines of a text before its header or, without one, its first row.
+    pub skip_lines: usize,
+    /// What stands for a missing value besides the usual words, in any case of letters. A number
+    /// stands for one in every format, however it is written.
+    pub na_values: Vec<String>,
 }
 
 /// A column of a file, as the header or the schema describes it.
@@ -39,15 +49,16 @@ pub(super) struct Field {
     /// Whether it is an index of the rows that a library has written with them, and no feature
     /// unless it is named.
     pub is_index: bool,
+    /// Whether a value is known to be missing.
+    pub has_missing: bool,
 }
 
 /// What a column holds.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    /// Numbers (for text: perhaps), which are read as this type.
+    /// Numbers (for text: by its beginning), which are read as this type.
     Number(Dtype),
-    /// Something else, in words. Only files of Parquet and Arrow say it.
-    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+    /// Something else, in words.
     Other(String),
 }
 
@@ -93,14 +104,16 @@ impl Selection {
             let mut found = (0..fields.len()).filter(|&column| name(column) == wanted);
             match (found.next(), found.next()) {
                 (Some(first), Some(second)) => Err(Problem::format(format!(
-                    "columns {first} and {second} (counted from 0) are both called `{}`; give them different names",
+                    "columns {first} and {second} (counted from 0) are both called `{}`; give them different names, or name one \
+                     by its number",
                     short(wanted)
                 ))),
                 (found, _) => Ok(found),
             }
         };
         let find_given = |wanted: &String, option: &str| {
-            find(wanted)?.ok_or_else(|| {
+            let number = || wanted.parse().ok().filter(|&column| column < fields.len());
+            find(wanted)?.or_else(number).ok_or_else(|| {
                 let counted = if named { "" } else { " (it has no names; columns are counted from 0)" };
                 Problem::format(format!(
                     "--{option}: there is no column `{}`; there are {}{counted}",
@@ -161,21 +174,36 @@ impl Selection {
             columns = found;
         }
         let mut dtype = Dtype::F32;
-        let mut others = Vec::new();
+        let (mut others, mut numbers) = (Vec::new(), Vec::new());
         for &column in &columns {
             match &fields[column].kind {
                 Kind::Number(Dtype::F64) => dtype = Dtype::F64,
                 Kind::Number(Dtype::F32) => {}
-                Kind::Other(what) => others.push((short(&name(column)), what)),
+                Kind::Other(what) => {
+                    others.push((column, what));
+                    continue;
+                }
             }
+            numbers.push(column);
         }
         if !others.is_empty() {
-            let names: Vec<String> = others.iter().map(|(name, _)| name.clone()).collect();
-            return Err(Problem::format(format!(
-                "{}; leave out what is no feature with --drop {}",
-                list(others.iter().map(|(name, what)| format!("column `{name}` holds {what}"))),
-                list(names.into_iter()).replace(", ", ",")
-            )));
+            let named = |columns: &[usize]| option_list(columns.iter().map(|&column| name(column)));
+            let texts: Vec<usize> = others.iter().map(|&(column, _)| column).collect();
+            let keep = format!("take the columns of numbers with --columns {}", named(&numbers));
+            let drop = format!("leave out what is no feature with --drop {}", named(&texts));
+            let advice = match (numbers.len(), texts.len()) {
+                (0, _) => "no column of numbers is left".into(),
+                (1..=MAX_ADVISED, ..=MAX_ADVISED) if numbers.len() < texts.len() => format!("{keep}, or {drop}"),
+                (_, ..=MAX_ADVISED) => drop,
+                (1..=MAX_ADVISED, _) => keep,
+                _ => "choose the features with --columns or --drop".into(),
+            };
+            let what = |&(column, what): &(usize, &String)| format!("column `{}` holds {what}", short(&name(column)));
+            let missing = match numbers.iter().any(|&column| fields[column].has_missing) {
+                true => " (others have missing values, which --missing allows)",
+                false => "",
+            };
+            return Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))));
         }
         let mut names: Vec<String> = columns.iter().map(|&column| name(column)).collect();
         if !named {
@@ -195,6 +223,20 @@ pub(in crate::io) fn short(name: &str) -> String {
     match name.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.into(),
+    }
+}
+
+/// Names as --columns and --drop take them: separated by commas, with those that have one in quotes,
+/// and all of it in quotes that shells take away if they need any.
+pub(super) fn option_list(names: impl IntoIterator<Item = String>) -> String {
+    let quoted = |name: String| match name.contains([',', '"']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name,
+    };
+    let list = names.into_iter().map(quoted).collect::<Vec<_>>().join(",");
+    match list.chars().all(|c| c.is_alphanumeric() || "_-.,:/+%@".contains(c)) && !list.is_empty() {
+        true => list,
+        false => format!("'{}'", list.replace('\'', "'\\''")),
     }
 }
 
@@ -219,7 +261,12 @@ mod tests {
         };
         names
             .iter()
-            .map(|name| Field { name: Some((*name).into()), kind: number(name), is_index: *name == "index" })
+            .map(|name| Field {
+                name: Some((*name).into()),
+                kind: number(name),
+                is_index: *name == "index",
+                has_missing: false,
+            })
             .collect()
     }
 
@@ -289,6 +336,17 @@ mod tests {
     }
 
     #[test]
+    fn advice_can_be_copied() {
+        for (names, wanted) in [
+            (&["a", "b"][..], "a,b"),
+            (&["length, mm", "b"], "'\"length, mm\",b'"),
+            (&["o'clock", "5\""], "'o'\\''clock,\"5\"\"\"'"),
+        ] {
+            assert_eq!(option_list(texts(names)), wanted);
+        }
+    }
+
+    #[test]
     fn long_names_are_shortened_in_errors() {
         let long = "x".repeat(5000);
         let table = fields(&[&long, "a", &long]);
@@ -305,7 +363,10 @@ mod tests {
         assert_eq!((found.columns, found.names), (vec![0, 1, 2], None));
         let asked = Selection { drop: texts(&["a"]), ..Selection::default() }.resolve(&twice);
         assert!(asked.unwrap_err().to_string().contains("columns 0 and 2"));
-        let unnamed = vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false }; 3];
+        let by_number = Selection { columns: texts(&["2", "1"]), ..Selection::default() }.resolve(&twice).unwrap();
+        assert_eq!((by_number.columns, by_number.names), (vec![2, 1], Some(texts(&["a", "b"]))));
+        let unnamed =
+            vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false, has_missing: false }; 3];
         let found = Selection { drop: texts(&["1"]), ..Selection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 2], None));
         // Without names the order is that of the model.

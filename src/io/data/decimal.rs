@@ -1,4 +1,9 @@
-//! How decimals are written in text.
+//! How numbers, missing values and texts are written in text.
+use encoding_rs::WINDOWS_1252;
+
+/// What a field holds whose value is missing, in any case of letters, whatever the caller adds.
+const MISSING: [&str; 14] =
+    ["", "NA", "NaN", "null", "N/A", "#N/A", "#NA", "<NA>", "None", "NaT", "-NaN", "1.#IND", "-1.#IND", "?"];
 
 /// What stands between the whole part and the decimals of numbers in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,5 +24,75 @@ impl Decimal {
             Self::Comma if text.contains(',') => text.replace(',', ".").parse().ok(),
             _ => text.parse().ok(),
         }
+    }
+}
+
+/// How the values of a text are written.
+#[derive(Debug, Clone)]
+pub(super) struct Spelling {
+    pub decimal: Decimal,
+    /// What stands for a missing value besides the usual words.
+    pub na_values: Vec<String>,
+}
+
+impl Spelling {
+    /// Whether a field says that its value is missing.
+    pub fn is_missing(&self, field: &[u8]) -> bool {
+        let texts = self.na_values.iter().map(String::as_str).chain(MISSING);
+        texts.into_iter().any(|missing| field.eq_ignore_ascii_case(missing.as_bytes()))
+    }
+
+    /// The number of a field, NaN where it is missing; a truth value is 0 or 1. `None` for something
+    /// else.
+    pub fn value(&self, field: &[u8]) -> Option<f64> {
+        let truth = |word: &str, value| field.eq_ignore_ascii_case(word.as_bytes()).then_some(value);
+        (self.decimal.number(field))
+            .or_else(|| self.is_missing(field).then_some(f64::NAN))
+            .or_else(|| truth("true", 1.0))
+            .or_else(|| truth("false", 0.0))
+    }
+}
+
+/// The text of a field in UTF-8 or, where it is none, in Windows-1252, of which Latin-1 is a part.
+pub(super) fn text(field: &[u8]) -> String {
+    match std::str::from_utf8(field) {
+        Ok(text) => text.into(),
+        Err(_) => WINDOWS_1252.decode_without_bom_handling(field).0.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_values_are_nan() {
+        let spelling = |decimal, na_values: &[&str]| Spelling {
+            decimal,
+            na_values: na_values.iter().map(|&t| t.into()).collect(),
+        };
+        let point = spelling(Decimal::Point, &[]);
+        for text in ["", "NA", "NaN", "nan", "null", "NULL", "n/a", "#N/A", "<NA>", "None", "NaT", "?"] {
+            assert!(point.value(text.as_bytes()).unwrap().is_nan(), "{text}");
+        }
+        let values = [b"-1e3" as &[u8], b"True", b"false"].map(|text| point.value(text));
+        assert_eq!(values, [Some(-1000.0), Some(1.0), Some(0.0)]);
+        let comma = spelling(Decimal::Comma, &[]);
+        let values = [b"-1,5e3" as &[u8], b"0,25", b"7", b"1.5", b"1,2,3", b"NA"].map(|text| comma.value(text));
+        assert_eq!(values[..5], [Some(-1500.0), Some(0.25), Some(7.0), None, None]);
+        assert!(values[5].unwrap().is_nan());
+        for text in ["no", ".", "-", "1,5", "NAN0"] {
+            assert!(point.value(text.as_bytes()).is_none(), "{text}");
+        }
+        let named = spelling(Decimal::Point, &[".", "No Answer"]);
+        for text in [".", "no answer", "NA"] {
+            assert!(named.value(text.as_bytes()).unwrap().is_nan(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_windows_1252() {
+        assert_eq!(text("Größe".as_bytes()), "Größe");
+        assert_eq!(text(b"Gr\xf6\xdfe \x80"), "Größe €");
     }
 }

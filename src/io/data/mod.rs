@@ -12,6 +12,7 @@ mod csv;
 pub(super) mod damaged;
 mod decimal;
 mod file_stamp;
+mod header;
 #[cfg(not(feature = "parquet"))]
 mod no_arrow;
 pub(super) mod npy;
@@ -39,20 +40,23 @@ use std::path::Path;
 ///
 /// * `.npy`: float16, float32 and float64, integers and booleans, either byte order, C or Fortran
 ///   order. float16 and float32 are read as float32, other types as float64.
-/// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or
-///   spaces, read as float64. The text is in UTF-8, or in UTF-16 with its mark. The first line is a
-///   header if none of its fields is a number. Empty lines are skipped, and so are lines at the
-///   beginning that begin with `#`; the last of these is the header if it has as many names as
-///   there are columns. A separator at the end of all lines separates nothing. A first column
-///   without a name, where the others have names, is an index of the rows, and no feature unless
-///   [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__` likewise.
+/// * `.csv`, `.tsv`, `.txt`, `.data`, `.dat`, `.tab`, `.asc`: numbers separated by commas, tabs,
+///   semicolons, vertical bars or spaces, read as float64. The text is in UTF-8, or in UTF-16 with
+///   its mark; names and texts that are not UTF-8 are read as Windows-1252. The first line is a
+///   header if none of its fields is a number, or if its numbers look like names (years, equal
+///   steps), which [`Table::remarks`] says; [`Selection::header`] decides. Empty lines are skipped,
+///   and so are lines at the beginning that begin with `#`; the last of these is the header if it
+///   has as many names as there are columns. A separator at the end of all lines separates nothing.
+///   A first column without a name, where the others have names, is an index of the rows, and no
+///   feature unless [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__`
+///   likewise. Where a header has one name less than there are columns, the first has none.
 /// * With the feature `parquet`: `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and
 ///   streams): float16 and float32 as float32, other numbers as float64.
 /// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The
 ///   path `-` stands for standard input.
 ///
-/// A missing value (an empty field, `NA`, `NaN`, `null`, a null of Arrow) is NaN. The values are
-/// not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as
+/// A missing value (an empty field, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT`, `None`, `null`, `?`, a
+/// null of Arrow, and what [`Selection::na_values`] names) is NaN. The values are not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as
 /// one data set; [`DataFile`] reads parts.
 ///
 /// # Errors

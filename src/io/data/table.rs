@@ -52,6 +52,8 @@ type Outcome<T> = std::result::Result<T, Problem>;
 pub struct Table {
     parts: Vec<Part>,
     dtype: Dtype,
+    /// The numbers that stand for missing values.
+    na_values: Vec<f64>,
 }
 
 /// What was read of a [`Table`].
@@ -111,7 +113,7 @@ struct Cursor {
 
 impl Table {
     /// Opens files, and finds the columns. A folder stands for the files in it and in its
-    /// subfolders whose names end as data files do (other than `.txt`), in the order of their
+    /// subfolders whose names end as data files do (other than `.txt`, `.data`, `.dat`, `.tab` and `.asc`), in the order of their
     /// names. What begins with a point or an underscore is passed over. The columns of several
     /// files are matched by their names.
     ///
@@ -126,7 +128,10 @@ impl Table {
         }
         let wide = parts.iter().any(|part| part.projection.dtype == Dtype::F64);
         let dtype = if wide { Dtype::F64 } else { Dtype::F32 };
-        Ok(Self { parts, dtype })
+        let number =
+            |text: &String| [Decimal::Point, Decimal::Comma].iter().find_map(|decimal| decimal.number(text.as_bytes()));
+        let na_values = selection.na_values.iter().filter_map(number).collect();
+        Ok(Self { parts, dtype, na_values })
     }
 
     /// The names of the features; `None` where the files have none, or where they are not distinct.
@@ -158,15 +163,15 @@ impl Table {
             format!("`{name}` is left out: it is an index of the rows, as pandas writes it; --columns names it if it is a feature")
         });
         let text = match &first.content {
-            Content::Csv(csv, _) => csv.remark(),
-            _ => None,
+            Content::Csv(csv, _) => csv.remarks(),
+            _ => &[],
         };
         let left_out = self.left_out();
         let others = (!left_out.is_empty()).then(|| {
             let names = list(left_out.into_iter().map(short));
             format!("columns that the model does not have are left out: {names}")
         });
-        index.into_iter().chain(text.map(String::from)).chain(others).collect()
+        index.into_iter().chain(text.iter().cloned()).chain(others).collect()
     }
 
     /// The number that each feature has among the columns of the first file, counted from 0.
@@ -227,7 +232,7 @@ impl Table {
         {
             let data = npy.data(0..npy.shape()[0]).map_err(|problem| problem.at(&part.path))?;
             let part_rows = vec![data.dim().0];
-            return Ok(Some(Contents { data, ids: None, part_rows }));
+            return Ok(Some(Contents { data: data.with_missing(&self.na_values), ids: None, part_rows }));
         }
         let mut block = Block::new(self.dtype);
         let most: u64 = self.parts.iter().map(Part::plausible_numbers).sum();
@@ -257,7 +262,7 @@ impl Table {
             }
         }
         let (data, ids) = block.finish(d);
-        Ok(Some(Contents { data, ids, part_rows }))
+        Ok(Some(Contents { data: data.with_missing(&self.na_values), ids, part_rows }))
     }
 
     /// The table as rows of which some at a time are read. Text is read once to count its rows;
@@ -344,10 +349,11 @@ impl DataFile {
     pub fn rows(&self, rows: Range<usize>) -> Result<Data> {
         self.check(&rows);
         if let [part @ Part { content: Content::Npy(npy), all_columns: true, .. }] = &self.table.parts[..] {
-            return npy.data(rows).map_err(|problem| problem.at(&part.path));
+            let data = npy.data(rows).map_err(|problem| problem.at(&part.path))?;
+            return Ok(data.with_missing(&self.table.na_values));
         }
         let block = self.block(&self.features, rows, |projection| Projection { id: None, ..projection.clone() })?;
-        Ok(block.finish(self.table.n_features()).0)
+        Ok(block.finish(self.table.n_features()).0.with_missing(&self.table.na_values))
     }
 
     /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as
@@ -431,7 +437,8 @@ impl DataFile {
 impl Part {
     /// Opens a file. Its columns are those of `first`, if there is a first file.
     fn open(path: &Path, selection: &Selection, first: Option<&Self>) -> Outcome<Self> {
-        let content = Content::open(path, selection.decimal)?;
+        let first_fields = first.map(|first| first.content.fields());
+        let content = Content::open(path, selection, first_fields.as_deref())?;
         let fields = content.fields();
         let wanted = first.and_then(|first| first.projection.names.clone());
         let projection = match (first, wanted) {
@@ -555,7 +562,7 @@ impl Part {
 }
 
 impl Content {
-    fn open(path: &Path, decimal: Option<Decimal>) -> Outcome<Self> {
+    fn open(path: &Path, selection: &Selection, first: Option<&[Field]>) -> Outcome<Self> {
         let regular = is_regular(path);
         match Format::of(path)? {
             Format::Parquet => parquet::open(path).map(Self::Grouped),
@@ -584,7 +591,7 @@ impl Content {
                         ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
                     }
                     _ => {
-                        let (csv, stream) = Csv::open(path, stream, decimal)?;
+                        let (csv, stream) = Csv::open(path, stream, selection, first)?;
                         Ok(Self::Csv(csv, Mutex::new((!regular).then_some(stream))))
                     }
                 }
@@ -601,7 +608,9 @@ impl Content {
     }
 
     fn fields(&self) -> Vec<Field> {
-        let numbers = |columns, dtype| vec![Field { name: None, kind: Kind::Number(dtype), is_index: false }; columns];
+        let numbers = |columns, dtype| {
+            vec![Field { name: None, kind: Kind::Number(dtype), is_index: false, has_missing: false }; columns]
+        };
         match self {
             Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
             Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),
@@ -639,8 +648,11 @@ enum Format {
     Any,
 }
 
+/// What the names of texts end in that may be tables, or not.
+const TEXTS: [&str; 5] = ["txt", "data", "dat", "tab", "asc"];
 /// What the names of data files end in, for errors.
-const ENDINGS: &str = ".npy, .csv, .tsv, .txt, .arrows (also with .gz or .zst), .parquet, .arrow or .feather";
+const ENDINGS: &str =
+    ".npy, .csv, .tsv, .tab, .txt, .data, .dat, .asc, .arrows (also with .gz or .zst), .parquet, .arrow or .feather";
 
 impl Format {
     /// The format that a name stands for.
@@ -650,7 +662,8 @@ impl Format {
         let inner = if compressed { extension(Path::new(path.file_stem()?)) } else { whole };
         match inner.as_str() {
             "npy" => Some(Self::Npy),
-            "csv" | "tsv" | "txt" => Some(Self::Text),
+            "csv" | "tsv" => Some(Self::Text),
+            ending if TEXTS.contains(&ending) => Some(Self::Text),
             "parquet" | "pq" if !compressed => Some(Self::Parquet),
             "arrow" | "feather" | "ipc" if !compressed => Some(Self::ArrowIpc),
             "arrows" => Some(Self::ArrowStream),
@@ -715,7 +728,7 @@ fn add_folder(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         // A link to a folder is not followed, because it may lead back.
         if entry.file_type().map_err(problem)?.is_dir() {
             add_folder(&path, files)?;
-        } else if Format::by_name(&path).is_some() && extension(&path) != "txt" && path.is_file() {
+        } else if Format::by_name(&path).is_some() && !TEXTS.contains(&&*extension(&path)) && path.is_file() {
             // A text in a folder of tables is a description, mostly.
             files.push(path);
         }

@@ -121,8 +121,8 @@ impl Fit {
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let data = self.checkpoint.as_ref().map(|_| input.identity()).transpose()?;
         let source = Source::new(&mut input, false)?;
-        output.as_ref().map_or(Ok(()), |output| output.check_names(by, source.names()))?;
         let groups = Groups::new(&source, by)?;
+        output.as_ref().map_or(Ok(()), |output| output.check_names(by, &groups.names, source.names()))?;
         let device = self.training.data.device;
 
         let made_with = match data {
@@ -264,7 +264,11 @@ impl Fit {
         // Of a folder that is there already, what will lie in it.
         let inside = if path.is_dir() { path.join("groups.csv") } else { path.clone() };
         refuse_overlap([Some(&inside), self.checkpoint.as_ref()], inputs())?;
-        let output = GroupOutput::create(path)?;
+        let goes_on = self
+            .checkpoint
+            .as_ref()
+            .is_some_and(|log| log.metadata().is_ok_and(|found| found.is_file() && found.len() > 0));
+        let output = if goes_on { GroupOutput::resume(path)? } else { GroupOutput::create(path)? };
         if self.variational.variational && !output.is_folder() {
             bail!("{}: a .parquet has no place for posteriors of --variational; name a folder", path.display());
         }

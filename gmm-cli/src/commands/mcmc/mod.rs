@@ -2,9 +2,9 @@
 mod progress;
 mod report;
 
-use super::values::whole_number;
+use super::values::{whole_number, whole_number_or_0};
 use crate::exit_code::SUCCESS;
-use crate::input::{Gaps, TableOptions, note_columns, note_header_of_numbers, tuning_file};
+use crate::input::{Gaps, TableOptions, note_columns, tuning_file};
 use crate::plot;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
@@ -73,8 +73,8 @@ pub struct Mcmc {
     /// for mixtures that need more digits
     #[arg(long, conflicts_with = "kernel")]
     float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
-    /// NA, NaN or null, and a null of Parquet or Arrow
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty or
+    /// as --na-values says, and a null of Parquet or Arrow
     ///
     /// The likelihood of a sample is then that of its observed values, which is exact where values
     /// are missing at random.
@@ -107,15 +107,15 @@ pub struct Mcmc {
     #[arg(long, default_value_t = 0.8, value_name = "RATE")]
     target_accept: f64,
     /// With nuts: most doublings of a trajectory; a draw takes at most 2^DEPTH - 1 gradients
-    #[arg(long, default_value_t = 10, value_name = "DEPTH")]
-    max_depth: u64,
+    #[arg(long, default_value_t = 10, value_name = "DEPTH", value_parser = whole_number_or_0)]
+    max_depth: usize,
     /// Number of chains. For the ensemble it is the number of walkers, even and larger than the
     /// number of parameters. Default: 4; for the ensemble twice the number of parameters
     #[arg(long, value_parser = whole_number)]
     chains: Option<usize>,
     /// Iterations of warm-up, which are not recorded. Default: 1000 for nuts; 500 times the number
     /// of parameters for metropolis, 200 times for the ensemble
-    #[arg(long)]
+    #[arg(long, value_parser = whole_number_or_0)]
     warmup: Option<usize>,
     /// Draws to record of each chain. Default: 1000; for the ensemble 200 of each walker
     #[arg(long, value_parser = whole_number)]
@@ -164,7 +164,6 @@ impl Mcmc {
         let table = Table::open(&self.table.data, &self.table.selection(names, None))?;
         note_columns(&table, &self.table.describe());
         let input = table.read()?.data;
-        note_header_of_numbers(&table, &input);
         let samples = self.samples(&input).with_context(|| self.table.describe())?;
         let data = DataSummary::new(&samples);
         let model = Model::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
@@ -310,7 +309,7 @@ impl Mcmc {
             SamplerName::Metropolis if self.by_component => Sampler::METROPOLIS_BY_COMPONENT,
             SamplerName::Metropolis => Sampler::METROPOLIS,
             SamplerName::Ensemble => Sampler::ENSEMBLE,
-            SamplerName::Nuts => Sampler::nuts(self.target_accept, self.max_depth),
+            SamplerName::Nuts => Sampler::nuts(self.target_accept, self.max_depth as u64),
         };
         let usual = Settings::usual(sampler, model);
         let (chains, warmup) = (self.chains.unwrap_or(usual.chains), self.warmup.unwrap_or(usual.warmup));

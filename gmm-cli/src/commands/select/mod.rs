@@ -2,6 +2,7 @@
 mod variational;
 
 use super::training::Training;
+use super::values::whole_number;
 use super::variational::Variational;
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
@@ -309,7 +310,7 @@ fn note_left_out(left_out: &[usize]) {
 /// Reads a range: `5`, `1:20` or `10:100:10`.
 fn range(text: &str) -> Result<Range, String> {
     let wrong = || format!("`{text}` must be a number, or FIRST:LAST or FIRST:LAST:STEP with whole numbers above 0");
-    let numbers: Option<Vec<usize>> = text.split(':').map(|part| part.trim().parse().ok().filter(|&n| n > 0)).collect();
+    let numbers: Option<Vec<usize>> = text.split(':').map(|part| whole_number(part.trim()).ok()).collect();
     let (first, last, step) = match numbers.ok_or_else(wrong)?[..] {
         [only] => (only, only, 1),
         [first, last] => (first, last, 1),
@@ -330,6 +331,7 @@ mod tests {
     fn ranges() {
         assert_eq!(range("1:4"), Ok(vec![1, 2, 3, 4]));
         assert_eq!(range("7"), Ok(vec![7]));
+        assert_eq!(range("1e1:12"), Ok(vec![10, 11, 12]));
         assert_eq!(range("10:35:10"), Ok(vec![10, 20, 30]));
         for bad in ["", "0", "0:3", "3:1", "1:2:0", "1:2:3:4", "a:b", "-1:3", "1:1000000000000"] {
             assert!(range(bad).is_err(), "{bad}");

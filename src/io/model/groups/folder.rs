@@ -3,6 +3,7 @@ use super::contents::{GroupFit, GroupModels};
 use crate::io::data::short;
 use crate::io::model::{Model, ModelOutput};
 use crate::io::{Ids, Output, Problem, Result};
+use gmm_mcmc::temporary::is_temporary;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +15,36 @@ const MAX_NAME: usize = 80;
 /// Names that stand for devices on Windows, whatever their ending; `COM` and `LPT` with a digit.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// Writes the models into a new or empty folder; the table comes last. After an error it is empty
-/// again, or not there.
+/// Makes sure that a folder has nothing but what a call with these groups writes.
+pub(super) fn check_content(folder: &Path, groups: &Ids) -> Result<()> {
+    let problem = |e| Problem::io("read it")(e).at(folder);
+    let entries = match folder.read_dir() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(problem)?,
+    };
+    let own: HashSet<String> = file_names(groups).chain([TABLE.into()]).collect();
+    for entry in entries {
+        let name = entry.map_err(problem)?.file_name();
+        let name = name.to_string_lossy();
+        if !own.contains(&*name) && !is_temporary(&name) {
+            let what = "the folder has `{}`, which is no model of these groups; empty it, or name another";
+            return Err(Problem::format(what.replace("{}", &short(&name))).at(folder));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the models into a folder, in place of those of an interrupted call; the table comes last.
+/// After an error there is none, nor a file that was written.
 pub(super) fn write(folder: &Path, models: &GroupModels) -> Result<()> {
     let is_new = !folder.is_dir();
     if is_new {
         fs::create_dir(folder).map_err(|e| Problem::io("make the folder")(e).at(folder))?;
+    }
+    // Without its table a folder is not read while its models are replaced.
+    let table = folder.join(TABLE);
+    if table.exists() {
+        fs::remove_file(&table).map_err(|e| Problem::io("replace it")(e).at(&table))?;
     }
     let mut written = Vec::new();
     fill(folder, models, &mut written).inspect_err(|_| {

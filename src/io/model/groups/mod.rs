@@ -6,7 +6,7 @@ mod parquet;
 
 pub use contents::{GroupFit, GroupModels};
 
-use crate::io::{Output, Problem, Result, extension};
+use crate::io::{Ids, Output, Problem, Result, extension};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -62,11 +62,24 @@ impl GroupOutput {
     /// # Errors
     /// As [`Output::create`]; also for a folder that is not empty, or another ending of the name.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open(path.as_ref(), false)
+    }
+
+    /// As [`create`](Self::create), for a call that goes on from a [`FitLog`](crate::io::FitLog): a
+    /// folder may have the models of the interrupted call, which are replaced.
+    /// [`check_names`](Self::check_names) refuses what else lies there.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn resume(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open(path.as_ref(), true)
+    }
+
+    fn open(path: &Path, resumes: bool) -> Result<Self> {
         let in_words = path.to_string_lossy();
         let kind = if path.is_dir() {
             let mut entries = path.read_dir().map_err(|e| Problem::io("read it")(e).at(path))?;
-            if entries.next().is_some() {
+            if !resumes && entries.next().is_some() {
                 let what = "the folder is not empty; empty it, or name another for the models of the groups";
                 return Err(Problem::format(what).at(path));
             }
@@ -98,22 +111,24 @@ impl GroupOutput {
         matches!(self.kind, Kind::Folder)
     }
 
-    /// Makes sure that no column of the result has the name of another: `by` is that of the groups,
-    /// and `features` are those of the features, if they have any.
+    /// Makes sure that no column of the result has the name of another, and that nothing lies in a
+    /// folder but models of these groups: `by` is the name of their column, and `features` are those
+    /// of the features, if they have any.
     ///
     /// # Errors
-    /// For a `.parquet`, if `by` is the name of another column of it.
+    /// For a `.parquet`, if `by` is the name of another column of it. For a folder, if it has another
+    /// file.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))]
-    pub fn check_names(&self, by: &str, features: Option<&[String]>) -> Result<()> {
+    pub fn check_names(&self, by: &str, groups: &Ids, features: Option<&[String]>) -> Result<()> {
         match &self.kind {
             #[cfg(feature = "parquet")]
             Kind::Parquet(_) => parquet::check_names(by, features).map_err(|problem| problem.at(&self.path)),
-            Kind::Folder => Ok(()),
+            Kind::Folder => folder::check_content(&self.path, groups),
         }
     }
 
-    /// Writes the models. If that fails, a file that stood there is as it was, and a folder is empty
-    /// again.
+    /// Writes the models. If that fails, a file that stood there is as it was, and a folder has no new
+    /// file.
     ///
     /// # Errors
     /// As [`Output::write`].
@@ -150,7 +165,7 @@ fn names() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::{FitSummary, Ids, Model};
+    use crate::io::{FitSummary, Model};
     use gmm_host::{CovarianceType, Covariances, Mixture};
     use ndarray::{Array1, Array2};
 
@@ -200,9 +215,15 @@ mod tests {
             }
         }
         let output = GroupOutput::create(&path).unwrap();
-        assert!(output.check_names("who", Some(&named)).is_ok());
+        assert!(output.check_names("who", &texts(["a", "b", "c"]), Some(&named)).is_ok());
         for taken in ["weight", "mean_x"] {
-            assert!(output.check_names(taken, Some(&named)).unwrap_err().to_string().contains(taken));
+            assert!(
+                output
+                    .check_names(taken, &texts(["a", "b", "c"]), Some(&named))
+                    .unwrap_err()
+                    .to_string()
+                    .contains(taken)
+            );
         }
     }
 
@@ -220,6 +241,14 @@ mod tests {
             assert_eq!(path.read_dir().unwrap().count(), 3);
             assert_eq!(root.path().read_dir().unwrap().count(), 1);
             assert!(GroupOutput::create(&path).unwrap_err().to_string().contains("not empty"));
+            // A call that goes on may replace these models, and nothing else.
+            let output = GroupOutput::resume(&path).unwrap();
+            output.check_names("who", &written.groups, None).unwrap();
+            output.write(&written).unwrap();
+            assert_eq!(path.read_dir().unwrap().count(), 3);
+            std::fs::write(path.join("other.json"), "").unwrap();
+            let error = output.check_names("who", &written.groups, None).unwrap_err().to_string();
+            assert!(error.contains("other.json"), "{error}");
             std::fs::remove_dir_all(&path).unwrap();
         }
     }

@@ -113,9 +113,9 @@ def _add(command: argparse._ActionsContainer, name: str, *short: str, of: Any = 
             three = {"choices": _STATES, "default": "auto"}
             option.update(three if None in kinds else {"action": "store_true"})
         elif isinstance(kind, Interval):
-            option["type"] = float if kind.type is Real else _positive if kind.left == 1 else int
+            option["type"] = float if kind.type is Real else _positive if kind.left == 1 else _whole
         elif kind is Integral:
-            option["type"] = int
+            option["type"] = _whole
     if option["default"] is not None and "action" not in option and "required" not in changes:
         option["help"] += f" (default: {option['default']})"
     command.add_argument(*short, f"--{name.replace('_', '-')}", **{**option, **changes})
@@ -169,11 +169,25 @@ def _square(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return numbers.reshape(d, d) if d * d == numbers.size else numbers
 
 
+def _whole(text: str) -> int:
+    """Read a whole number, also as 1e3 or 1_000, as the command gmm does."""
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not value.is_integer() or abs(value) > 1e15:
+            raise ValueError from None
+        return int(value)
+
+
+_whole.__name__ = "integer"
+
+
 def _ranges(text: str) -> list[int]:
     """Read numbers and ranges such as 1:20 and 10:100:10, as the command gmm does."""
     found: list[int] = []
     for part in text.split(","):
-        numbers = [int(number) for number in part.split(":")]
+        numbers = [_whole(number) for number in part.split(":")]
         first, last, step = (numbers * 2 + [1] if len(numbers) == 1 else [*numbers, 1])[:3]
         if len(numbers) > 3 or not (1 <= first <= last and step >= 1) or (last - first) // step >= 100_000:
             raise ValueError
@@ -195,7 +209,7 @@ _kinds.__name__ = "covariance type"
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise ValueError
     return value

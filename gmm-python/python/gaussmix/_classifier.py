@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 
 from . import _core, _start
-from ._arrays import Floats, checked_weights, n_threads
+from ._arrays import Floats, checked_weights, n_threads, refuse_masked
 from ._documentation import with_documentation_of, with_parameters_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -128,6 +128,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
                 f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample"
             )
         x: Floats = on_host(self._checked(X, reset=True))
+        refuse_masked(y, "y")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(x, y)

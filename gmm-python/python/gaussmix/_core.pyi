@@ -242,6 +242,7 @@ class Fit:
 
 @final
 class Fits:
+    def __new__(cls, json: str, failures: list[tuple[int, str, BaseException]]) -> Self: ...
     @property
     def error(self) -> BaseException | None: ...
     @property

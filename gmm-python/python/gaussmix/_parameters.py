@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -95,6 +97,8 @@ BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
     "total_samples": _POSITIVE,
 }
 
+#: The engine counts no further.
+_MOST = 2**63 - 1
 #: The types of parameters that cannot change.
 _SIMPLE = frozenset({int, float, str, bool, type(None)})
 #: The parameters of classes that are known to be valid.
@@ -152,6 +156,22 @@ def _numbers(name: str, components: Any, n_components: int) -> list[int]:
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= n_components:
         raise ValueError(f"freeze[{name!r}] is {components!r}; give component numbers from 0 to {n_components - 1}, or a mask")
     return [int(number) for number in array]
+
+
+def whole(value: Any, name: str, remedy: str = "give a whole number") -> int:
+    """Check that a value is a whole number, and no truth value, which would count as 0 or 1."""
+    if not isinstance(value, (bool, np.bool_)):
+        with suppress(TypeError):
+            return operator.index(value)
+    raise TypeError(f"{name} is {value!r}; {remedy}")
+
+
+def count(value: Any, name: str, least: int = 1) -> int:
+    """Check that a value is a whole number that the engine takes."""
+    number = whole(value, name)
+    if not least <= number <= _MOST:
+        raise ValueError(f"{name} is {number}; give a whole number from {least} to {_MOST}")
+    return number
 
 
 #: What a prior of a fit by EM consists of.

@@ -11,7 +11,7 @@ use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each, evaluate_rest};
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Run, fit_on_gpu};
+use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Regularized, Run, fit_on_gpu};
 use gaussmix::io::{FitLog, Identity};
 use gaussmix::mcmc::fingerprint;
 use gaussmix::model::{CovarianceType, Covariances};
@@ -475,7 +475,8 @@ impl Fits {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, Pickled<'py>)> {
         let (py, this) = (slf.py(), slf.get());
         let made: Vec<Option<&OneFit>> = this.fits.iter().map(|fit| fit.as_ref().ok()).collect();
-        let json = serde_json::to_string(&(made, this.shape)).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let json =
+            serde_json::to_string(&(made, this.shape)).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let failed = this.fits.iter().enumerate().filter_map(|(number, fit)| Some((number, fit.as_ref().err()?)));
         let exception = |failure: &Failure| failure.exception.clone_ref(py).into_value(py).into_bound(py).into_any();
         let failures = failed.map(|(number, failure)| (number, failure.text.clone(), exception(failure))).collect();
@@ -521,6 +522,18 @@ impl Fits {
     #[getter]
     fn lower_bound<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.each(py, |fit| fit.lower_bound(), f64::NAN)
+    }
+
+    /// A fit that found a column of which `reg_covar` is more than a thousandth of the variance; the
+    /// column, and that variance.
+    fn over_regularized(&self, reg_covar: f64) -> Option<(usize, usize, f64)> {
+        self.fits.iter().enumerate().find_map(|(number, fit)| {
+            let (column, variance) = match &fit.as_ref().ok()?.mixture {
+                Model::Mixture(mixture) => mixture.over_regularized(reg_covar),
+                Model::Variational(mixture) => mixture.over_regularized(reg_covar),
+            }?;
+            Some((number, column, variance))
+        })
     }
 
     /// The weights (G, K), means (G, K, D) and covariances (G, …) of all fits, NaN for those that

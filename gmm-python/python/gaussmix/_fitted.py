@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,8 +106,19 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
     def _feature_names(self) -> list[str] | None:
         """Give the names of the features for a file."""
         names = getattr(self, "feature_names_in_", None)
-        # A table's columns cannot be found by names that stand for several of them.
-        return [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
+        if names is None:
+            return None
+        texts = [str(name) for name in names]
+        twice = [name for name in texts if texts.count(name) > 1][:1]
+        if twice:
+            # A table's columns cannot be found by names that stand for several of them.
+            warnings.warn(
+                f"two features are called {twice[0]!r}, so that the file has no names, and a model of it takes columns by their "
+                "order; give them different names",
+                UserWarning,
+                stacklevel=3,
+            )
+        return None if twice else texts
 
     def _written(self) -> _core.Mixture | _core.VariationalMixture:
         """Give what a file holds."""

@@ -20,6 +20,7 @@ from . import _core, _start
 from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._estimator import GaussianMixture
 from ._fitted import take_features
+from ._fitting import note_regularization
 from ._gpu import on_host
 from ._variational import BayesianGaussianMixture
 
@@ -167,7 +168,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.errors_ = {names[number]: text for number, text in fits.errors}
         if fits.error is not None:
             raise fits.error
-        self._warn(template.max_iter)
+        self._warn(template)
         return self
 
     def _checkpoint(self, template: Estimator) -> dict[str, Any]:
@@ -207,7 +208,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise ValueError(f"many fits in one call start by 'kmeans', not by {template.init_params!r}; fit one by one")
         return template
 
-    def _warn(self, max_iter: int) -> None:
+    def _warn(self, template: Estimator) -> None:
+        found = self._fits.over_regularized(template.reg_covar)
+        if found is not None:
+            note_regularization(template, found[1:], f" in group {list(self)[found[0]]!r}")
         n_groups, failed = len(self.groups_), len(self.errors_)
         if failed:
             group, text = next(iter(self.errors_.items()))
@@ -217,7 +221,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 stacklevel=3,
             )
         going_on = n_groups - failed - int(self.converged_.sum())
-        if going_on and max_iter > 0:
+        if going_on and template.max_iter > 0:
             warnings.warn(
                 f"{going_on} of {n_groups} fits did not converge (converged_ says which). Try to increase max_iter or tol.",
                 ConvergenceWarning,

@@ -14,11 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
 from ._arrays import Floats, checked_weights
-from ._documentation import with_documentation_of, with_parameters_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
-from ._gpu import beside
-from ._of_mixtures import OfMixtures, constraints
+from ._gpu import beside, on_host
+from ._of_mixtures import OfMixtures, constraints, with_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -94,7 +94,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
     offset_: float
     n_iter_: int
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
+    @with_parameters(_WITHOUT)
     def __init__(
         self,
         n_components: int = 1,
@@ -127,7 +127,12 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         """
         x = self._checked(X, reset=True)
         weights = checked_weights(sample_weight, x.shape[0])
-        self.mixture_ = self._to_be_fitted().fit(x, sample_weight=weights)
+        units = None
+        if self.standardize:
+            x = on_host(x)
+            units = self._units(x, weights)
+        self.mixture_ = self._to_be_fitted()
+        self._fit_mixture(self.mixture_, x, weights, units)
         take_features(self.mixture_, self)
         self.n_iter_ = self.mixture_.n_iter_
         share = _AUTO if isinstance(self.contamination, str) else float(self.contamination)

@@ -187,7 +187,7 @@ def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool, covarian
         if name not in _PRIOR:
             raise ValueError(f"prior names {name!r}; use {', '.join(map(repr, _PRIOR))}")
         if standardize and name in ("mean", "covariance") and given[name] is not None:
-            raise ValueError(f"prior gives a {name}, which has units, beside standardize=True; leave out one of them")
+            raise ValueError(f"prior gives a {name}, which has units, beside standardize=True; leave it out, or set standardize=False")
     if given.get("mean") is not None:
         given["mean"] = np.atleast_2d(np.asarray(given["mean"], dtype=np.float64))
     if given.get("covariance") is not None:

@@ -15,10 +15,10 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from . import _core
 from ._arrays import Floats, checked_weights, n_threads, na_as_nan
 from ._conditional import Conditional
-from ._documentation import with_documentation_of, with_parameters_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import on_host
-from ._of_mixtures import OfMixtures, constraints
+from ._of_mixtures import OfMixtures, constraints, with_parameters
 from ._parameters import count
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
     #: What has been made of the mixture: the distribution of the targets given all features.
     _made: tuple[_core.Mixture, Conditional] | None = None
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
+    @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
         super().__init__(n_components, **params)
 
@@ -133,7 +133,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         targets = self._targets(y, x)
         self._one_dimension = targets.ndim == 1
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
-        self.mixture_ = self._to_be_fitted().fit(both, sample_weight=checked_weights(sample_weight, x.shape[0]))
+        weights, self.mixture_ = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
+        self._fit_mixture(self.mixture_, both, weights, self._units(both, weights))
         self.n_iter_, self.n_targets_ = self.mixture_.n_iter_, both.shape[1] - x.shape[1]
         self._given_all(self.mixture_._mixture())
         return self

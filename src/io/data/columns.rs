@@ -180,7 +180,9 @@ impl Selection {
         }
         let names: Option<Vec<String>> = match named && !columns.is_empty() {
             true => Some(columns.iter().map(|&column| name(column)).collect()),
-            false => wanted.filter(|wanted| !wanted.is_empty() && wanted.len() == columns.len()).map(<[String]>::to_vec),
+            false => {
+                wanted.filter(|wanted| !wanted.is_empty() && wanted.len() == columns.len()).map(<[String]>::to_vec)
+            }
         };
         // By a name that stands for two columns a model would not find them in another table.
         let mut seen = HashSet::new();

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from gaussmix import GaussianMixture, GaussianMixtureClassifier, Likelihood
+from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, plot, select
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ FITS_A_MAPPED_FILE = """
 import sys, threading, time
 import numpy as np
 import gaussmix
-from gaussmix import GaussianMixture, GaussianMixtureClassifier, Likelihood
+from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, plot, select
 
 def anonymous():
     \"\"\"The bytes of memory that are no mapped file's.\"\"\"
@@ -275,3 +275,23 @@ def test_a_mask_chooses_features(iris):
 def test_wrong_arguments_of_mixtures_are_named(iris, call, kind, message):
     with pytest.raises(kind, match=message):
         call(GaussianMixture(2, random_state=0).fit(iris))
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x, y: select(x, 3, estimator=BayesianGaussianMixture()), "is a BayesianGaussianMixture; .* elbo_ compares"),
+    (lambda x, y: select(x, "1:3"), r"n_components is '1:3'; .* such as range\(1, 4\)"),
+    (lambda x, y: select(x, [1, 2.0]), r"a number of n_components is 2.0; give a whole number"),
+    (lambda x, y: plot(GaussianMixtureClassifier(1).fit(x, y), x), "is a GaussianMixtureClassifier; give .* one of mixtures_"),
+])  # fmt: skip
+def test_what_is_no_mixture_is_refused_by_name(iris, call, message):
+    with pytest.raises(TypeError, match=message):
+        call(iris, np.repeat([0, 1, 2], 50))
+
+
+def test_priors_of_classes_are_given_in_order_or_by_class(iris):
+    y = np.repeat([0, 1, 2], 50)
+    found = [GaussianMixtureClassifier(1, priors=priors).fit(iris, y).priors_ for priors in ([0.2, 0.3, 0.5], {2: 0.5, 0: 0.2, 1: 0.3})]
+    assert np.array_equal(*found)
+    for priors, message in (({0: 0.2, 1: 0.8}, "no number for class 2"), ({0: 0.2, 1: 0.3, 2: 0.5, 3: 0}, "the class 3, which no sample has")):
+        with pytest.raises(ValueError, match=message):
+            GaussianMixtureClassifier(1, priors=priors).fit(iris, y)

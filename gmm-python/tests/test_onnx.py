@@ -135,5 +135,3 @@ def test_the_options_of_skl2onnx(iris):
         for wanted in (True, False):
             found = run(skl2onnx.to_onnx(gm, iris[:1], options={"score_samples": wanted}), iris)
             assert ("score" in found) == wanted and found["label"].tolist() == gm.predict(iris).tolist()
-    with pytest.raises(ValueError, match="zipmap"):
-        skl2onnx.to_onnx(classifier, iris[:1], options={"zipmap": True})

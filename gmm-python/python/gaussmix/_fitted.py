@@ -109,16 +109,17 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
         if names is None:
             return None
         texts = [str(name) for name in names]
-        twice = [name for name in texts if texts.count(name) > 1][:1]
-        if twice:
-            # A table's columns cannot be found by names that stand for several of them.
-            warnings.warn(
-                f"two features are called {twice[0]!r}, so that the file has no names, and a model of it takes columns by their "
-                "order; give them different names",
-                UserWarning,
-                stacklevel=3,
-            )
-        return None if twice else texts
+        if len(set(texts)) == len(texts):
+            return texts
+        # A table's columns cannot be found by names that stand for several of them.
+        twice = next(name for number, name in enumerate(texts) if name in texts[:number])
+        warnings.warn(
+            f"two features are called {twice!r}, so that the file has no names, and its model takes columns by their order; "
+            "give them different names",
+            UserWarning,
+            stacklevel=3,
+        )
+        return None
 
     def _written(self) -> _core.Mixture | _core.VariationalMixture:
         """Give what a file holds."""

@@ -62,8 +62,8 @@ def register_skl2onnx() -> None:
 
     It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the
     pipeline's numbers. Of the options of scikit-learn's own classes a classifier takes ``zipmap``
-    (which is ``False``: probabilities are an array) and ``nocl`` (``True`` numbers the classes from
-    0), and a mixture ``score_samples`` (``False`` leaves out ``score``).
+    (its probabilities are an array with either value) and ``nocl`` (``True`` numbers the classes
+    from 0), and a mixture ``score_samples`` (``False`` leaves out ``score``).
 
     Examples
     --------
@@ -86,7 +86,7 @@ def register_skl2onnx() -> None:
 _OPTIONS: dict[type, dict[str, list[bool]]] = {
     GaussianMixture: {"score_samples": [True, False]},
     BayesianGaussianMixture: {"score_samples": [True, False]},
-    GaussianMixtureClassifier: {"zipmap": [False], "nocl": [True, False]},
+    GaussianMixtureClassifier: {"zipmap": [True, False], "nocl": [True, False]},
 }
 
 

@@ -47,7 +47,8 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
     ----------
     contamination : 'auto' or float, default=0.1
         The share of outliers, above 0 and at most 0.5. 'auto', where it is not known, is 0.01 with
-        ``threshold='mixture'``.
+        ``threshold='mixture'``; but unless that is given, a threshold with which no sample of the fit
+        is an outlier is raised until the one of the least density is.
     threshold : {'samples', 'mixture'}, default='samples'
         What the share is of. 'samples': of those of the fit, by weight, where there are outliers
         then, whatever the samples are. 'mixture': of samples that are drawn from the mixture, which
@@ -136,10 +137,14 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         take_features(self.mixture_, self)
         self.n_iter_ = self.mixture_.n_iter_
         share = _AUTO if isinstance(self.contamination, str) else float(self.contamination)
-        if self.threshold == "mixture" or self.contamination == "auto":
-            self.offset_ = _threshold(self._scores_of_draws(share), None, share)
-        else:
-            self.offset_ = _threshold(self._scores(x, X), weights, share)
+        by_mixture, auto = self.threshold == "mixture", self.contamination == "auto"
+        self.offset_ = _threshold(self._scores_of_draws(share), None, share) if by_mixture or auto else -math.inf
+        if not by_mixture:
+            scores = self._scores(x, X)
+            if auto:
+                scores, weights = scores[slice(None) if weights is None else weights > 0], None
+                share = 1 / len(scores)
+            self.offset_ = max(self.offset_, _threshold(scores, weights, share))
         return self
 
     def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Number
 from typing import Any, NamedTuple, TypeGuard
@@ -216,12 +216,12 @@ def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
 
 
 @contextmanager
-def rows_of_caller(order: NDArray[np.int64] | None, starts: NDArray[np.int64] | None = None) -> Iterator[None]:
+def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDArray[np.int64] | None = None) -> Iterator[None]:
     """Have the engine's errors name the rows of the caller.
 
     Parameters
     ----------
-    order : ndarray of int or None
+    order : sequence of int or None
         The caller's row of each row that the engine has, where they differ.
     starts : ndarray of int or None
         Where each of several arrays begins that the caller gave as groups.

@@ -28,7 +28,10 @@ impl Regularized for Mixture {
 
 impl Regularized for VariationalMixture {
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
-        least(self.weights().view(), self.means(), self.covariances(), reg_covar)
+        // Of a covariance the samples have the share N/ν, and the prior the rest, without `reg_covar`.
+        let (weights, prior) = (self.weights(), self.prior().degrees_of_freedom);
+        let share = weights.dot(&self.degrees_of_freedom().mapv(|nu| (nu - prior) / nu));
+        least(weights.view(), self.means(), self.covariances(), reg_covar * share)
     }
 }
 
@@ -87,6 +90,6 @@ mod tests {
         let params = BayesianGaussianMixtureParams::new(2);
         let column =
             |unit| params.clone().fit(&samples(unit)).unwrap().mixture.over_regularized(1e-6).map(|found| found.0);
-        assert_eq!((column(1.0), column(1e-3)), (None, Some(1)));
+        assert_eq!((column(1.0), column(1e-3), column(1e-5)), (None, Some(1), Some(1)));
     }
 }

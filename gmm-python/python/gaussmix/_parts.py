@@ -114,9 +114,9 @@ class Parts(Fitted):
         """
         check_is_fitted(self)
         one = isinstance(features, (str, SupportsIndex)) and not isinstance(features, np.ndarray)
-        chosen: Iterable[Any] = [features] if one else list(features)  # type: ignore[assignment, arg-type]
+        chosen: list[Any] = [features] if one else list(features)  # type: ignore[arg-type]
         if len(chosen) == self.means_.shape[1] and all(isinstance(feature, (bool, np.bool_)) for feature in chosen):
-            chosen = np.flatnonzero(chosen)
+            chosen = np.flatnonzero(chosen).tolist()
         numbers = [self._feature(feature) for feature in chosen]
         return self._another(self._point().marginal(numbers), numbers)
 

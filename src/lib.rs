@@ -102,9 +102,9 @@ pub mod fit {
     #[doc(inline)]
     pub use gmm_host::{
         Adaptation, BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion,
-        Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Run, Selection,
-        Standardizable, Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, fit_on_gpu,
-        grow, merge_down, scikit_learn, select,
+        Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Regularized, Run,
+        Selection, Standardizable, Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch,
+        fit_on_gpu, grow, merge_down, scikit_learn, select,
     };
 }
 

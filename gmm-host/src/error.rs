@@ -102,8 +102,8 @@ pub enum Error {
     /// A covariance matrix without a Cholesky factor.
     #[error(
         "the covariance of {} is not positive definite: its Cholesky factorisation fails at pivot {pivot} (counted \
-         from 0); that feature is constant there or a combination of those before it: raise reg_covar, use fewer \
-         components, or remove the feature", named(*component)
+         from 0); that feature is constant there or a combination of those before it: remove the feature, \
+         standardize the columns, raise reg_covar, or use fewer components", named(*component)
     )]
     NotPositiveDefinite {
         /// The component it belongs to; none for the one tied covariance.

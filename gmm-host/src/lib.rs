@@ -36,8 +36,8 @@
 //! backends: parts, chunked, sharded, labelled, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, map_prior, params, kmeans, init, moments, iterate, em, standard, bayesian, many, grow,
-//!     select, merge, stepwise
+//! fit: scikit_learn, outcome, regularization, map_prior, params, kmeans, init, moments, iterate, em,
+//!     standard, bayesian, many, grow, select, merge, stepwise
 //! score_function, predict, impute, linfa
 //! ```
 //!
@@ -122,9 +122,9 @@ pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Run, Selection, Standardizable,
-    Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each, evaluate_rest,
-    fit_on_gpu, grow, merge_down, select,
+    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Regularized, Run, Selection,
+    Standardizable, Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each,
+    evaluate_rest, fit_on_gpu, grow, merge_down, select,
 };
 pub use freeze::{Freeze, Frozen};
 pub use interrupt::Interrupt;

@@ -11,7 +11,7 @@ use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each, evaluate_rest};
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Run, fit_on_gpu};
+use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Regularized, Run, fit_on_gpu};
 use gaussmix::io::{FitLog, Identity};
 use gaussmix::mcmc::fingerprint;
 use gaussmix::model::{CovarianceType, Covariances};
@@ -20,6 +20,7 @@ use ndarray::{Array1, Array2, ArrayView1, Axis};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -44,6 +45,14 @@ impl Model {
         match self {
             Self::Mixture(mixture) => mixture,
             Self::Variational(mixture) => mixture.density(),
+        }
+    }
+
+    /// What the log-densities of samples have beside those of the density, as scikit-learn counts.
+    fn log_factor(&self) -> f64 {
+        match self {
+            Self::Mixture(_) => 0.0,
+            Self::Variational(mixture) => mixture.log_total(),
         }
     }
 
@@ -440,8 +449,40 @@ pub fn fit_many(
     Ok(Fits { fits, shape, error: error.or(of_checkpoint) })
 }
 
+/// How many fits are pickled: they and what shape they have as JSON, and number, text and exception
+/// of each that failed.
+type Pickled<'py> = (String, Vec<(usize, String, Bound<'py, PyAny>)>);
+
 #[pymethods]
 impl Fits {
+    #[new]
+    fn new(json: &str, failures: Vec<(usize, String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let damaged = |problem: String| PyValueError::new_err(format!("the pickle of many fits is damaged: {problem}"));
+        let (fits, shape): (Vec<Option<OneFit>>, _) =
+            serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
+        let mut failed: HashMap<usize, Failure> = failures
+            .into_iter()
+            .map(|(number, text, exception)| (number, Failure { text, exception: PyErr::from_value(exception) }))
+            .collect();
+        let each = fits.into_iter().enumerate().map(|(number, fit)| match (fit, failed.remove(&number)) {
+            (Some(fit), _) => Ok(Ok(fit)),
+            (None, Some(failure)) => Ok(Err(failure)),
+            (None, None) => Err(damaged(format!("fit {number} is missing"))),
+        });
+        Ok(Self { fits: each.collect::<PyResult<_>>()?, shape, error: None })
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, Pickled<'py>)> {
+        let (py, this) = (slf.py(), slf.get());
+        let made: Vec<Option<&OneFit>> = this.fits.iter().map(|fit| fit.as_ref().ok()).collect();
+        let json =
+            serde_json::to_string(&(made, this.shape)).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let failed = this.fits.iter().enumerate().filter_map(|(number, fit)| Some((number, fit.as_ref().err()?)));
+        let exception = |failure: &Failure| failure.exception.clone_ref(py).into_value(py).into_bound(py).into_any();
+        let failures = failed.map(|(number, failure)| (number, failure.text.clone(), exception(failure))).collect();
+        Ok((slf.get_type(), (json, failures)))
+    }
+
     fn __len__(&self) -> usize {
         self.fits.len()
     }
@@ -483,6 +524,18 @@ impl Fits {
         self.each(py, |fit| fit.lower_bound(), f64::NAN)
     }
 
+    /// A fit that found a column of which `reg_covar` is more than a thousandth of the variance; the
+    /// column, and that variance.
+    fn over_regularized(&self, reg_covar: f64) -> Option<(usize, usize, f64)> {
+        self.fits.iter().enumerate().find_map(|(number, fit)| {
+            let (column, variance) = match &fit.as_ref().ok()?.mixture {
+                Model::Mixture(mixture) => mixture.over_regularized(reg_covar),
+                Model::Variational(mixture) => mixture.over_regularized(reg_covar),
+            }?;
+            Some((number, column, variance))
+        })
+    }
+
     /// The weights (G, K), means (G, K, D) and covariances (G, …) of all fits, NaN for those that
     /// failed.
     #[allow(clippy::type_complexity)] // What Python gets as a tuple.
@@ -517,7 +570,8 @@ impl Fits {
         sets: SetsOfFits,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         self.evaluate(py, x, sets, f64::NAN, |fit, evaluator| {
-            Ok(evaluator.score_samples(fit.mixture.density())?.to_vec())
+            let scores = evaluator.score_samples(fit.mixture.density())?;
+            Ok((scores + fit.mixture.log_factor()).to_vec())
         })
     }
 

@@ -3,6 +3,7 @@ use crate::arrays::{self, numbers, plain, view};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::interruptible;
+use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
 use gaussmix::model::{Covariances, Order};
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
@@ -412,6 +413,11 @@ impl Mixture {
     fn sum(mixtures: Vec<PyRef<'_, Self>>, weights: Vec<f64>) -> PyResult<Self> {
         let mixtures: Vec<_> = mixtures.iter().map(|mixture| &mixture.0).collect();
         gaussmix::model::Mixture::sum(&mixtures, &weights).map(Self::from).map_err(exception)
+    }
+
+    /// A column of which `reg_covar` is more than a thousandth of the variance, and that variance.
+    fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
+        self.0.over_regularized(reg_covar)
     }
 
     /// A mixture of fewer components, and the bound of what is lost.

@@ -3,6 +3,7 @@ use crate::arrays::{self, numbers};
 use crate::errors::{exception, file_exception};
 use crate::mixture::{Mixture, summary_to_python};
 use crate::statistics::{Statistics, freeze};
+use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, Model, ModelOutput, read_variational_model};
 use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
 use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
@@ -84,6 +85,11 @@ impl VariationalMixture {
         let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
         let output = ModelOutput::create(path).map_err(file_exception)?;
         output.write_variational(&self.0, &summary).map_err(file_exception)
+    }
+
+    /// As that of a mixture.
+    fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
+        self.0.over_regularized(reg_covar)
     }
 
     #[getter]

@@ -19,6 +19,7 @@ from gaussmix import (
         BayesianGaussianMixture(),
         BayesianGaussianMixture(missing=True, weight_concentration_prior_type="dirichlet_distribution"),
         GaussianMixtureOutlierDetector(),
+        GaussianMixtureOutlierDetector(contamination="auto"),
         GaussianMixtureOutlierDetector(contamination=0.2, covariance_type="diag", standardize=True),
         GaussianMixtureClassifier(),
         GaussianMixtureClassifier(missing=True, covariance_type="tied"),

@@ -51,7 +51,6 @@ def test_the_snippets_of_the_guide_to_clusters(capsys):
 
 
 def test_ray():
-    # Ray takes half a minute to start, so that CI does not install it.
     pytest.importorskip("ray")
     on_ray, here = main_of("with_ray.py")(20_000)
     assert np.array_equal(on_ray.means_, here.means_) and on_ray.lower_bounds_ == here.lower_bounds_

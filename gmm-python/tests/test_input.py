@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from gaussmix import GaussianMixture, Likelihood
+from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, plot, select
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,8 @@ def test_names_travel_to_the_command_and_back(x, fitted, tmp_path):
     assert not hasattr(GaussianMixture.load(tmp_path / "plain.json"), "feature_names_in_")
     # Names that stand for two columns find none.
     gm.feature_names_in_ = np.array(["a", "b", "a"], dtype=object)
-    gm.save(tmp_path / "twice.json")
+    with pytest.warns(UserWarning, match="two features are called"):
+        gm.save(tmp_path / "twice.json")
     assert "feature_names" not in (tmp_path / "twice.json").read_text()
 
 
@@ -175,7 +176,7 @@ FITS_A_MAPPED_FILE = """
 import sys, threading, time
 import numpy as np
 import gaussmix
-from gaussmix import GaussianMixture, Likelihood
+from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, plot, select
 
 def anonymous():
     \"\"\"The bytes of memory that are no mapped file's.\"\"\"
@@ -217,3 +218,80 @@ def test_a_mapped_file_may_be_larger_than_the_memory(tmp_path):
     gm = GaussianMixture(2, covariance_type="diag", max_iter=3, tol=0, random_state=0).fit(x)
     whole = Likelihood(x, covariance_type="diag")(gm.weights_, gm.means_, gm.covariances_)
     np.testing.assert_allclose([total, scores], whole, rtol=1e-6)
+
+
+def test_what_a_mask_hides_is_missing(iris):
+    hidden = np.zeros((150, 4), dtype=bool)
+    hidden[:20, 0] = True
+    masked = np.ma.masked_array(np.where(hidden, 9.96921e36, iris), mask=hidden)
+    missing = np.where(hidden, np.nan, iris)
+    for x, same in ((masked, missing), (masked.astype(np.float32), missing.astype(np.float32))):
+        fits = [GaussianMixture(2, missing=True, random_state=0).fit(given) for given in (x, same)]
+        assert np.array_equal(fits[0].means_, fits[1].means_) and fits[0].means_.dtype == fits[1].means_.dtype
+        assert np.array_equal(fits[0].predict(x), fits[0].predict(same))
+    whole = np.ma.masked_array(np.arange(8).reshape(4, 2), mask=[[True, False]] + [[False, False]] * 3)
+    assert np.isclose(GaussianMixture(1, missing=True, tol=1e-12).fit(whole).means_[0, 1], 4)
+    with pytest.raises(ValueError, match=r"contains NaN[\s\S]*row 0, column 0"):
+        GaussianMixture(2).fit(masked)
+    # A mask that hides nothing does not matter.
+    assert np.array_equal(GaussianMixture(1).fit(np.ma.masked_array(iris)).means_, GaussianMixture(1).fit(iris).means_)
+    parameters = ([1.0], [[0.0] * 4], [[1.0] * 4])
+    values = [Likelihood(x, missing=True)(*parameters) for x in (masked, missing)]
+    assert values[0] == values[1]
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, mask: GaussianMixture(2).fit(x, sample_weight=mask),
+    lambda x, mask: GaussianMixture(2).fit(x, labels=mask.astype(int)),
+    lambda x, mask: GaussianMixtureClassifier(1).fit(x, mask.astype(int)),
+    lambda x, mask: Likelihood(x, mask),
+])  # fmt: skip
+def test_a_mask_where_nothing_may_be_missing_is_refused(iris, call):
+    with pytest.raises(ValueError, match="hides a value in row 7"):
+        call(iris, np.ma.masked_array(np.ones(150), mask=np.arange(150) == 7))
+
+
+def test_a_mask_chooses_features(iris):
+    gm = GaussianMixture(2, random_state=0).fit(iris)
+    for mask in ([True, False, False, True], np.array([True, False, False, True])):
+        assert np.array_equal(gm.marginal(mask).means_, gm.marginal([0, 3]).means_)
+    for call in (lambda: gm.marginal([True, False]), lambda: gm.cdf(1.0, feature=True), lambda: gm.condition({True: 1.0})):
+        with pytest.raises(TypeError, match="a feature is True; give its name, or its number"):
+            call()
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), [
+    (lambda gm: gm.reduce(-1), ValueError, "n_components is -1; give a whole number from 1"),
+    (lambda gm: gm.reduce(10**30), ValueError, "n_components is 1000"),
+    (lambda gm: gm.on_axis(-1, feature=0), ValueError, "n_points is -1"),
+    (lambda gm: gm.sorted([-1, 0]), ValueError, "component in order is -1"),
+    (lambda gm: gm.kl_divergence(gm, 1e3), TypeError, r"n_samples is 1000.0; give a whole number"),
+    (lambda gm: gm.condition([(0, 1.0)]), TypeError, r"is a list; give a dict of features and their values"),
+    (lambda gm: gm.condition({0: 10**400}), ValueError, "value of feature 0 is 1000"),
+    (lambda gm: gm.condition({0: None}), TypeError, "value of feature 0 is None"),
+    (lambda gm: GaussianMixture.sum([3, gm]), TypeError, "give a list of fitted mixtures"),
+    (lambda gm: GaussianMixture.sum({"a": gm}), TypeError, "give a list of fitted mixtures"),
+])  # fmt: skip
+def test_wrong_arguments_of_mixtures_are_named(iris, call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(GaussianMixture(2, random_state=0).fit(iris))
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x, y: select(x, 3, estimator=BayesianGaussianMixture()), "is a BayesianGaussianMixture; .* elbo_ compares"),
+    (lambda x, y: select(x, "1:3"), r"n_components is '1:3'; .* such as range\(1, 4\)"),
+    (lambda x, y: select(x, [1, 2.0]), r"a number of n_components is 2.0; give a whole number"),
+    (lambda x, y: plot(GaussianMixtureClassifier(1).fit(x, y), x), "is a GaussianMixtureClassifier; give .* one of mixtures_"),
+])  # fmt: skip
+def test_what_is_no_mixture_is_refused_by_name(iris, call, message):
+    with pytest.raises(TypeError, match=message):
+        call(iris, np.repeat([0, 1, 2], 50))
+
+
+def test_priors_of_classes_are_given_in_order_or_by_class(iris):
+    y = np.repeat([0, 1, 2], 50)
+    found = [GaussianMixtureClassifier(1, priors=priors).fit(iris, y).priors_ for priors in ([0.2, 0.3, 0.5], {2: 0.5, 0: 0.2, 1: 0.3})]
+    assert np.array_equal(*found)
+    for priors, message in (({0: 0.2, 1: 0.8}, "no number for class 2"), ({0: 0.2, 1: 0.3, 2: 0.5, 3: 0}, "the class 3, which no sample has")):
+        with pytest.raises(ValueError, match=message):
+            GaussianMixtureClassifier(1, priors=priors).fit(iris, y)

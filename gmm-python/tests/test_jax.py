@@ -102,6 +102,32 @@ def test_vmap_is_one_after_the_other():
     np.testing.assert_array_equal(jax.vmap(function)(several), [function(m) for m in several])
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_derivative_by_a_weight_is_the_log_density_of_its_sample(jit):
+    inputs, v = problem("full"), np.linspace(0.5, 2.0, 7)
+    differentiate = jax.grad(lambda x, v: gj.log_likelihood(x, *inputs[1:], sample_weight=v) ** 2 / 100, argnums=(0, 1))
+    by_samples, by_weights = (jax.jit(differentiate) if jit else differentiate)(inputs[0], v)
+    theirs = jax.grad(lambda x, v: (v @ by_logsumexp(x, *inputs[1:], "full")) ** 2 / 100, argnums=(0, 1))(inputs[0], v)
+    np.testing.assert_allclose(by_samples, theirs[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(by_weights, theirs[1], rtol=1e-9, atol=1e-9)
+    with pytest.raises(TypeError, match="samples and their weights"):
+        jax.grad(lambda v: gj.LogLikelihood(inputs[0], v)(*inputs[1:]))(v)
+
+
+def test_shapes_are_checked_before_anything_runs():
+    x, weights, means, covariances = problem("diag", d=3)
+    for function in (gj.LogLikelihood(x, covariance_type="diag"), lambda *given: gj.log_likelihood(x, *given)):
+        for compiled in (function, jax.jit(function), jax.grad(function)):
+            with pytest.raises(ValueError, match=r"means have the shape \(3, 2\); .* it is \(3, 3\)"):
+                compiled(weights, means[:, :2], covariances)
+            with pytest.raises(ValueError, match=r"weights have the shape \(1, 3\)"):
+                compiled(weights[None], means, covariances)
+            with pytest.raises(ValueError, match=r"covariances have the shape \(2, 3\); give .*\(3, 3\)"):
+                compiled(weights, means, covariances[:2])
+    with pytest.raises(ValueError, match=r"sample weights have the shape \(6,\)"):
+        gj.log_likelihood(x, weights, means, covariances, sample_weight=np.ones(6))
+
+
 def test_what_cannot_be_is_refused():
     inputs = problem("full")
     x, weights, means, covariances = inputs

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import warnings
+from datetime import date
 
 import numpy as np
 import pytest
@@ -128,6 +129,9 @@ def test_failures_are_said_and_stop_nobody(iris):
         ({"groups": [0] * 149}, r"groups has the shape \(149,\)"),
         ({"groups": [np.nan] * 150}, "NaN, first in row 0"),
         ({"groups": [None] * 150}, "without missing values"),
+        ({"groups": np.array([1, "a", 2] * 50, dtype=object)}, r"all of one kind .* they are \['int', 'str'\]"),
+        ({"groups": np.array(["2026-01-01", "NaT"] * 75, dtype="M8[D]")}, "NaT, first in row 1"),
+        ({"groups": np.ma.masked_equal([0, 1, 2] * 50, 1)}, "hides a value in row 1"),
         ({"groups": None}, "one array needs groups"),
         ({"estimator": GaussianMixture(2, standardize=True)}, "do not take standardize"),
         ({"estimator": GaussianMixture(2, means_init=np.zeros((2, 4)))}, "do not take means_init"),
@@ -143,11 +147,11 @@ def test_what_cannot_be_is_refused(iris, arguments, message):
 
 
 def test_lists_that_do_not_fit_together_are_refused(iris):
-    with pytest.raises(ValueError, match=r"group 1 have the shape \(50, 3\)"):
+    with pytest.raises(ValueError, match="samples of group 1: X has 3 features"):
         fit_many([iris[:50], iris[50:100, :3]], GaussianMixture())
     with pytest.raises(ValueError, match="no groups"):
         fit_many([], GaussianMixture())
-    with pytest.raises(ValueError, match=r"row 60"):
+    with pytest.raises(ValueError, match="row 10 of group 1, column 2"):
         x = iris.copy()
         x[60, 2] = np.nan
         fit_many([x[:50], x[50:]], GaussianMixture())
@@ -290,3 +294,75 @@ def test_halving(iris, make):
     assert np.array_equal(fitted(halving=True)[0].means_, halved.means_)
     many = quietly(lambda: fit_many([iris], clone(halved).set_params(callback=None)))
     assert np.array_equal(many.means_[0], halved.means_)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_scores_under_a_posterior_are_those_of_the_estimator_of_the_group(iris, kind):
+    groups = np.arange(150) % 3
+    many = quietly(lambda: fit_many(iris, BayesianGaussianMixture(n_components=3, covariance_type=kind, random_state=0), groups=groups))
+    scores = many.score_samples(iris, groups)
+    for group in many:
+        # Two ways to the same sums in float64.
+        assert np.allclose(scores[groups == group], many[group].score_samples(iris[groups == group]), rtol=0, atol=1e-10)
+
+
+def test_tables_of_groups_have_the_same_columns(iris):
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame(part, columns=list("abcd")) for part in np.split(iris, 3)]
+    many = fit_many(frames, GaussianMixture(1))
+    assert many.feature_names_in_.tolist() == list("abcd") == many[1].feature_names_in_.tolist()
+    with pytest.raises(ValueError, match="samples of group 2: The feature names should match"):
+        fit_many([*frames[:2], frames[2][list("bacd")]], GaussianMixture(1))
+    with pytest.raises(TypeError, match=r"list\(samples.values\(\)\)"):
+        fit_many(dict(enumerate(frames)), GaussianMixture(1))
+
+
+def test_errors_name_the_rows_of_the_caller(iris):
+    groups = np.arange(150) % 3
+    x, weights = iris.copy(), np.ones(150)
+    x[17, 1], weights[17] = np.nan, -1
+    for sets, message in (((x, None), "row 17, column 1"), ((iris, weights), "weight of row 17")):
+        with pytest.raises(ValueError, match=message):
+            fit_many(sets[0], GaussianMixture(2), groups=groups, sample_weight=sets[1])
+    with pytest.raises(ValueError, match="row 17 of group 1, column 1"):
+        fit_many([iris, x, iris], GaussianMixture(2))
+    many = fit_many(iris, GaussianMixture(2, random_state=0), groups=groups)
+    with pytest.raises(ValueError, match="row 17, column 1"):
+        many.predict(x, groups)
+
+
+def test_groups_are_numbers_texts_and_times(iris):
+    def fit(groups):
+        many = fit_many(iris, GaussianMixture(1), groups=groups)
+        assert [many[group].n_features_in_ for group in many] == [4] * len(many)
+        assert np.isfinite(many.score_samples(iris, groups)).all()
+        return many
+
+    day = np.arange(150) % 3
+    assert fit((day + 1).astype(object)).groups_.tolist() == [1, 2, 3]
+    assert fit(np.array(list("abc") * 50, dtype=object)).groups_.tolist() == ["a", "b", "c"]
+    for unit in ("D", "us", "ns"):
+        many = fit(np.datetime64("2026-01-01", unit) + day * np.timedelta64(1, "D"))
+        assert many[date(2026, 1, 2)].means_.tolist() == many[np.datetime64("2026-01-02")].means_.tolist()
+    assert fit(np.array(many.groups_.astype("M8[us]").tolist() * 50, dtype=object)).groups_.dtype.kind == "M"
+    with pytest.raises(ValueError, match="the groups are numbers; those that were fitted are times"):
+        many.predict(iris, day)
+    for group in ("x", 1, None):
+        with pytest.raises(KeyError):
+            many[group]
+
+
+def test_a_pickle_has_all_fits_and_errors(data):
+    x, groups = data
+    for estimator in (GaussianMixture(4, random_state=0), BayesianGaussianMixture(n_components=4, random_state=0)):
+        many = quietly(lambda: fit_many(x, estimator, groups=groups))  # noqa: B023
+        copy = pickle.loads(pickle.dumps(many))
+        for group in set(SIZES) - {"d"}:
+            for name in (*ARRAYS, "lower_bounds_", "converged_"):
+                assert np.array_equal(getattr(copy[group], name), getattr(many[group], name))
+        with pytest.raises(ValueError, match="3 samples") as of_copy:
+            copy["d"]
+        assert type(of_copy.value).__name__ == "TooFewSamplesError" and copy.errors_ == many.errors_
+        assert np.array_equal(copy.score_samples(x, groups), many.score_samples(x, groups), equal_nan=True)
+    with pytest.raises(ValueError, match="pickle of many fits is damaged"):
+        type(many._fits)("[[null], [1, 1, \"full\"]]", [])

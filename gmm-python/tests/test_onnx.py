@@ -142,3 +142,18 @@ def test_rows_beyond_all_squares(iris, kind, global_dtype):
     np.testing.assert_allclose(proba, classifier.predict_proba(x), atol=1e-9)
     regressor = GaussianMixtureRegressor(3, covariance_type=kind, random_state=0).fit(iris[:, :3], iris[:, 3])
     assert np.isfinite(run(to_onnx(regressor), x[:, :3])["mean"]).all()
+
+
+def test_the_options_of_skl2onnx(iris):
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    register_skl2onnx()
+    classifier = GaussianMixtureClassifier(random_state=0).fit(iris, SPECIES)
+    for options, labels in (({"zipmap": False}, classifier.predict(iris)), ({"nocl": True}, classifier.predict_proba(iris).argmax(axis=1))):
+        found = run(skl2onnx.to_onnx(classifier, iris[:1], options={id(classifier): options}), iris)
+        assert found["label"].tolist() == labels.tolist()
+        np.testing.assert_allclose(found["probabilities"], classifier.predict_proba(iris), atol=1e-9)
+    for gm in (GaussianMixture(2, random_state=0), BayesianGaussianMixture(n_components=2, random_state=0, max_iter=500)):
+        gm.fit(iris)
+        for wanted in (True, False):
+            found = run(skl2onnx.to_onnx(gm, iris[:1], options={"score_samples": wanted}), iris)
+            assert ("score" in found) == wanted and found["label"].tolist() == gm.predict(iris).tolist()

@@ -18,9 +18,10 @@ KINDS = ["full", "tied", "diag", "spherical"]
 def test_the_share_of_the_samples_lies_below_the_threshold(iris, kind, global_dtype):
     x = iris.astype(global_dtype)
     for share in (0.04, 0.1, 0.5):
-        detector = GaussianMixtureOutlierDetector(3, covariance_type=kind, contamination=share, random_state=0)
+        params = {"covariance_type": kind, "random_state": 0, "standardize": False}
+        detector = GaussianMixtureOutlierDetector(3, contamination=share, **params)
         labels = detector.fit_predict(x)
-        gm = GaussianMixture(3, covariance_type=kind, random_state=0).fit(x)
+        gm = GaussianMixture(3, **params).fit(x)
         assert np.array_equal(detector.mixture_.means_, gm.means_) and detector.n_iter_ == gm.n_iter_
         scores = detector.score_samples(x)
         assert np.array_equal(scores, gm.score_samples(x)) and scores.dtype == global_dtype
@@ -53,6 +54,18 @@ def test_the_threshold_of_a_gaussian_is_a_quantile_of_chi_squared(share):
     found = chi2.sf(2 * (mode - detector.offset_), 3)
     assert abs(found / p - 1) < 4 * 0.032
     assert detector.offset_ == GaussianMixtureOutlierDetector(**detector.get_params()).fit(x).offset_
+
+
+def test_auto_finds_at_least_the_sample_of_the_least_density():
+    # A uniform sample has no tails: all of it lies within 99% of its Gaussian.
+    x = np.array([-1.05, *np.linspace(-1, 1, 199), 1.2])[:, np.newaxis]
+    weights = np.append(np.ones(200), 0.0)
+    by_mixture = GaussianMixtureOutlierDetector(contamination="auto", threshold="mixture", random_state=0).fit(x)
+    assert (by_mixture.predict(x) == 1).all()
+    detector = GaussianMixtureOutlierDetector(contamination="auto", random_state=0)
+    assert np.flatnonzero(detector.fit(x).predict(x) == -1).tolist() == [200]
+    # Of samples with a weight.
+    assert np.flatnonzero(detector.fit(x, sample_weight=weights).predict(x) == -1).tolist() == [0, 200]
 
 
 def test_outliers_in_clean_data_are_as_many_as_the_mixture_has():

@@ -183,3 +183,19 @@ def test_what_cannot_be_is_refused():
     samples += 1
     with pytest.raises(RuntimeError, match="changed by an operation in place"):
         held(weights, means, covariances)
+
+
+def test_the_transformations_of_torch_func_are_refused():
+    x, m = torch.randn(20, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
+    w, c = torch.tensor([0.4, 0.6], dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)
+    held = gt.LogLikelihood(x, covariance_type="diag")
+    functions = [
+        lambda m: held(w, m, c),
+        lambda m: held.score_samples(w, m, c).sum(),
+        lambda m: gt.log_likelihood(x, w, m, c, covariance_type="diag"),
+        lambda m: gt.log_likelihood(m, w, m, c, covariance_type="diag"),
+    ]
+    for f in functions:
+        for transformed in (torch.func.grad(f), torch.func.jacrev(f), lambda m: torch.func.vmap(f)(torch.stack([m, m]))):  # noqa: B023
+            with pytest.raises(NotImplementedError, match="gaussmix.torch does not take part"):
+                transformed(m)

@@ -1,8 +1,9 @@
 //! The options of a fit, with scikit-learn's names and defaults.
 use super::values::{whole_number, whole_number_or_0};
-use crate::input::DataOptions;
+use crate::input::{DataOptions, Source};
+use crate::terminal::text;
 use clap::Args;
-use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams, MapPrior};
+use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, InitParams, MapPrior, Regularized};
 use gaussmix::io::Identity;
 use std::path::PathBuf;
 
@@ -81,6 +82,19 @@ impl Training {
             .halving(self.halving)
             .init_params(self.init_params)
             .random_state(self.seed)
+    }
+
+    /// Notes on the terminal where `--reg-covar` is large beside the variance of a column. Standardised
+    /// columns have the variance 1, so that it was chosen in their units.
+    pub fn note_regularization(&self, source: &Source<'_>, fitted: &impl Regularized) {
+        let found = fitted.over_regularized(self.reg_covar).filter(|_| source.standardization.is_none());
+        let Some((column, variance)) = found else { return };
+        let name = source.names().map_or_else(|| column.to_string(), |names| names[column].clone());
+        text::note(format_args!(
+            "--reg-covar {:e} is more than a thousandth of the variance of column `{name}`, {variance:.1e}: the fit depends on \
+             the units; use --standardize, or a smaller --reg-covar",
+            self.reg_covar
+        ));
     }
 
     /// The files that are read.

@@ -13,8 +13,18 @@ pub struct Treatment {
 }
 
 /// Replaces the advice in an error of the engine by advice that the user has not followed already.
-pub fn advise(error: Error, treatment: Treatment) -> anyhow::Error {
+/// The features may have names.
+pub fn advise(error: Error, treatment: Treatment, names: Option<&[String]>) -> anyhow::Error {
     let Treatment { float64, standardized, can_standardize } = treatment;
+    if let Error::NotPositiveDefinite { pivot, .. } = &error {
+        let name = names.and_then(|names| names.get(*pivot)).map_or_else(|| pivot.to_string(), Clone::clone);
+        let standardize = if can_standardize && !standardized { ", use --standardize" } else { "" };
+        return anyhow::anyhow!(
+            "{}; column `{name}` is constant there or a combination of those before it: leave it out with \
+             --drop {name}{standardize}, or use a larger --reg-covar or fewer components",
+            fact(&error)
+        );
+    }
     let advice = match &error {
         Error::UnreachableSample { .. } => match (can_standardize, standardized) {
             (false, _) => "is the model of data in these units? If so, leave the sample out",
@@ -31,11 +41,14 @@ pub fn advise(error: Error, treatment: Treatment) -> anyhow::Error {
         },
         _ => return error.into(),
     };
-    // In the engine's text its own advice, which does not know this program's options, follows the
-    // semicolon.
+    anyhow::anyhow!("{}; {advice}", fact(&error))
+}
+
+/// The engine's text without its own advice, which does not know this program's options and follows the
+/// semicolon.
+fn fact(error: &Error) -> String {
     let text = error.to_string();
-    let fact = text.split_once("; ").map_or(text.as_str(), |(fact, _)| fact);
-    anyhow::anyhow!("{fact}; {advice}")
+    text.split_once("; ").map_or(text.clone(), |(fact, _)| fact.into())
 }
 
 #[cfg(test)]
@@ -57,7 +70,7 @@ mod tests {
                 (true, false, true),
                 (true, true, true),
             ] {
-                let text = advise(error(), Treatment { float64, standardized, can_standardize }).to_string();
+                let text = advise(error(), Treatment { float64, standardized, can_standardize }, None).to_string();
                 let (said, advice) = text.split_once("; ").unwrap();
                 assert!(said.contains(fact) && !advice.is_empty(), "{text}");
                 assert!(!(float64 && advice.contains("float64")), "{text}");
@@ -66,7 +79,20 @@ mod tests {
         }
         let other = Error::EmptyData { rows: 0, columns: 1 };
         let text = other.to_string();
-        let same = advise(other, Treatment { float64: true, standardized: true, can_standardize: true });
-        assert_eq!(same.to_string(), text);
+        let treated = Treatment { float64: true, standardized: true, can_standardize: true };
+        assert_eq!(advise(other, treated, None).to_string(), text);
+    }
+
+    #[test]
+    fn a_column_that_follows_from_others_is_named() {
+        let names = ["left".to_string(), "total".into()];
+        for (standardized, names, name) in
+            [(false, Some(&names[..]), "total"), (true, Some(&names[..]), "total"), (true, None, "1")]
+        {
+            let treatment = Treatment { float64: true, standardized, can_standardize: true };
+            let text = advise(Error::NotPositiveDefinite { component: None, pivot: 1 }, treatment, names).to_string();
+            assert!(text.contains(&format!("column `{name}` is constant there or a combination")), "{text}");
+            assert_eq!(text.contains("--standardize"), !standardized, "{text}");
+        }
     }
 }

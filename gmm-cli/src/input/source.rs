@@ -115,7 +115,7 @@ impl<'a> Input<'a> {
         match error {
             error @ Error::NonFiniteStatistic { .. } => {
                 let treatment = Treatment { float64: true, standardized: true, can_standardize: true };
-                advice::advise(error, treatment).context(self.options.table.describe())
+                advice::advise(error, treatment, None).context(self.options.table.describe())
             }
             error => self.error(error),
         }
@@ -420,7 +420,7 @@ impl<'a> Source<'a> {
     /// command has `--standardize`.
     pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
         let (float64, standardized) = (self.dtype() == "float64", self.standardization.is_some());
-        advice::advise(error, Treatment { float64, standardized, can_standardize })
+        advice::advise(error, Treatment { float64, standardized, can_standardize }, self.names())
     }
 
     /// The number type of an evaluation, and a line for the report if float32 data was computed in

@@ -183,6 +183,16 @@ impl Covariances {
         view.into_iter().copied()
     }
 
+    /// The variance of component `k` along feature `j`.
+    pub(crate) fn variance(&self, k: usize, j: usize) -> f64 {
+        match self {
+            Self::Full(v) => v[[k, j, j]],
+            Self::Tied(v) => v[[j, j]],
+            Self::Diag(v) => v[[k, j]],
+            Self::Spherical(v) => v[k],
+        }
+    }
+
     /// Applies a function to every number.
     pub(crate) fn map_inplace(&mut self, f: impl Fn(&mut f64)) {
         match self {

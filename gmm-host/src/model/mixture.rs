@@ -283,12 +283,7 @@ impl Mixture {
     /// # Panics
     /// If there is no such component or feature.
     pub fn variance(&self, k: usize, j: usize) -> f64 {
-        match &self.covariances {
-            Covariances::Full(v) => v[[k, j, j]],
-            Covariances::Tied(v) => v[[j, j]],
-            Covariances::Diag(v) => v[[k, j]],
-            Covariances::Spherical(v) => v[k],
-        }
+        self.covariances.variance(k, j)
     }
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Number
 from typing import Any, NamedTuple, TypeGuard
 
@@ -85,8 +88,23 @@ def takes_missing(estimator: Any) -> bool:
     return bool(getattr(estimator, "missing", False))
 
 
+def refuse_masked(array: Any, name: str) -> None:
+    """Refuse an array of which a mask hides values, where a value may not be missing."""
+    if np.ma.is_masked(array):
+        rows = np.flatnonzero(np.ma.getmaskarray(array).reshape(len(array), -1).any(axis=1))
+        raise ValueError(f"{name} is a masked array, and its mask hides a value in row {rows[0]} (counted from 0); leave such rows out")
+
+
 def na_as_nan(X: Any) -> Any:
-    """Replace pandas' NA among Python's objects by NaN, as scikit-learn does in pandas' own types; give back all else as it is."""
+    """Replace what a mask hides, and pandas' NA among Python's objects, by NaN, as scikit-learn does in pandas' own types.
+
+    Give back all else as it is.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        hidden, X = np.ma.getmaskarray(X), np.asarray(X)
+        if hidden.any():
+            X = np.where(hidden, np.asarray(np.nan, dtype=X.dtype if X.dtype.kind == "f" else np.float64), X)
+        return X
     # Who has an NA has imported pandas.
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -197,8 +215,34 @@ def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
         raise ValueError(f"{message}\n{error}") from error
 
 
+@contextmanager
+def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDArray[np.int64] | None = None) -> Iterator[None]:
+    """Have the engine's errors name the rows of the caller.
+
+    Parameters
+    ----------
+    order : sequence of int or None
+        The caller's row of each row that the engine has, where they differ.
+    starts : ndarray of int or None
+        Where each of several arrays begins that the caller gave as groups.
+    """
+
+    def place(found: re.Match[str]) -> str:
+        row = int(found[1]) if order is None else int(order[int(found[1])])
+        if starts is None:
+            return f"row {row}"
+        group = int(np.searchsorted(starts, row, side="right")) - 1
+        return f"row {row - starts[group]} of group {group}"
+
+    try:
+        yield
+    except ValueError as error:
+        raise type(error)(re.sub(r"\brow (\d+)", place, str(error))) from None
+
+
 def checked_labels(labels: Any, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_]:
     """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed."""
+    refuse_masked(labels, "labels")
     array = np.asarray(labels)
     if array.dtype == np.bool_ and array.shape == (n_samples, n_components):
         without = np.flatnonzero(~array.any(axis=1))
@@ -223,6 +267,7 @@ def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] |
     """Convert sample weights to an array of shape (n_samples,)."""
     if sample_weight is None:
         return None
+    refuse_masked(sample_weight, "sample_weight")
     if isinstance(sample_weight, Number):
         return np.full(n_samples, sample_weight, dtype=np.float64)
     weights = check_array(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._fitted import Fitted, FittedMixture
+from ._parameters import count
 from ._parts import Parts
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Between(Parts):
             The divergence in nats, and its standard error.
         """
         mine, others = self._two(other)
-        return Estimate(*mine.kl_divergence(others, n_samples, _seed(random_state)))
+        return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
 
     def js_divergence(
         self,
@@ -146,7 +147,7 @@ class Between(Parts):
             The divergence in nats, from 0 to log 2, and its standard error.
         """
         mine, others = self._two(other)
-        return Estimate(*mine.js_divergence(others, n_samples, _seed(random_state)))
+        return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
 
     def wasserstein(self, other: Fitted) -> NDArray[np.float64]:
         """Give the 2-Wasserstein distance of each component from each of another mixture.
@@ -239,6 +240,8 @@ class Between(Parts):
         gm : GaussianMixture
             The fitted mixture, with the components of the first mixture first, and its parameters.
         """
+        if isinstance(mixtures, Mapping) or not all(isinstance(mixture, Between) for mixture in mixtures):
+            raise TypeError(f"mixtures is {reprlib.repr(mixtures)}; give a list of fitted mixtures of this package")
         if len(mixtures) == 0:
             raise ValueError("mixtures is empty; give at least one mixture")
         first = mixtures[0]
@@ -271,7 +274,7 @@ class Between(Parts):
         (array([0.8, 0.2]), True)
         """
         check_is_fitted(self)
-        mixture, bound = self._point().reduce(n_components)
+        mixture, bound = self._point().reduce(count(n_components, "n_components"))
         return self._another(mixture), bound
 
 
@@ -304,7 +307,7 @@ class Between(Parts):
         elif isinstance(order, (str, SupportsIndex)) and not isinstance(order, np.ndarray):
             other = mixture.sorted(feature=self._feature(order))
         else:
-            other = mixture.sorted(numbers=[operator.index(number) for number in order])
+            other = mixture.sorted(numbers=[count(number, "a component in order", least=0) for number in order])
         gm = self._another(other)
         if isinstance(self, FittedMixture):
             # It was found by the same fit.

@@ -17,12 +17,13 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 
 from . import _core, _start
-from ._arrays import Floats, checked_weights, n_threads
-from ._documentation import with_documentation_of, with_parameters_of
+from ._arrays import Floats, checked_weights, n_threads, refuse_masked
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
+from ._fitting import note_regularization
 from ._gpu import on_host
-from ._of_mixtures import OfMixtures, constraints
+from ._of_mixtures import OfMixtures, constraints, with_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +37,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     """Classification by a Gaussian mixture for each class.
 
     The probability of a class is in proportion to its prior times the density of its mixture. The
-    mixtures are those that :class:`GaussianMixture` fits to the samples of each class alone; where
+    mixtures are those that :class:`GaussianMixture` fits to the samples of each class alone, with
+    `standardize` in columns of which the samples of all classes have the variance 1; where
     the start is by 'kmeans', all are fitted in one call of the engine, small ones side by side.
     With one component for each class it is quadratic discriminant analysis.
 
@@ -45,9 +47,9 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     n_components : int, array-like of shape (n_classes,) or dict, default=1
         The number of components of each mixture: one for all, or a number for each class in
         ascending order, or by class.
-    priors : array-like of shape (n_classes,), default=None
-        The probabilities of the classes in ascending order; by default their shares of the samples,
-        by weight.
+    priors : array-like of shape (n_classes,) or dict, default=None
+        The probabilities of the classes in ascending order, or by class; by default their shares of
+        the samples, by weight.
     **params : dict
         The parameters of :class:`GaussianMixture`, but for `weights_init`, `means_init`,
         `precisions_init`, `warm_start`, `decay` and `callback`.
@@ -87,19 +89,19 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **constraints(_WITHOUT),
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like", dict],
-        "priors": ["array-like", None],
+        "priors": ["array-like", dict, None],
     }
     classes_: NDArray[Any]
     priors_: NDArray[np.float64]
     mixtures_: list[GaussianMixture]
     n_iter_: NDArray[np.int64]
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
+    @with_parameters(_WITHOUT)
     def __init__(
         self,
         n_components: int | ArrayLike | Mapping[Any, int] = 1,
         *,
-        priors: ArrayLike | None = None,
+        priors: ArrayLike | Mapping[Any, float] | None = None,
         **params: Any,
     ) -> None:
         super().__init__(n_components, **params)
@@ -128,6 +130,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
                 f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample"
             )
         x: Floats = on_host(self._checked(X, reset=True))
+        refuse_masked(y, "y")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(x, y)
@@ -156,7 +159,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return self
 
     def _given_priors(self) -> NDArray[np.float64]:
-        priors = np.asarray(self.priors, dtype=np.float64)
+        priors = np.asarray(self._of_each_class("priors", self.priors), dtype=np.float64)
         if priors.shape != self.classes_.shape:
             raise ValueError(f"priors has the shape {priors.shape}; there are {len(self.classes_)} classes")
         if not (priors >= 0).all() or abs(priors.sum() - 1) > 1e-6:
@@ -164,17 +167,24 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         normalized: NDArray[np.float64] = priors / priors.sum()
         return normalized
 
+    def _of_each_class(self, name: str, given: Any) -> Any:
+        """Give the values of a parameter that may be given by class, in the order of the classes."""
+        if not isinstance(given, Mapping):
+            return given
+        labels = self.classes_.tolist()
+        without = [label for label in labels if label not in given]
+        unknown = [label for label in given if label not in labels]
+        if without or unknown:
+            of = f"no number for class {without[0]!r}" if without else f"the class {unknown[0]!r}, which no sample has"
+            raise ValueError(f"{name} has {of}; the classes are {labels}")
+        return [given[label] for label in labels]
+
     def _numbers_of_components(self) -> list[Any]:
         """Give the number of components of each class."""
         given, labels = self.n_components, self.classes_.tolist()
         if isinstance(given, Integral):
             return [given] * len(labels)
-        if isinstance(given, Mapping):
-            without = [label for label in labels if label not in given]
-            if without:
-                raise ValueError(f"n_components has no number for class {without[0]!r}")
-            return [given[label] for label in labels]
-        numbers = np.asarray(given).tolist()
+        numbers = np.asarray(self._of_each_class("n_components", given)).tolist()
         if not isinstance(numbers, list) or len(numbers) != len(labels):
             raise ValueError(
                 f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes"
@@ -192,11 +202,13 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         first, fits = mixtures[0], None
         for gm in mixtures:
             gm._validate_params()
-        if not first.standardize and _start.is_side_by_side(x, first):
+        # Those of all classes: of one class a column may be constant.
+        units = self._units(x, weights)
+        if _start.is_side_by_side(x, first):
             for gm in mixtures:
                 _start.check_memory(gm, x.shape[1])
             fits = _core.fit_many(
-                x,
+                x if units is None else units.apply(x),
                 ranges,
                 weights,
                 [gm._options((None, None, None)) for gm in mixtures],
@@ -211,12 +223,14 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             try:
                 if fits is not None:
                     gm._forget()
-                    gm._keep(fits[number], None, x.dtype)
+                    fit = fits[number]
+                    note_regularization(self, fit.mixture.over_regularized(gm.reg_covar), f" in class {label!r}")
+                    gm._keep(fit, units, x.dtype)
                     continue
                 with warnings.catch_warnings():
                     # `fit` says for which classes it has not converged.
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    gm.fit(x[begin:end], sample_weight=None if weights is None else weights[begin:end])
+                    self._fit_mixture(gm, x[begin:end], None if weights is None else weights[begin:end], units)
             except ValueError as error:
                 raise ValueError(f"there is no mixture of class {label!r}: {error}") from error
 

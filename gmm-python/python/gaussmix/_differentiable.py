@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._likelihood import Likelihood
+from ._parameters import CHOICES
+from ._start import shape_of
 
 #: What both libraries are told who ask for more.
 NO_SECOND_DERIVATIVES = (
@@ -59,6 +61,21 @@ class Parameters(NamedTuple):
         return cls(w / total, m, _symmetric(c) if matrices else c, matrices, total)
 
 
+def check_shapes(n_features: int, weights: Any, means: Any, covariances: Any, covariance_type: str | None) -> None:
+    """Refuse arrays whose shapes do not fit together, of which the numbers are not known yet."""
+    k = weights.shape[0] if weights.ndim == 1 else None
+    if k is None:
+        raise ValueError(f"the weights have the shape {weights.shape}; give one number for each component")
+    if means.shape != (k, n_features):
+        raise ValueError(
+            f"the means have the shape {means.shape}; for {k} weights and {n_features} columns of the samples it is {(k, n_features)}"
+        )
+    kinds = CHOICES["covariance_type"] if covariance_type is None else (covariance_type,)
+    shapes = [shape_of(kind, k, n_features) for kind in kinds]
+    if covariances.shape not in shapes:
+        raise ValueError(f"the covariances have the shape {covariances.shape}; give {' or '.join(map(str, dict.fromkeys(shapes)))}")
+
+
 def _symmetric(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give the means of mirrored entries."""
     if covariances.shape[-1] != covariances.shape[-2]:
@@ -102,6 +119,11 @@ class Differentiable:
         self._samples = samples
         self._options = {"covariance_type": covariance_type, "copy": False, **options}
         self._likelihood = Likelihood(samples, sample_weight, **self._options)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of samples and features."""
+        return self._likelihood.shape
 
     def parameters(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Parameters:
         """Make what the other methods take."""

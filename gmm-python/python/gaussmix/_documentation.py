@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 _Init = TypeVar("_Init", bound=Callable[..., None])
@@ -15,10 +16,16 @@ _HEADING = "Parameters\n----------\n"
 _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
-def with_parameters_of(estimator: type, without: Collection[str] = ()) -> Callable[[_Init], _Init]:
-    """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature."""
+def with_parameters_of(
+    estimator: type, without: Collection[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[_Init], _Init]:
+    """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature; some have other defaults."""
     theirs = inspect.signature(estimator.__init__).parameters  # type: ignore[misc]
-    shared = {name: parameter for name, parameter in theirs.items() if name not in without}
+    shared = {
+        name: parameter.replace(default=defaults.get(name, parameter.default))
+        for name, parameter in theirs.items()
+        if name not in without
+    }
 
     def change(init: _Init) -> _Init:
         own = {
@@ -46,7 +53,10 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
         head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
         after = rest.split("\n\n")[1:]
         entries = {**_entries(estimator), **own}
-        parameters = "\n".join(entries[name] for name in inspect.signature(cls).parameters)
+        signature = inspect.signature(cls).parameters
+        parameters = "\n".join(
+            re.sub(r"default=(True|False)", f"default={signature[name].default}", entries[name], count=1) for name in signature
+        )
         cls.__doc__ = "\n\n".join([f"{head}{_HEADING}{parameters}", *after])
         return cls
 

@@ -103,7 +103,8 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
     standardize : bool, default=False
         Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter;
         `reg_covar` is in these units then. All attributes are in the units of the data. Not for
-        'spherical' covariances, which such a fit does not have in the units of the data.
+        'spherical' covariances of a mixture alone, which such a fit does not have in the units of
+        the data; estimators that predict divide all columns by one number for them.
     decay : float, default=0.7
         How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t,
         counted from 0, has the share (t + 1) ** -decay.
@@ -281,7 +282,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
             try:
                 if gm in too_few:
                     raise too_few[gm]
-                with ill_defined():
+                with ill_defined(samples.estimator):
                     fit = fits[numbers[gm]]
             except _core.TooFewSamplesError as error:
                 yield gm, error
@@ -330,7 +331,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         start = data.grown(options, smaller)
         if start is None:
             return
-        with ill_defined():
+        with ill_defined(self):
             fit = data.fit(options, start)
         if fit.error is not None:
             raise fit.error
@@ -398,7 +399,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         log_scale = 0.0 if units is None else units.log_scale
         array = samples if isinstance(samples, ArraySamples) and samples.labels is None else None
         if self.n_init > 1 and array is not None and _start.is_side_by_side(array.X, self):
-            with ill_defined():
+            with ill_defined(self):
                 return array.fit_many([self])[0], None
         options = self._options(parameters)
 

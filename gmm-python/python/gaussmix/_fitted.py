@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,8 +106,20 @@ class Fitted(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn
     def _feature_names(self) -> list[str] | None:
         """Give the names of the features for a file."""
         names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return None
+        texts = [str(name) for name in names]
+        if len(set(texts)) == len(texts):
+            return texts
         # A table's columns cannot be found by names that stand for several of them.
-        return [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
+        twice = next(name for number, name in enumerate(texts) if name in texts[:number])
+        warnings.warn(
+            f"two features are called {twice!r}, so that the file has no names, and its model takes columns by their order; "
+            "give them different names",
+            UserWarning,
+            stacklevel=3,
+        )
+        return None
 
     def _written(self) -> _core.Mixture | _core.VariationalMixture:
         """Give what a file holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -32,14 +33,38 @@ _ILL_DEFINED = (
 
 
 class ill_defined:
-    """Gives an error about a covariance scikit-learn's message, with what the engine says."""
+    """Gives an error about a covariance scikit-learn's message, with what the engine says, and the feature's name."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _core.IllDefinedError):
-            raise ValueError(f"{_ILL_DEFINED} ({error})") from error
+            text = re.sub(r"\bpivot (\d+)", lambda found: f"{found[0]}, {_name(self.estimator, int(found[1]))}", str(error))
+            remedy = "" if self.estimator.standardize else " standardize=True standardizes the columns."
+            raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
+
+
+def _name(estimator: Any, feature: int) -> str:
+    names = getattr(estimator, "feature_names_in_", None)
+    return f"column {feature}" if names is None else f"column {names[feature]!r}"
+
+
+def note_regularization(estimator: Any, found: tuple[int, float] | None, of: str = "") -> None:
+    """Warn where `reg_covar` is large beside the variance of a column, which was found so."""
+    # Of standardised columns it was chosen in their units.
+    if found is None or estimator.standardize:
+        return
+    column, variance = found
+    warnings.warn(
+        f"reg_covar={estimator.reg_covar:g} is more than a thousandth of the variance of {_name(estimator, column)} (counted from "
+        f"0), {variance:.2g}{of}: the fit depends on the units; set standardize=True, scale the columns, or use a smaller reg_covar",
+        UserWarning,
+        stacklevel=6,
+    )
 
 
 def _takes_chunks(estimator: Fitting) -> bool:
@@ -56,6 +81,7 @@ class Fitting(Prediction):
     n_components: int
     init_params: Any
     max_iter: int
+    reg_covar: float
     missing: bool
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
     _numbers_of_own_start: ClassVar[int] = 0
@@ -160,7 +186,7 @@ class Fitting(Prediction):
         average = statistics.scaled(eta / statistics.weight)
         if self._average is not None:
             average = average + self._average.scaled(1.0 - eta)
-        with ill_defined():
+        with ill_defined(self):
             self.lower_bound_ = self._learn(average, statistics)
         self._average, self._chunks = average, self._chunks + 1
         self.lower_bounds_ = [*self.lower_bounds_, self.lower_bound_]
@@ -211,7 +237,7 @@ class Fitting(Prediction):
         for number in range(runs):
             reporter = Reporter(self, number, log_scale)
             reporter.begin()
-            with ill_defined():
+            with ill_defined(self):
                 fit = run(random_state, reporter)
             bound = float(fit.lower_bounds[-1]) if len(fit.lower_bounds) else -math.inf
             if self.max_iter > 0:
@@ -227,9 +253,10 @@ class Fitting(Prediction):
         return best, error
 
     def _finish(self, best: _core.Fit, error: BaseException | None) -> None:
-        """Raise the error that ended a fit, or warn that it has not converged; to be called by `_fit` at its end."""
+        """Raise the error that ended a fit, or warn of what is wrong with it; to be called by `_fit` at its end."""
         if error is not None:
             raise error
+        note_regularization(self, best.mixture.over_regularized(self.reg_covar))
         if not best.converged and not best.stopped and self.max_iter > 0:
             warnings.warn(
                 "Best performing initialization did not converge. Try different init parameters, or increase "

@@ -209,6 +209,7 @@ class Likelihood(Evaluation):
             # What check_array has made is nobody else's.
             copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
             samples = np.asarray(x)
+        _arrays.refuse_masked(sample_weight, "sample_weight")
         self._expect(covariance_type)
         try:
             self._data = _core.Data(
@@ -298,7 +299,7 @@ class InnerProducts:
     """
 
     def __init__(self, matrix: ArrayLike, *, device: str = "auto") -> None:
-        self._matrix = check_array(matrix, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        self._matrix = check_array(_arrays.na_as_nan(matrix), dtype=[np.float64, np.float32], ensure_all_finite=False)
         self._resident = _core.InnerProducts(self._matrix, device)
 
     def __call__(self, rows: ArrayLike) -> Floats:
@@ -314,7 +315,7 @@ class InnerProducts:
         products : ndarray of shape (n, m)
             The products, in the type of the matrix.
         """
-        return self._resident.products(check_array(rows, dtype=self._matrix.dtype, ensure_all_finite=False))
+        return self._resident.products(check_array(_arrays.na_as_nan(rows), dtype=self._matrix.dtype, ensure_all_finite=False))
 
 
 def gaussian_kernel(
@@ -354,7 +355,7 @@ def gaussian_kernel(
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     """Convert two arrays to a common type; the engine looks for NaN."""
-    x = check_array(a, dtype=[np.float64, np.float32], ensure_all_finite=False)
-    y = check_array(b, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    x = check_array(_arrays.na_as_nan(a), dtype=[np.float64, np.float32], ensure_all_finite=False)
+    y = check_array(_arrays.na_as_nan(b), dtype=[np.float64, np.float32], ensure_all_finite=False)
     dtype = np.result_type(x.dtype, y.dtype)
     return x.astype(dtype, copy=False), y.astype(dtype, copy=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start
-from ._arrays import Floats, checked_weights, n_threads, validated
+from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._estimator import GaussianMixture
 from ._fitted import take_features
+from ._fitting import note_regularization
 from ._gpu import on_host
 from ._variational import BayesianGaussianMixture
 
@@ -101,10 +103,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     n_iter_: NDArray[np.int64]
     lower_bound_: NDArray[np.float64]
     errors_: dict[Any, str]
-    #: What the engine has found; none in a copy that came through a file.
-    _fits: _core.Fits | None
-    #: In such a copy, the fitted estimators.
-    _estimators: dict[Any, Estimator]
+    #: What the engine has found.
+    _fits: _core.Fits
 
     def __init__(
         self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0
@@ -130,7 +130,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         X : array-like of shape (n_samples, n_features), or a sequence of such
             The samples; without `groups`, a sequence of those of each group.
         groups : array-like of shape (n_samples,), default=None
-            The group of each sample: numbers or text.
+            The group of each sample: numbers, texts or times.
         sample_weight : array-like of shape (n_samples,), default=None
             A sample of weight 2 counts as two. For a sequence, the weights of all groups one after
             the other.
@@ -141,35 +141,34 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             The mixtures.
         """
         template = self._template()
-        if groups is None:
-            X, groups = _joined(X)
-        x: Floats = on_host(validated(template, X, reset=True))
+        is_joined = groups is None
+        x, groups = _joined(template, X) if groups is None else (on_host(validated(template, X, reset=True)), groups)
         weights = checked_weights(sample_weight, x.shape[0])
         take_features(self, template)
         self.groups_, order, starts = _ordered(groups, x.shape[0])
         self.sizes_ = np.diff(starts)
-        if order is not None:
-            x, weights = x[order], None if weights is None else weights[order]
         runs = _start.runs(template)
-        fits = _core.fit_many(
-            x,
-            _ranges(starts),
-            weights,
-            [_options(template, x.shape[1])],
-            [runs],
-            template.device,
-            threads=n_threads(template.n_jobs),
-            missing=template.missing,
-            progress=_progress(len(self.groups_) * len(runs["seeds"])) if self.verbose else None,
-            checkpoint=None if self.checkpoint is None else self._checkpoint(template),
-        )
+        with rows_of_caller(order, starts if is_joined else None):
+            fits = _core.fit_many(
+                x if order is None else x[order],
+                _ranges(starts),
+                weights if order is None or weights is None else weights[order],
+                [_options(template, x.shape[1])],
+                [runs],
+                template.device,
+                threads=n_threads(template.n_jobs),
+                missing=template.missing,
+                progress=_progress(len(self.groups_) * len(runs["seeds"])) if self.verbose else None,
+                checkpoint=None if self.checkpoint is None else self._checkpoint(template),
+            )
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
         self.converged_, self.n_iter_, self.lower_bound_ = fits.converged, fits.n_iter, fits.lower_bound
-        self.errors_ = {self.groups_[number].item(): text for number, text in fits.errors}
+        names = list(self)
+        self.errors_ = {names[number]: text for number, text in fits.errors}
         if fits.error is not None:
             raise fits.error
-        self._warn(template.max_iter)
+        self._warn(template)
         return self
 
     def _checkpoint(self, template: Estimator) -> dict[str, Any]:
@@ -209,7 +208,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise ValueError(f"many fits in one call start by 'kmeans', not by {template.init_params!r}; fit one by one")
         return template
 
-    def _warn(self, max_iter: int) -> None:
+    def _warn(self, template: Estimator) -> None:
+        found = self._fits.over_regularized(template.reg_covar)
+        if found is not None:
+            note_regularization(template, found[1:], f" in group {list(self)[found[0]]!r}")
         n_groups, failed = len(self.groups_), len(self.errors_)
         if failed:
             group, text = next(iter(self.errors_.items()))
@@ -219,7 +221,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 stacklevel=3,
             )
         going_on = n_groups - failed - int(self.converged_.sum())
-        if going_on and max_iter > 0:
+        if going_on and template.max_iter > 0:
             warnings.warn(
                 f"{going_on} of {n_groups} fits did not converge (converged_ says which). Try to increase max_iter or tol.",
                 ConvergenceWarning,
@@ -234,18 +236,16 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def __iter__(self) -> Iterator[Any]:
         """Go through the groups."""
         check_is_fitted(self)
-        return iter(self.groups_.tolist())
+        # Python's times have fewer digits than NumPy's.
+        return iter(self.groups_ if self.groups_.dtype.kind in "mM" else self.groups_.tolist())
 
     def __getitem__(self, group: Any) -> Estimator:
         """Give the mixture of a group, as its estimator fitted to the group alone; the error of that fit, if it failed."""
         check_is_fitted(self)
-        number = int(np.searchsorted(self.groups_, group))
-        if number == len(self.groups_) or self.groups_[number] != group:
-            raise KeyError(group)
-        if self._fits is None:
-            if group in self.errors_:
-                raise ValueError(self.errors_[group])
-            return self._estimators[group]
+        try:
+            number = int(self._numbers(np.atleast_1d(_as_groups([group])))[0])
+        except (TypeError, ValueError):
+            raise KeyError(group) from None
         fitted: Estimator = clone(self.estimator)
         fit = self._fits[number]
         take_features(fitted, self)
@@ -271,7 +271,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         labels : ndarray of shape (n_samples,)
             The components; -1 where the fit of the group failed.
         """
-        return self._evaluate(X, groups, "labels", "predict", -1)
+        check_is_fitted(self)
+        return self._evaluate(X, groups, self._fits.labels)
 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample under the mixture of its group.
@@ -288,44 +289,40 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         scores : ndarray of shape (n_samples,)
             The log-likelihoods; NaN where the fit of the group failed.
         """
-        return self._evaluate(X, groups, "scores", "score_samples", np.nan)
-
-    def _evaluate(self, X: Any, groups: Any, name: str, method: str, failed: float) -> NDArray[Any]:
-        """Call a method of the engine, or of the estimators where those of the engine are gone."""
         check_is_fitted(self)
+        return self._evaluate(X, groups, self._fits.scores)
+
+    def _evaluate(self, X: Any, groups: Any, evaluate: Callable[[NDArray[Any], dict[str, Any]], NDArray[Any]]) -> NDArray[Any]:
+        """Call a method of the engine for the samples in the order of their groups."""
         template = self._template()
         take_features(template, self)
         x: Floats = on_host(validated(template, X, reset=False))
         labels, order, starts = _ordered(groups, x.shape[0])
-        known = np.searchsorted(self.groups_, labels)
-        for label, number in zip(labels.tolist(), known, strict=True):
-            if number == len(self.groups_) or self.groups_[number] != label:
-                raise ValueError(f"there is no mixture of group {label!r}; groups_ has those that were fitted")
-        if order is not None:
-            x = x[order]
-        if self._fits is not None:
-            evaluate = getattr(self._fits, name)
-            sets = {
-                "ranges": _ranges(starts),
-                "fits": known.tolist(),
-                "device": template.device,
-                "threads": n_threads(template.n_jobs),
-                "missing": template.missing,
-            }
-            values: NDArray[Any] = evaluate(x, sets)
-        else:
-            parts = np.split(x, starts[1:-1])
-            values = np.concatenate(
-                [
-                    np.full(len(part), failed) if label in self.errors_ else getattr(self[label], method)(part)
-                    for label, part in zip(labels.tolist(), parts, strict=True)
-                ]
-            )
+        sets = {
+            "ranges": _ranges(starts),
+            "fits": self._numbers(labels).tolist(),
+            "device": template.device,
+            "threads": n_threads(template.n_jobs),
+            "missing": template.missing,
+        }
+        with rows_of_caller(order):
+            values = evaluate(x if order is None else x[order], sets)
         if order is None:
             return values
         unordered = np.empty_like(values)
         unordered[order] = values
         return unordered
+
+    def _numbers(self, groups: NDArray[Any]) -> NDArray[np.int64]:
+        """Give the numbers of groups among those that were fitted."""
+        known = self.groups_
+        if _KINDS[known.dtype.kind] != _KINDS[groups.dtype.kind]:
+            raise ValueError(f"the groups are {_KINDS[groups.dtype.kind]}; those that were fitted are {_KINDS[known.dtype.kind]}")
+        numbers = np.minimum(np.searchsorted(known, groups), len(known) - 1)
+        unknown = groups[known[numbers] != groups]
+        if len(unknown):
+            raise ValueError(f"there is no mixture of group {unknown.tolist()[0]!r}; groups_ has those that were fitted")
+        return numbers
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Give a row for each group, as columns: ``pandas.DataFrame(many.table())``.
@@ -345,13 +342,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             "converged": self.converged_,
             "error": np.array([self.errors_.get(group, "") for group in self], dtype=object),
         }
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        if state.get("_fits") is not None:
-            state["_fits"] = None
-            state["_estimators"] = {group: self[group] for group in self if group not in self.errors_}
-        return state
 
 
 def fit_many(
@@ -389,20 +379,45 @@ def fit_many(
     return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)
 
 
-def _joined(sets: Any) -> tuple[Any, NDArray[np.int64]]:
-    """Join the samples of groups to one array, and number their groups."""
+def _joined(template: Estimator, sets: Any) -> tuple[Floats, NDArray[np.int64]]:
+    """Join the samples of groups to one array, have the template learn their features, and number their groups."""
+    if isinstance(sets, Mapping):
+        raise TypeError("the samples are a mapping; give list(samples.values()), whose groups are the numbers from 0")
     if hasattr(sets, "ndim") and sets.ndim != 3:
         raise ValueError("one array needs groups, the group of each of its samples; or give a list of arrays")
-    arrays = [np.asarray(on_host(samples)) for samples in sets]
-    for number, array in enumerate(arrays):
-        if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != arrays[0].shape[1]:
-            raise ValueError(
-                f"the samples of group {number} have the shape {array.shape}; (n_samples, n_features) is needed, with "
-                "at least one sample and as many features as those of group 0"
-            )
+    arrays: list[Floats] = []
+    for number, samples in enumerate(sets):
+        try:
+            arrays.append(on_host(validated(template, samples, reset=number == 0)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"the samples of group {number}: {error}") from error
     if not arrays:
         raise ValueError("there are no groups; give the samples of at least one")
     return np.concatenate(arrays), np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
+
+
+#: What groups may be, by NumPy's kinds of types.
+_KINDS = {**dict.fromkeys("biuf", "numbers"), **dict.fromkeys("UTO", "texts"), "M": "times", "m": "durations"}
+
+
+def _as_groups(groups: Any) -> NDArray[Any]:
+    """Make an array of groups of one kind, without missing values."""
+    refuse_masked(groups, "groups")
+    array = np.asarray(groups)
+    if array.dtype == object and not all(isinstance(group, str) for group in array.flat):
+        # Numbers and times have types of their own.
+        is_time = all(isinstance(group, date) for group in array.flat)
+        made = np.array(array.tolist(), dtype="datetime64[us]" if is_time else None)
+        of_text = [isinstance(group, str) for group in array.flat]
+        array = made if made.shape == array.shape and not any(of_text) else array
+        if array.dtype == object:
+            kinds = sorted({type(group).__name__ for group in array.flat})
+            raise ValueError(f"groups must be numbers, texts or times, all of one kind and without missing values; they are {kinds}")
+    if array.dtype.kind not in _KINDS:
+        raise ValueError(f"groups have the type {array.dtype}; give numbers, texts or times")
+    if array.dtype.kind in "fmM" and (missing := np.flatnonzero(np.isnan(array) if array.dtype.kind == "f" else np.isnat(array))).size:
+        raise ValueError(f"groups holds {array.flat[missing[0]]}, first in row {int(missing[0])}".replace("nan", "NaN"))
+    return array
 
 
 def _ordered(groups: Any, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int64] | None, NDArray[np.int64]]:
@@ -410,11 +425,7 @@ def _ordered(groups: Any, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int6
 
     There is no order where they follow each other already.
     """
-    array = np.asarray(groups)
-    if array.dtype == object and not all(isinstance(group, str) for group in array.flat):
-        raise ValueError("groups must be numbers or text, without missing values")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ValueError(f"groups holds NaN, first in row {int(np.flatnonzero(np.isnan(array))[0])}")
+    array = _as_groups(groups)
     if array.shape != (n_samples,):
         raise ValueError(f"groups has the shape {array.shape}; ({n_samples},) is needed, the group of each sample")
     labels, numbers, sizes = np.unique(array, return_inverse=True, return_counts=True)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters
 from ._arrays import Floats, is_plain, load, n_threads, takes_missing, validated
+from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
+from ._samples import ArraySamples
+from ._units import Moments, Units
 
 
 def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
     """Give what the parameters of `GaussianMixture` may be, but for some."""
     return {name: allowed for name, allowed in _parameters.CONSTRAINTS.items() if name not in without}
+
+
+#: Parameters that have another default than those of `GaussianMixture`, so that predictions are the same in all units.
+_DEFAULTS = {"standardize": True}
+with_parameters = partial(with_parameters_of, GaussianMixture, defaults=_DEFAULTS)
 
 
 class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -26,6 +36,8 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     The decorator `with_parameters_of` says which of them a subclass has.
     """
 
+    covariance_type: str
+    standardize: bool
     device: str
     n_jobs: int | None
     random_state: int | np.random.RandomState | None
@@ -37,7 +49,8 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         for name in params:
             if name not in names:
                 raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}")
-        own = GaussianMixture(n_components, **params).get_params(deep=False)
+        defaults = {name: names[name].default for name in _DEFAULTS}
+        own = GaussianMixture(n_components, **{**defaults, **params}).get_params(deep=False)
         self.__dict__.update({name: value for name, value in own.items() if name in names})
 
     def __sklearn_tags__(self) -> Any:
@@ -49,6 +62,20 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _validate_params(self) -> None:
         """Check the parameters, unless equal ones of this class have passed before."""
         _parameters.validate(self, super()._validate_params)
+
+    def _units(self, x: Floats, weights: NDArray[np.float64] | None) -> Units | None:
+        """Give the units that fits are made in, if not in those of the data."""
+        # The engine refuses weights that are negative, or all zero.
+        refused = weights is not None and not (weights.min() >= 0 < weights.max())
+        if refused or not self.standardize:
+            return None
+        return Units.of(Moments.of(x, weights), self.covariance_type)
+
+    @staticmethod
+    def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: NDArray[np.float64] | None, units: Units | None) -> None:
+        """Fit a mixture of which the parameters are checked, as `GaussianMixture.fit` does, but in these units."""
+        with ArraySamples(gm, x, weights, units=units) as samples:
+            gm._fit(samples)
 
     def _unfitted(self, **params: Any) -> GaussianMixture:
         """Make a mixture with the parameters of this estimator, or with others."""

@@ -61,7 +61,9 @@ def register_skl2onnx() -> None:
     """Make skl2onnx know the models of this package, so that it converts pipelines with them.
 
     It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the
-    pipeline's numbers.
+    pipeline's numbers. Of the options of scikit-learn's own classes a classifier takes ``zipmap``
+    (its probabilities are an array with either value) and ``nocl`` (``True`` numbers the classes
+    from 0), and a mixture ``score_samples`` (``False`` leaves out ``score``).
 
     Examples
     --------
@@ -75,13 +77,29 @@ def register_skl2onnx() -> None:
         raise ImportError("register_skl2onnx needs the package skl2onnx; install it with `pip install skl2onnx`") from error
     for kind in Model.__args__:
         alias = f"Gaussmix{kind.__name__}"
-        skl2onnx.update_registered_converter(kind, alias, lambda operator: None, _convert, parser=_parse)
+        skl2onnx.update_registered_converter(
+            kind, alias, lambda operator: None, _convert, parser=_parse, options=_OPTIONS.get(kind)
+        )
 
 
-def _type_of_input(operator: Any) -> np.dtype[Any]:
+#: The options of skl2onnx that a class takes, and their values.
+_OPTIONS: dict[type, dict[str, list[bool]]] = {
+    GaussianMixture: {"score_samples": [True, False]},
+    BayesianGaussianMixture: {"score_samples": [True, False]},
+    GaussianMixtureClassifier: {"zipmap": [True, False], "nocl": [True, False]},
+}
+
+
+def _graph_of(scope: Any, operator: Any) -> _Graph:
+    """Make the graph of a model under the options that skl2onnx was given, in the type of the operator's input."""
     from skl2onnx.common.data_types import DoubleTensorType
 
-    return np.dtype(np.float64 if isinstance(operator.inputs[0].type, DoubleTensorType) else np.float32)
+    model, is_double = operator.raw_operator, isinstance(operator.inputs[0].type, DoubleTensorType)
+    options = scope.get_options(model, {}, fail=False)
+    graph = _graph(model, np.float64 if is_double else np.float32, numbered=options.get("nocl", False))
+    if not options.get("score_samples", True):
+        graph._outputs = [output for output in graph._outputs if output.name != "score"]
+    return graph
 
 
 def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
@@ -91,7 +109,7 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
 
     operator = scope.declare_local_operator(get_model_alias(type(model)), model)
     operator.inputs = list(inputs)
-    for output in _graph(model, _type_of_input(operator))._outputs:
+    for output in _graph_of(scope, operator)._outputs:
         number = output.type.tensor_type.elem_type
         kind = {
             1: data_types.FloatTensorType,
@@ -106,8 +124,7 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the graph of a model to one of skl2onnx."""
-    model = operator.raw_operator
-    graph = _graph(model, _type_of_input(operator))
+    graph = _graph_of(scope, operator)
     names: dict[str, str] = {"X": operator.inputs[0].full_name}
     names.update(zip((output.name for output in graph._outputs), (o.full_name for o in operator.outputs), strict=True))
 
@@ -126,14 +143,14 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         container.add_node(node.op_type, inputs, outputs, op_version=_OPSET, name=unique, **attributes)
 
 
-def _graph(model: Model, dtype: DTypeLike | None) -> _Graph:
-    """Make the nodes and outputs of a model."""
+def _graph(model: Model, dtype: DTypeLike | None, numbered: bool = False) -> _Graph:
+    """Make the nodes and outputs of a model, of a classifier with its labels or the numbers of its classes."""
     if not isinstance(model, Model):
         raise TypeError(f"the model is a {type(model).__name__}; give a fitted mixture or estimator of this package")
     check_is_fitted(model)
     graph = _Graph(_type_of(model) if dtype is None else np.dtype(dtype))
     if isinstance(model, GaussianMixtureClassifier):
-        _classifier(graph, model)
+        _classifier(graph, model, np.arange(len(model.classes_)) if numbered else model.classes_)
     elif isinstance(model, GaussianMixtureOutlierDetector):
         difference = graph.add("Sub", _log_total(graph, model.mixture_._mixture()), graph.number(model.offset_))
         outlier = graph.add("Less", difference, graph.number(0.0))
@@ -274,8 +291,7 @@ def _log_total(graph: _Graph, mixture: _core.Mixture) -> str:
     return _log_sum(graph, _log_densities(graph, mixture)[0])
 
 
-def _classifier(graph: _Graph, model: GaussianMixtureClassifier) -> None:
-    labels: ArrayLike = model.classes_
+def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLike) -> None:
     classes = np.asarray(labels)
     if classes.dtype.kind in "US" or classes.dtype == object:
         classes, kind = np.array([str(label) for label in classes], dtype=object), np.dtype(object)

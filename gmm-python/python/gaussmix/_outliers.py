@@ -14,11 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
 from ._arrays import Floats, checked_weights
-from ._documentation import with_documentation_of, with_parameters_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
-from ._gpu import beside
-from ._of_mixtures import OfMixtures, constraints
+from ._gpu import beside, on_host
+from ._of_mixtures import OfMixtures, constraints, with_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -47,7 +47,8 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
     ----------
     contamination : 'auto' or float, default=0.1
         The share of outliers, above 0 and at most 0.5. 'auto', where it is not known, is 0.01 with
-        ``threshold='mixture'``.
+        ``threshold='mixture'``; but unless that is given, a threshold with which no sample of the fit
+        is an outlier is raised until the one of the least density is.
     threshold : {'samples', 'mixture'}, default='samples'
         What the share is of. 'samples': of those of the fit, by weight, where there are outliers
         then, whatever the samples are. 'mixture': of samples that are drawn from the mixture, which
@@ -94,7 +95,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
     offset_: float
     n_iter_: int
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
+    @with_parameters(_WITHOUT)
     def __init__(
         self,
         n_components: int = 1,
@@ -127,14 +128,23 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         """
         x = self._checked(X, reset=True)
         weights = checked_weights(sample_weight, x.shape[0])
-        self.mixture_ = self._to_be_fitted().fit(x, sample_weight=weights)
+        units = None
+        if self.standardize:
+            x = on_host(x)
+            units = self._units(x, weights)
+        self.mixture_ = self._to_be_fitted()
+        self._fit_mixture(self.mixture_, x, weights, units)
         take_features(self.mixture_, self)
         self.n_iter_ = self.mixture_.n_iter_
         share = _AUTO if isinstance(self.contamination, str) else float(self.contamination)
-        if self.threshold == "mixture" or self.contamination == "auto":
-            self.offset_ = _threshold(self._scores_of_draws(share), None, share)
-        else:
-            self.offset_ = _threshold(self._scores(x, X), weights, share)
+        by_mixture, auto = self.threshold == "mixture", self.contamination == "auto"
+        self.offset_ = _threshold(self._scores_of_draws(share), None, share) if by_mixture or auto else -math.inf
+        if not by_mixture:
+            scores = self._scores(x, X)
+            if auto:
+                scores, weights = scores[slice(None) if weights is None else weights > 0], None
+                share = 1 / len(scores)
+            self.offset_ = max(self.offset_, _threshold(scores, weights, share))
         return self
 
     def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -95,6 +97,8 @@ BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
     "total_samples": _POSITIVE,
 }
 
+#: The engine counts no further.
+_MOST = 2**63 - 1
 #: The types of parameters that cannot change.
 _SIMPLE = frozenset({int, float, str, bool, type(None)})
 #: The parameters of classes that are known to be valid.
@@ -154,6 +158,22 @@ def _numbers(name: str, components: Any, n_components: int) -> list[int]:
     return [int(number) for number in array]
 
 
+def whole(value: Any, name: str, remedy: str = "give a whole number") -> int:
+    """Check that a value is a whole number, and no truth value, which would count as 0 or 1."""
+    if not isinstance(value, (bool, np.bool_)):
+        with suppress(TypeError):
+            return operator.index(value)
+    raise TypeError(f"{name} is {value!r}; {remedy}")
+
+
+def count(value: Any, name: str, least: int = 1) -> int:
+    """Check that a value is a whole number that the engine takes."""
+    number = whole(value, name)
+    if not least <= number <= _MOST:
+        raise ValueError(f"{name} is {number}; give a whole number from {least} to {_MOST}")
+    return number
+
+
 #: What a prior of a fit by EM consists of.
 _PRIOR = ("weight_concentration", "mean_precision", "mean", "degrees_of_freedom", "covariance")
 
@@ -167,7 +187,7 @@ def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool, covarian
         if name not in _PRIOR:
             raise ValueError(f"prior names {name!r}; use {', '.join(map(repr, _PRIOR))}")
         if standardize and name in ("mean", "covariance") and given[name] is not None:
-            raise ValueError(f"prior gives a {name}, which has units, beside standardize=True; leave out one of them")
+            raise ValueError(f"prior gives a {name}, which has units, beside standardize=True; leave it out, or set standardize=False")
     if given.get("mean") is not None:
         given["mean"] = np.atleast_2d(np.asarray(given["mean"], dtype=np.float64))
     if given.get("covariance") is not None:

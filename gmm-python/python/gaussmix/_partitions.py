@@ -116,12 +116,15 @@ class Partition(NamedTuple):
         Where the sample weights are, if there are any.
     units : tuple of ndarray or None
         What is subtracted from the columns, and what they are divided by then.
+    first : int
+        The number of its first row in the array or file of which it holds rows.
     """
 
     name: str
     samples: Rows | RowGroups | Array | None
     weights: Joined | Array | None = None
     units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    first: int = 0
 
     def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
         """Read samples and weights.
@@ -277,14 +280,14 @@ def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[An
         if file.groups is None:
             for first in range(0, max(file.shape[0], 1), partition_rows):
                 last = min(first + partition_rows, file.shape[0])
-                partitions.append(Partition(_rows_name(first, last, file.path), Rows(file.path, first, last)))
+                partitions.append(Partition(_rows_name(first, last, file.path), Rows(file.path, first, last), first=first))
             continue
         begin = first = row = 0
         for i, rows in enumerate(file.groups):
             row += rows
             if row - begin >= partition_rows or i + 1 == len(file.groups):
                 groups = RowGroups(file.path, first, i + 1, dtype.str)
-                partitions.append(Partition(_rows_name(begin, row, file.path), groups))
+                partitions.append(Partition(_rows_name(begin, row, file.path), groups, first=begin))
                 begin, first = row, i + 1
     return partitions
 
@@ -348,7 +351,7 @@ def of_array(X: Any, partition_rows: int | None, sample_weight: Any) -> list[Par
         partition_rows = max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
     firsts = range(0, max(n_rows, 1), partition_rows)
     partitions = [
-        Partition(_rows_name(first, min(first + partition_rows, n_rows), "X"), Array(X[first : first + partition_rows]))
+        Partition(_rows_name(first, min(first + partition_rows, n_rows), "X"), Array(X[first : first + partition_rows]), first=first)
         for first in firsts
     ]
     counts = [min(partition_rows, n_rows - first) for first in firsts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import reprlib
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._fitted import Fitted
+from ._parameters import count, whole
 
 if TYPE_CHECKING:
     from ._estimator import GaussianMixture
@@ -92,10 +93,7 @@ class Parts(Fitted):
                 known = "the mixture has no names of features" if names is None else f"they are {', '.join(map(str, names))}"
                 raise ValueError(f"there is no feature {feature!r}; {known}, and the numbers 0 to {n_features - 1}")
             return found[0]
-        try:
-            number = operator.index(feature)
-        except TypeError:
-            raise TypeError(f"a feature is {feature!r}; give its name, or its number counted from 0") from None
+        number = whole(feature, "a feature", "give its name, or its number counted from 0")
         if not 0 <= number < n_features:
             raise ValueError(f"there is no feature {number} (counted from 0); the numbers are 0 to {n_features - 1}")
         return number
@@ -106,8 +104,8 @@ class Parts(Fitted):
         Parameters
         ----------
         features : int, str or sequence of int or str
-            The features that stay, by number, counted from 0, or by name (``feature_names_in_``). They are in this
-            order in the result.
+            The features that stay, by number, counted from 0, or by name (``feature_names_in_``), in this order in
+            the result; or a mask of all features.
 
         Returns
         -------
@@ -116,7 +114,9 @@ class Parts(Fitted):
         """
         check_is_fitted(self)
         one = isinstance(features, (str, SupportsIndex)) and not isinstance(features, np.ndarray)
-        chosen: Iterable[Any] = [features] if one else features  # type: ignore[assignment]
+        chosen: list[Any] = [features] if one else list(features)  # type: ignore[arg-type]
+        if len(chosen) == self.means_.shape[1] and all(isinstance(feature, (bool, np.bool_)) for feature in chosen):
+            chosen = np.flatnonzero(chosen).tolist()
         numbers = [self._feature(feature) for feature in chosen]
         return self._another(self._point().marginal(numbers), numbers)
 
@@ -145,7 +145,9 @@ class Parts(Fitted):
         (array([[1.]]), array([[[0.75]]]))
         """
         check_is_fitted(self)
-        values = [(self._feature(feature), float(value)) for feature, value in given.items()]
+        if not isinstance(given, Mapping):
+            raise TypeError(f"what is given is a {type(given).__name__}; give a dict of features and their values, such as {{0: 1.5}}")
+        values = [(self._feature(feature), _number(value, feature)) for feature, value in given.items()]
         known = {number for number, _ in values}
         rest = [number for number in range(self.means_.shape[1]) if number not in known]
         return self._another(self._point().condition(values), rest)
@@ -284,4 +286,12 @@ class Parts(Fitted):
         axis : OnAxis
             The places, the density, the distribution function, and what each component has of the density.
         """
-        return OnAxis(*self._of_one(feature).on_axis(operator.index(n_points)))
+        return OnAxis(*self._of_one(feature).on_axis(count(n_points, "n_points")))
+
+
+def _number(value: Any, feature: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"the value of feature {feature!r} is {reprlib.repr(value)}; give a number that float64 holds") from None

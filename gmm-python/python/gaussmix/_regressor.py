@@ -13,12 +13,13 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads, validated
+from ._arrays import Floats, checked_weights, n_threads, na_as_nan
 from ._conditional import Conditional
-from ._documentation import with_documentation_of, with_parameters_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import on_host
-from ._of_mixtures import OfMixtures, constraints
+from ._of_mixtures import OfMixtures, constraints, with_parameters
+from ._parameters import count
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,7 +103,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
     #: What has been made of the mixture: the distribution of the targets given all features.
     _made: tuple[_core.Mixture, Conditional] | None = None
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
+    @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
         super().__init__(n_components, **params)
 
@@ -134,7 +135,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         targets = self._targets(y, x)
         self._one_dimension = targets.ndim == 1
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
-        self.mixture_ = self._to_be_fitted().fit(both, sample_weight=checked_weights(sample_weight, x.shape[0]))
+        weights, self.mixture_ = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
+        self._fit_mixture(self.mixture_, both, weights, self._units(both, weights))
         self.n_iter_, self.n_targets_ = self.mixture_.n_iter_, both.shape[1] - x.shape[1]
         self._given_all(self.mixture_._mixture())
         return self
@@ -145,7 +147,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
                 f"{type(self).__name__} requires y to be passed, but the target y is None: give the targets of each sample"
             )
         targets: Floats = check_array(
-            on_host(y),
+            na_as_nan(on_host(y)),
             dtype=[np.float64, np.float32],
             ensure_2d=False,
             ensure_all_finite="allow-nan" if self.missing else True,
@@ -154,19 +156,16 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         check_consistent_length(x, targets)
         return targets
 
-    def _loader(self, X: Any) -> Callable[[Floats], _core.Data]:
-        """Give what brings a part of the caller's samples to the device."""
+    def _loader(self, x: Floats, X: Any) -> Callable[[Floats], _core.Data]:
+        """Give what brings a part of the checked samples to the device; ``X`` is what the caller gave."""
         threads = n_threads(self.n_jobs)
 
         def load(part: Floats) -> _core.Data:
             try:
                 return _core.Data(part, device=self.device, threads=threads, missing=self.missing)
             except _core.NonFiniteError:
-                # Its rows are those of the part; scikit-learn's message has none.
-                try:
-                    validated(self, X, reset=False, check_finite=True)
-                except ValueError as error:
-                    raise error from None
+                # Its rows and columns are those of the part; of all samples they are the caller's.
+                self._load(x, X)
                 raise
 
         return load
@@ -235,7 +234,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         if return_std and return_cov:
             raise ValueError("At most one of return_std or return_cov can be requested.")
         x: Floats = on_host(self._checked(X, reset=False))
-        n, t, load = len(x), self.n_targets_, self._loader(X)
+        n, t, load = len(x), self.n_targets_, self._loader(x, X)
         dtype = self.mixture_._value_type(x.dtype)
         y_mean = np.empty((n, t), dtype)
         spread = np.empty((n, t) if return_std else (n, t, t), dtype) if return_std or return_cov else None
@@ -290,10 +289,11 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         y_samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
             The draws.
         """
+        n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
-        rng, t, load = check_random_state(random_state), self.n_targets_, self._loader(X)
+        rng, t, load = check_random_state(random_state), self.n_targets_, self._loader(x, X)
         k = len(self.mixture_.weights_)
-        _core.check_memory("the draws", (len(x), t, int(n_samples)), 8, "draw fewer at a time")
+        _core.check_memory("the draws", (len(x), t, n_samples), 8, "draw fewer at a time")
         y = np.empty((len(x), t, n_samples), self.mixture_._value_type(x.dtype))
         for rows, conditional, given in self._parts(x, n_samples * (k + t**2 + 3 * t)):
             shares, means = conditional.responsibilities(given, load), conditional.means(given)
@@ -325,7 +325,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         d, t = self.n_features_in_, self.n_targets_
         if targets.shape[1] != t:
             raise ValueError(f"y has {targets.shape[1]} targets, but {type(self).__name__} was fitted to {t}")
-        mixture, load = self.mixture_._mixture(), self._loader(X)
+        mixture, load = self.mixture_._mixture(), self._loader(x, X)
         conditional = self._given_all(mixture)
         marginal = conditional.marginal
         assert marginal is not None  # There is at least one feature.

@@ -74,8 +74,10 @@ class Samples(AbstractContextManager["Samples"]):
 class ArraySamples(Samples):
     """An array of this process."""
 
-    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None) -> None:
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, units: Units | None = None) -> None:
         self.estimator, self.given, self.sample_weight = estimator, X, sample_weight
+        #: Those of `standardize`, where they are not to be those of these samples.
+        self.units = units
         self.X: Floats | _core.GpuArray = validated(estimator, X, reset=True, min_samples=2)
         self.shape, self.dtype = (self.X.shape[0], self.X.shape[1]), self.X.dtype
         self.labels = None if labels is None else checked_labels(labels, self.shape[0], estimator.n_components)
@@ -103,9 +105,11 @@ class ArraySamples(Samples):
     def standardize(self) -> tuple[Units, _core.Data]:
         # `load` refuses what is not on the host.
         X: Floats = on_host(self.X)
-        units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
-        self.X = units.apply(X)
-        return units, self._load()
+        if self.units is None:
+            Units.check(self.estimator.covariance_type)
+            self.units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
+        self.X = self.units.apply(X)
+        return self.units, self._load()
 
     def _start_is_by_labels(self) -> bool:
         """Say whether the engine finds the start, which heeds labels; scikit-learn's does not."""
@@ -132,8 +136,8 @@ class ArraySamples(Samples):
     ) -> tuple[_core.Mixture | None, float]:
         if self._start_is_by_labels():
             return None, 0.0
-        return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight)
+        return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight, self.units)
 
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
         x = None if self._start_is_by_labels() else _start.few(self.X, self.estimator)
-        return None if x is None else _start.statistics_of(x, self.estimator, random_state, self.weights)
+        return None if x is None else _start.statistics_of(x, self.estimator, random_state, self.weights, self.units)

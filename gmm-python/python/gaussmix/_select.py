@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._estimator import GaussianMixture
 from ._gpu import on_host
+from ._parameters import count
 from ._variational import BayesianGaussianMixture
 
 #: What can be drawn.
@@ -159,6 +160,11 @@ def select(
     kinds = [covariance_type] if isinstance(covariance_type, str) else list(covariance_type)
     if estimator is None:
         estimator = GaussianMixture()
+    if not isinstance(estimator, GaussianMixture):
+        raise TypeError(
+            f"the estimator is a {type(estimator).__name__}; criteria compare fits of a GaussianMixture of this package. A "
+            "BayesianGaussianMixture finds the number of components by itself, and elbo_ compares its fits"
+        )
     numbers = _numbers(n_components)
     if grow:
         if type(estimator) is not GaussianMixture:
@@ -207,9 +213,11 @@ def _numbers(n_components: Any) -> Sequence[int]:
         if n_components < 1:
             raise ValueError(f"n_components is {n_components}; give the largest number to try, at least 1, or several numbers")
         return range(1, int(n_components) + 1)
-    if not isinstance(n_components, Iterable):
-        raise TypeError(f"n_components is {n_components!r}; give the largest number to try, or several numbers")
-    return n_components if isinstance(n_components, range) else list(n_components)
+    if isinstance(n_components, str) or not isinstance(n_components, Iterable):
+        raise TypeError(
+            f"n_components is {n_components!r}; give the largest number to try, or several numbers, such as range(1, 4)"
+        )
+    return n_components if isinstance(n_components, range) else [count(k, "a number of n_components") for k in n_components]
 
 
 #: The most samples that are drawn.
@@ -251,6 +259,11 @@ def plot(
     ax : matplotlib.axes.Axes
         The axes with the mixture.
     """
+    if not isinstance(gm, AnyMixture):
+        raise TypeError(
+            f"what is to be drawn is a {type(gm).__name__}; give a GaussianMixture or a BayesianGaussianMixture of this package, "
+            "such as mixture_ of a detector or regressor, or one of mixtures_ of a classifier"
+        )
     check_is_fitted(gm)
     if ax is None:
         ax = _figure(gm)

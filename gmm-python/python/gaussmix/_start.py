@@ -179,9 +179,12 @@ def is_name(init_params: Any) -> bool:
 
 
 def _given_statistics(
-    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None
+    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None, units: Any
 ) -> _core.Statistics:
-    """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them."""
+    """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them.
+
+    Means are in the units of the data, but those of a callable in the units of the samples that it gets.
+    """
     k, given = estimator.n_components, estimator.init_params
     if callable(given):
         given = given(X, k, random_state)
@@ -196,7 +199,8 @@ def _given_statistics(
             raise ValueError(f"init_params has labels outside of 0 to {k - 1}, or -1 for samples without one")
         resp = (array[:, np.newaxis] == np.arange(k)).astype(np.float64)
     elif array.shape == (k, n_features) and array.dtype.kind in "fiu":
-        distances = [np.sum((X - mean) ** 2, axis=1) for mean in array]
+        means = array if units is None or callable(estimator.init_params) else (array - units.mean) / units.scale
+        distances = [np.sum((X - mean) ** 2, axis=1) for mean in means]
         resp = (np.argmin(distances, axis=0)[:, np.newaxis] == np.arange(k)).astype(np.float64)
     else:
         raise ValueError(
@@ -215,13 +219,17 @@ def _given_statistics(
 
 
 def statistics_of(
-    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None
+    X: Floats,
+    estimator: Any,
+    random_state: np.random.RandomState,
+    sample_weight: NDArray[np.float64] | None,
+    units: Any = None,
 ) -> _core.Statistics:
-    """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start."""
+    """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start; of samples in units."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
     check_weighted(sample_weight, k)
     if not is_name(init_params):
-        return _given_statistics(X, estimator, random_state, sample_weight)
+        return _given_statistics(X, estimator, random_state, sample_weight, units)
     if init_params == "random":
         resp = random_state.uniform(size=(X.shape[0], k))
         resp /= resp.sum(axis=1)[:, np.newaxis]
@@ -302,6 +310,7 @@ def start(
     random_state: np.random.RandomState,
     sample_weight: NDArray[np.float64] | None,
     total_weight: float,
+    units: Any = None,
 ) -> tuple[_core.Mixture | None, float]:
     """Give the mixture that a run starts at, and the logarithm of the sum that its weights have in scikit-learn.
 
@@ -313,7 +322,7 @@ def start(
         return _core.Mixture.from_precisions(weights, means, precisions, kind), 0.0
     if (x := few(X, estimator)) is None:
         return None, 0.0
-    statistics = statistics_of(x, estimator, random_state, sample_weight)
+    statistics = statistics_of(x, estimator, random_state, sample_weight, units)
     if is_name(estimator.init_params):
         found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)
     else:

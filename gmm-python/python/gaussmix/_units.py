@@ -64,7 +64,7 @@ class Moments:
 
 
 class Units(NamedTuple):
-    """Columns of mean 0 and standard deviation 1."""
+    """Columns of mean 0 and standard deviation 1; for 'spherical' covariances, of the mean variance 1."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -74,8 +74,11 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, moments: Moments, covariance_type: str) -> Units:
-        cls.check(covariance_type)
-        scale = np.sqrt(moments.variances)
+        variances = moments.variances
+        if covariance_type == "spherical":
+            # Of which one number scales all columns.
+            variances = np.full_like(variances, variances.mean())
+        scale = np.sqrt(variances)
         scale = np.where(scale > 0, scale, 1.0)
         return cls(moments.means, scale, covariance_type, moments.counts / moments.weight)
 
@@ -94,9 +97,12 @@ class Units(NamedTuple):
 
     def _factors(self) -> NDArray[np.float64]:
         """Give the factors of covariances, which broadcast over the components."""
-        return np.outer(self.scale, self.scale) if self.covariance_type in ("full", "tied") else self.scale**2
+        if self.covariance_type in ("full", "tied"):
+            return np.outer(self.scale, self.scale)
+        return self.scale**2 if self.covariance_type == "diag" else self.scale[:1] ** 2
 
     def apply(self, X: Floats) -> Floats:
+        _core.check_memory("the standardised samples", X.shape, 8, "set standardize=False, and scale the columns before")
         return np.ascontiguousarray(((X - self.mean) / self.scale).astype(X.dtype, copy=False))
 
     def apply_to_parameters(self, parameters: _start.Parameters) -> _start.Parameters:

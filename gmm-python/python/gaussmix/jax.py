@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, check_shapes
 from ._gpu import on_gpu
 
 __all__ = ["LogLikelihood", "log_likelihood"]
@@ -24,6 +24,10 @@ __all__ = ["LogLikelihood", "log_likelihood"]
 
 class _Source(Protocol):
     """Where a function finds its samples. It is a constant of what JAX compiles."""
+
+    @property
+    def covariance_type(self) -> str | None:
+        """The type of the covariances, if it was given."""
 
     def function(self, x: Any, sample_weight: Any) -> Differentiable:
         """Give the function of samples, unless it has its own."""
@@ -47,6 +51,10 @@ class _Held:
     """Samples that are loaded already."""
 
     held: Differentiable
+
+    @property
+    def covariance_type(self) -> str | None:
+        return self.held.covariance_type
 
     def function(self, x: Any, sample_weight: Any) -> Differentiable:
         return self.held
@@ -89,10 +97,10 @@ class LogLikelihood:
         device: str | None = None,
         **options: Any,
     ) -> None:
-        if isinstance(x, jax.core.Tracer):
+        if isinstance(x, jax.core.Tracer) or isinstance(sample_weight, jax.core.Tracer):
             raise TypeError(
-                "LogLikelihood keeps the numbers of its samples, and in a transformed function there are none yet; make it "
-                "outside, or use log_likelihood"
+                "LogLikelihood keeps the numbers of its samples and their weights, and in a transformed function there are "
+                "none yet; make it outside, or use log_likelihood"
             )
         there = on_gpu(x)
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
@@ -136,7 +144,7 @@ def log_likelihood(
         The type of all covariances. By default it follows from their shape, which leaves it open
         between 'tied' and 'diag' where there are as many components as features.
     sample_weight : array of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+        A sample of weight 2 counts as two.
     device : str, default='cpu'
         Where to compute, as in :class:`gaussmix.Likelihood`.
     **options : Any
@@ -156,7 +164,15 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: ArrayLi
     if x is not None:
         x = jax.numpy.asarray(x)
     if sample_weight is not None:
-        sample_weight = jax.lax.stop_gradient(jax.numpy.asarray(sample_weight))
+        sample_weight = jax.numpy.asarray(sample_weight)
+    # An error of the engine would come out of the midst of what JAX has compiled.
+    shape = source.held.shape if isinstance(source, _Held) else x.shape
+    if len(shape) != 2:
+        raise ValueError(f"the samples have the shape {shape}; give (n_samples, n_features)")
+    weights, means, covariances = arrays
+    check_shapes(shape[1], weights, means, covariances, source.covariance_type)
+    if sample_weight is not None and sample_weight.shape != shape[:1]:
+        raise ValueError(f"the sample weights have the shape {sample_weight.shape}; for the samples it is {shape[:1]}")
     kind = jax.numpy.result_type(*arrays, *([] if x is None else [x]), np.float32)
     arrays = [array.astype(kind) for array in arrays]
     value: Array = _total(source, x, sample_weight, *arrays)
@@ -202,6 +218,12 @@ def _with_gradient(source: _Source, x: Any, sample_weight: Any, *parameters: Arr
 
 
 @_only_once
+def _score_samples(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+    scores = jax.ShapeDtypeStruct(x.shape[:1], parameters[0].dtype)
+    return _asked(Differentiable.score_samples, source, scores, x, sample_weight, *parameters)
+
+
+@_only_once
 def _score_function(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
     return _asked(Differentiable.score_function, source, _like(x), x, sample_weight, *parameters)
 
@@ -210,8 +232,9 @@ def _forward(source: _Source, *primals: Any) -> Any:
     # Of what is not differentiated, no derivative is computed.
     x, sample_weight, *parameters = jax.tree.map(lambda primal: primal.value, primals, is_leaf=_is_primal)
     value, gradient = _with_gradient(source, x, sample_weight, *parameters)
-    by_samples = primals[0] is not None and primals[0].perturbed
-    return value, (gradient, (x, sample_weight, *parameters) if by_samples else None)
+    # The total is linear in the sample weights.
+    by = tuple(primal is not None and primal.perturbed for primal in primals[:2])
+    return value, (gradient, (x, sample_weight, *parameters) if any(by) else None, by)
 
 
 def _is_primal(node: Any) -> bool:
@@ -219,15 +242,17 @@ def _is_primal(node: Any) -> bool:
 
 
 def _backward(source: _Source, residuals: Any, factor: Any) -> Any:
-    gradient, arguments = residuals
+    gradient, arguments, (by_samples, by_weights) = residuals
     if isinstance(factor, jax.custom_derivatives.SymbolicZero):
         return (None, None, *[None] * len(gradient))
-    by_samples = None
-    if arguments is not None:
-        sample_weight = arguments[1]
+    of_samples = of_weights = None
+    if by_samples:
+        x, sample_weight = arguments[:2]
         scale = factor if sample_weight is None else factor * sample_weight[:, None]
-        by_samples = (_score_function(source, *arguments) * scale).astype(arguments[0].dtype)
-    return (by_samples, None, *[(factor * part).astype(part.dtype) for part in gradient])
+        of_samples = (_score_function(source, *arguments) * scale).astype(x.dtype)
+    if by_weights:
+        of_weights = (_score_samples(source, *arguments) * factor).astype(arguments[1].dtype)
+    return (of_samples, of_weights, *[(factor * part).astype(part.dtype) for part in gradient])
 
 
 _total.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -32,7 +32,8 @@ class LogLikelihood:
 
     ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with
     the sample weights v, a tensor of no dimension. It has derivatives by the three parameters, and
-    by the samples if they require gradients. Second derivatives are an error.
+    by the samples if they require gradients. Second derivatives are an error, and so are the
+    transformations of `torch.func`.
 
     The weights are any numbers that are not negative: they are not divided by their sum, so that
     each is a variable of its own. Softmax makes such of free numbers. A covariance matrix must be
@@ -76,11 +77,13 @@ class LogLikelihood:
             raise TypeError(f"the samples are {got}; give a tensor of float32 or float64")
         if isinstance(sample_weight, Tensor) and sample_weight.requires_grad:
             raise ValueError("there is no derivative by sample_weight; give sample_weight.detach()")
+        samples = x.detach()
+        # Within a transformation also what was made before it has none.
+        _refuse_transformed(samples, sample_weight)
         self._x, self._version = x, _version(x)
         self._sample_weight = None
         if sample_weight is not None:
             self._sample_weight = torch.as_tensor(sample_weight, dtype=torch.float64).to(x.device)
-        samples = x.detach()
         self._function = Differentiable(
             samples if x.is_cuda else samples.cpu().numpy(),
             None if self._sample_weight is None else _on_host(self._sample_weight),
@@ -124,6 +127,7 @@ class LogLikelihood:
                 "the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them"
             )
         given = [torch.as_tensor(parameter) for parameter in parameters]
+        _refuse_transformed(*given)
         value: Tensor = function.apply(self._x, *given, self, torch.is_grad_enabled())
         return value
 
@@ -178,6 +182,15 @@ def log_likelihood(
     """
     held = LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)
     return held(weights, means, covariances)
+
+
+def _refuse_transformed(*tensors: Any) -> None:
+    """Refuse the tensors of torch.func's transformations, which have no numbers for the engine."""
+    if any(isinstance(x, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
+        raise NotImplementedError(
+            "gaussmix.torch does not take part in the transformations of torch.func (grad, jacrev, vmap and others); "
+            "differentiate by torch.autograd or .backward(), and evaluate one set of parameters after the other"
+        )
 
 
 def _version(x: Tensor) -> int | None:

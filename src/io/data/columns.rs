@@ -2,6 +2,7 @@
 use super::array::Dtype;
 use super::decimal::Decimal;
 use crate::io::Problem;
+use std::collections::HashSet;
 
 /// Most names that an error lists.
 pub(super) const MAX_LISTED: usize = 12;
@@ -67,7 +68,7 @@ pub(super) enum Kind {
 pub(super) struct Projection {
     /// The numbers of the features' columns, in the order of the features.
     pub columns: Vec<usize>,
-    /// The names of the features. `None` where the file has none, or where they are not distinct.
+    /// The names of the features, which are distinct. `None` where the file has none.
     pub names: Option<Vec<String>>,
     /// The number of the column that identifies the rows.
     pub id: Option<usize>,
@@ -205,15 +206,17 @@ impl Selection {
             };
             return Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))));
         }
-        let mut names: Vec<String> = columns.iter().map(|&column| name(column)).collect();
-        if !named {
-            names = wanted.filter(|wanted| wanted.len() == columns.len()).unwrap_or_default().to_vec();
+        let names: Option<Vec<String>> = match named && !columns.is_empty() {
+            true => Some(columns.iter().map(|&column| name(column)).collect()),
+            false => {
+                wanted.filter(|wanted| !wanted.is_empty() && wanted.len() == columns.len()).map(<[String]>::to_vec)
+            }
+        };
+        // By a name that stands for two columns a model would not find them in another table.
+        let mut seen = HashSet::new();
+        if let Some(twice) = names.iter().flatten().find(|name| !seen.insert(*name)) {
+            find(twice)?;
         }
-        let mut distinct = names.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let names =
-            (distinct.len() == names.len() && names.len() == columns.len() && !names.is_empty()).then_some(names);
         Ok(Projection { columns, names, id, left_out, index, dtype })
     }
 }
@@ -359,10 +362,13 @@ mod tests {
     #[test]
     fn names_that_repeat_or_are_missing() {
         let twice = fields(&["a", "b", "a"]);
-        let found = Selection::default().resolve(&twice).unwrap();
-        assert_eq!((found.columns, found.names), (vec![0, 1, 2], None));
-        let asked = Selection { drop: texts(&["a"]), ..Selection::default() }.resolve(&twice);
-        assert!(asked.unwrap_err().to_string().contains("columns 0 and 2"));
+        let asked = Selection { drop: texts(&["a"]), ..Selection::default() };
+        for selection in [Selection::default(), asked] {
+            let error = selection.resolve(&twice).unwrap_err().to_string();
+            assert!(error.contains("columns 0 and 2 (counted from 0) are both called `a`"), "{error}");
+        }
+        let one = Selection { columns: texts(&["b"]), ..Selection::default() }.resolve(&twice).unwrap();
+        assert_eq!((one.columns, one.names), (vec![1], Some(texts(&["b"]))));
         let by_number = Selection { columns: texts(&["2", "1"]), ..Selection::default() }.resolve(&twice).unwrap();
         assert_eq!((by_number.columns, by_number.names), (vec![2, 1], Some(texts(&["a", "b"]))));
         let unnamed =

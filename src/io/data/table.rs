@@ -134,7 +134,7 @@ impl Table {
         Ok(Self { parts, dtype, na_values })
     }
 
-    /// The names of the features; `None` where the files have none, or where they are not distinct.
+    /// The names of the features, which are distinct; `None` where the files have none.
     pub fn names(&self) -> Option<&[String]> {
         self.first().projection.names.as_deref()
     }

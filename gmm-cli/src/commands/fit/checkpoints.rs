@@ -1,7 +1,7 @@
 //! The checkpoints that a fit writes while it runs and at its end.
 use crate::input::Source;
 use anyhow::Context;
-use gaussmix::fit::{Fit as Fitted, Standardizable};
+use gaussmix::fit::{Fit as Fitted, Regularized, Standardizable};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
 use gaussmix::model::{Mixture, VariationalMixture};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is fitted, and its files.
-pub trait Fittable: Standardizable {
+pub trait Fittable: Standardizable + Regularized {
     fn read(path: &Path) -> io::Result<Checkpoint<Self>>;
 
     fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()>;

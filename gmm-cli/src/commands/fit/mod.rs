@@ -216,6 +216,7 @@ impl Fit {
         let fit = fit.map_err(|e| source.advise(e, true)).with_context(|| self.describe_failure(&checkpoints))?;
         let seconds = begin.elapsed().as_secs_f64();
         let own = source.restore_fit(&fit)?;
+        self.training.note_regularization(source, &own.mixture);
         if let Some(model) = &outputs.model {
             own.mixture.write_model(model, &FitSummary::from(&own).with_feature_names(source.names()))?;
         }

@@ -127,6 +127,7 @@ impl Select {
         let selection = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
         note_left_out(&selection.left_out);
+        self.training.note_regularization(&source, &selection.fit.mixture);
         if let Some(output) = &output {
             let own = source.restore_fit(&selection.fit)?;
             output.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;

@@ -86,6 +86,7 @@ impl Select {
         let Selection { rows, best, fit, left_out } = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
         note_left_out(&left_out);
+        self.training.note_regularization(&source, &fit.mixture);
         if let Some(output) = &output {
             output.write_variational(&fit.mixture, &FitSummary::from(&fit).with_feature_names(source.names()))?;
         }

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class ClusterSamples(Samples):
     """The partitions of a cluster."""
 
+    #: Those of `standardize`.
+    units: Units | None
+
     def __init__(self, estimator: ClusterEstimator, X: Any, sample_weight: Any, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
@@ -65,6 +68,7 @@ class ClusterSamples(Samples):
         self.estimator = estimator
 
     def load(self) -> Resident:
+        self.units = None
         if self.estimator.missing:
             note_missing(missing_of_all(self.facts))
         self.interrupts.hold()
@@ -83,9 +87,9 @@ class ClusterSamples(Samples):
         return Resident(self.remote)
 
     def standardize(self) -> tuple[Units, Evaluations]:
-        units = Units.of(self.remote.sum("moments"), self.estimator.covariance_type)
-        scaled = [partition._replace(units=(units.mean, units.scale)) for partition in self.plan.partitions]
-        return units, self._resident(scaled)
+        self.units = Units.of(self.remote.sum("moments"), self.estimator.covariance_type)
+        scaled = [partition._replace(units=(self.units.mean, self.units.scale)) for partition in self.plan.partitions]
+        return self.units, self._resident(scaled)
 
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
@@ -96,14 +100,14 @@ class ClusterSamples(Samples):
         weights: NDArray[np.float64] | None = None
         if _start.is_of_scikit_learn(self.shape, self.estimator) and any(part is None for part in parameters):
             X, weights = self._rows()
-        return _start.start(X, parameters, self.estimator, random_state, weights, total_weight)
+        return _start.start(X, parameters, self.estimator, random_state, weights, total_weight, self.units)
 
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
         if not _start.is_of_scikit_learn(self.shape, self.estimator):
             return None
         X, weights = self._rows()
         x = _start.few(X, self.estimator)
-        return None if x is None else _start.statistics_of(x, self.estimator, random_state, weights)
+        return None if x is None else _start.statistics_of(x, self.estimator, random_state, weights, self.units)
 
     def _rows(self) -> tuple[Floats, NDArray[np.float64] | None]:
         """Give all samples, and their weights if they have some."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from .. import _core
-from .._arrays import Floats, Missing
+from .._arrays import Floats, Missing, rows_of_caller
 from .._partitions import Partition
 from .._units import Moments
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
@@ -111,20 +111,25 @@ class _Part:
             # The engine refuses them; values per sample do not depend on weights.
             weights = None
         options = self.options
+        first = self.partition.first
         try:
-            # The other GPUs of a computer are those of other workers.
-            return _core.Data(
-                x,
-                weights,
-                device=options.device,
-                float64=options.float64,
-                threads=options.threads,
-                settle=True,
-                missing=options.missing,
-                one_gpu=True,
-            )
-        except _core.NonFiniteError:
-            check_array(x, input_name="X", ensure_all_finite="allow-nan" if options.missing else True)
+            with rows_of_caller(range(first, first + len(x))):
+                # The other GPUs of a computer are those of other workers.
+                return _core.Data(
+                    x,
+                    weights,
+                    device=options.device,
+                    float64=options.float64,
+                    threads=options.threads,
+                    settle=True,
+                    missing=options.missing,
+                    one_gpu=True,
+                )
+        except _core.NonFiniteError as error:
+            try:
+                check_array(x, input_name="X", ensure_all_finite="allow-nan" if options.missing else True)
+            except ValueError as message:
+                raise ValueError(f"{message}\n{error}") from error
             raise
 
     def read(self) -> tuple[Floats, NDArray[np.float64] | None]:

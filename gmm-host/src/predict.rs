@@ -58,11 +58,11 @@ impl Mixture {
         self.on(Device::Auto).predict(data)
     }
 
-    /// The responsibilities p(k | xᵢ) (N, K).
+    /// The responsibilities p(k | xᵢ) (N, K), as
+    /// [`Evaluator::predict_proba`](crate::Evaluator::predict_proba) gives them.
     ///
     /// # Errors
-    /// As [above](Mixture#evaluation);
-    /// [`Error::UnreachableSample`](crate::Error::UnreachableSample).
+    /// As [above](Mixture#evaluation).
     pub fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
         self.on(Device::Auto).predict_proba(data)
     }

@@ -27,13 +27,22 @@ pub struct Data {
     array: Option<Py<PyAny>>,
     shape: (usize, usize),
     dtype: Py<PyArrayDescr>,
-    /// Whether an evaluation stays on the thread that asks for it: it calls objects of Python, or takes
-    /// less time than another thread.
-    here: bool,
+    /// Whether the samples lie elsewhere: an evaluation calls an object of Python, on the thread that
+    /// asks for it.
+    remote: bool,
 }
 
-/// Samples of fewer numbers are evaluated before anybody presses Ctrl-C.
-const QUICK: usize = 1 << 16;
+/// The numbers of samples (N, D).
+fn numbers((n, d): (usize, usize)) -> usize {
+    n.saturating_mul(d)
+}
+
+fn dim(x: View<'_>) -> (usize, usize) {
+    match x {
+        View::F32(x) => x.dim(),
+        View::F64(x) => x.dim(),
+    }
+}
 
 /// A view that outlives its borrow of the array object.
 ///
@@ -58,7 +67,7 @@ impl Data {
         work: impl FnOnce(&mut dyn Evaluator) -> gaussmix::Result<T> + Send,
     ) -> PyResult<T> {
         let work = || work(self.lock().as_mut());
-        if self.here { compute(py, work) } else { interruptible(py, work) }?.map_err(exception)
+        if self.remote { compute(py, work) } else { interruptible(py, numbers(self.shape), work) }?.map_err(exception)
     }
 
     /// Loads checked samples.
@@ -135,7 +144,7 @@ pub fn impute<'py>(
     };
     let matrix = Matrix::new(x)?;
     let x = matrix.view();
-    let filled = interruptible(py, || filled(checked(x, true)))?;
+    let filled = interruptible(py, numbers(dim(x)).saturating_mul(draws.unwrap_or(1)), || filled(checked(x, true)))?;
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
@@ -200,8 +209,7 @@ impl Data {
             evaluator.settle();
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        let here = shape.0.saturating_mul(shape.1) < QUICK;
-        Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), here })
+        Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), remote: false })
     }
 
     /// Samples that lie elsewhere, and of which an object gives the results.
@@ -211,7 +219,7 @@ impl Data {
         let shape = (remote.n_samples(), remote.n_features());
         // What the results are in; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype, here: true })
+        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype, remote: true })
     }
 
     /// The total log-likelihood and its derivatives by weights, means and covariances.
@@ -380,9 +388,5 @@ pub fn mean_score(
         let mut evaluator = gaussmix::device::load(device, checked(x, missing)?, &options)?;
         Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
     };
-    let quick = match x {
-        View::F32(x) => x.len() < QUICK,
-        View::F64(x) => x.len() < QUICK,
-    };
-    if quick { compute(py, score) } else { interruptible(py, score) }?.map_err(exception)
+    interruptible(py, numbers(dim(x)), score)?.map_err(exception)
 }

@@ -25,6 +25,18 @@ pub struct Mixture(pub gaussmix::model::Mixture, Source);
 /// do not matter; where they are not, these do not count.)
 type Source = Vec<Vec<u8>>;
 
+impl Mixture {
+    /// The numbers that are computed of so many samples or places.
+    fn numbers(&self, n: usize) -> usize {
+        n.saturating_mul(self.0.n_components()).saturating_mul(self.0.n_features())
+    }
+
+    /// The numbers that are computed of all pairs of components.
+    fn pairs(&self, other: &Self) -> usize {
+        self.numbers(other.0.n_components()).saturating_mul(self.0.n_features())
+    }
+}
+
 impl From<gaussmix::model::Mixture> for Mixture {
     fn from(mixture: gaussmix::model::Mixture) -> Self {
         Self(mixture, Source::new())
@@ -307,7 +319,8 @@ impl Mixture {
         n_samples: usize,
         seed: u64,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<i64>>)> {
-        let (x, labels) = interruptible(py, || self.0.sample(n_samples, seed))?.map_err(exception)?;
+        let (x, labels) =
+            interruptible(py, self.numbers(n_samples), || self.0.sample(n_samples, seed))?.map_err(exception)?;
         let labels: Vec<i64> = labels.into_iter().map(|k| k as i64).collect();
         Ok((x.into_pyarray(py), labels.into_pyarray(py)))
     }
@@ -325,20 +338,24 @@ impl Mixture {
     /// The distribution function of a mixture of one feature.
     fn cdf<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let x = arrays::vector("x", x)?;
-        let p = interruptible(py, || x.iter().map(|x| self.0.cdf(*x)).collect::<Result<Vec<_>, _>>())?;
+        let p = interruptible(py, self.numbers(x.len()), || {
+            x.iter().map(|x| self.0.cdf(*x)).collect::<Result<Vec<_>, _>>()
+        })?;
         Ok(p.map_err(exception)?.into_pyarray(py))
     }
 
     /// The quantiles of a mixture of one feature.
     fn quantile<'py>(&self, py: Python<'py>, p: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let p = arrays::vector("p", p)?;
-        let x = interruptible(py, || p.iter().map(|p| self.0.quantile(*p)).collect::<Result<Vec<_>, _>>())?;
+        let x = interruptible(py, self.numbers(p.len()), || {
+            p.iter().map(|p| self.0.quantile(*p)).collect::<Result<Vec<_>, _>>()
+        })?;
         Ok(x.map_err(exception)?.into_pyarray(py))
     }
 
     /// The intervals of highest density of a mixture of one feature, and the density at their ends.
     fn hdr<'py>(&self, py: Python<'py>, level: f64) -> PyResult<(Bound<'py, PyArray2<f64>>, f64)> {
-        let region = interruptible(py, || self.0.hdr(level))?.map_err(exception)?;
+        let region = interruptible(py, self.pairs(self), || self.0.hdr(level))?.map_err(exception)?;
         Ok((Array2::from(region.intervals).into_pyarray(py), region.density))
     }
 
@@ -355,7 +372,7 @@ impl Mixture {
         Bound<'py, PyArray1<f64>>,
         Bound<'py, PyArray2<f64>>,
     )> {
-        let axis = interruptible(py, || self.0.on_axis(n_points))?.map_err(exception)?;
+        let axis = interruptible(py, self.numbers(n_points), || self.0.on_axis(n_points))?.map_err(exception)?;
         let array = |v: Array1<f64>| v.into_pyarray(py);
         Ok((array(axis.x), array(axis.density), array(axis.cdf), axis.components.into_pyarray(py)))
     }
@@ -369,42 +386,47 @@ impl Mixture {
     }
 
     fn cauchy_schwarz(&self, py: Python<'_>, other: &Self) -> PyResult<f64> {
-        interruptible(py, || self.0.cauchy_schwarz(&other.0))?.map_err(exception)
+        interruptible(py, self.pairs(other), || self.0.cauchy_schwarz(&other.0))?.map_err(exception)
     }
 
     fn l2_distance(&self, py: Python<'_>, other: &Self) -> PyResult<f64> {
-        interruptible(py, || self.0.l2_distance(&other.0))?.map_err(exception)
+        interruptible(py, self.pairs(other), || self.0.l2_distance(&other.0))?.map_err(exception)
     }
 
     /// The estimate and its standard error.
     fn kl_divergence(&self, py: Python<'_>, other: &Self, n_samples: usize, seed: u64) -> PyResult<(f64, f64)> {
-        let found = interruptible(py, || self.0.kl_divergence(&other.0, n_samples, seed))?.map_err(exception)?;
+        let found = interruptible(py, self.numbers(n_samples), || self.0.kl_divergence(&other.0, n_samples, seed))?
+            .map_err(exception)?;
         Ok((found.value, found.standard_error))
     }
 
     /// The estimate and its standard error.
     fn js_divergence(&self, py: Python<'_>, other: &Self, n_samples: usize, seed: u64) -> PyResult<(f64, f64)> {
-        let found = interruptible(py, || self.0.js_divergence(&other.0, n_samples, seed))?.map_err(exception)?;
+        let found = interruptible(py, self.numbers(n_samples), || self.0.js_divergence(&other.0, n_samples, seed))?
+            .map_err(exception)?;
         Ok((found.value, found.standard_error))
     }
 
     fn wasserstein<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(interruptible(py, || self.0.wasserstein(&other.0))?.map_err(exception)?.into_pyarray(py))
+        Ok(interruptible(py, self.pairs(other), || self.0.wasserstein(&other.0))?.map_err(exception)?.into_pyarray(py))
     }
 
     /// The distance, and the plan.
     fn transport<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<(f64, Bound<'py, PyArray2<f64>>)> {
-        let found = interruptible(py, || self.0.transport(&other.0))?.map_err(exception)?;
+        let found = interruptible(py, self.pairs(other), || self.0.transport(&other.0))?.map_err(exception)?;
         Ok((found.distance, found.plan.into_pyarray(py)))
     }
 
     fn hellinger_affinity<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(interruptible(py, || self.0.hellinger_affinity(&other.0))?.map_err(exception)?.into_pyarray(py))
+        Ok(interruptible(py, self.pairs(other), || self.0.hellinger_affinity(&other.0))?
+            .map_err(exception)?
+            .into_pyarray(py))
     }
 
     /// The normalised product, and the logarithm of its integral before that.
     fn product(&self, py: Python<'_>, other: &Self) -> PyResult<(Self, f64)> {
-        let (product, log_integral) = interruptible(py, || self.0.product(&other.0))?.map_err(exception)?;
+        let (product, log_integral) =
+            interruptible(py, self.pairs(other), || self.0.product(&other.0))?.map_err(exception)?;
         Ok((product.into(), log_integral))
     }
 
@@ -422,7 +444,8 @@ impl Mixture {
 
     /// A mixture of fewer components, and the bound of what is lost.
     fn reduce(&self, py: Python<'_>, n_components: usize) -> PyResult<(Self, f64)> {
-        let (mixture, bound) = interruptible(py, || self.0.reduce(n_components))?.map_err(exception)?;
+        let (mixture, bound) =
+            interruptible(py, self.pairs(self), || self.0.reduce(n_components))?.map_err(exception)?;
         Ok((mixture.into(), bound))
     }
 }

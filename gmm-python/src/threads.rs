@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+/// Fewer numbers than this are computed before anybody presses Ctrl-C.
+const QUICK: usize = 1 << 20;
 /// The time between two looks at whether Ctrl-C was pressed.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -53,8 +55,12 @@ pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
 }
 
 /// As [`compute`], for work that may take long: Ctrl-C ends it. It runs on another thread, beside which
-/// this one, which alone learns of Ctrl-C, looks for it.
-pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+/// this one, which alone learns of Ctrl-C, looks for it; but work of few `numbers` that are computed
+/// stays on this one, because it has ended before.
+pub fn interruptible<T: Send>(py: Python<'_>, numbers: usize, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    if numbers < QUICK {
+        return compute(py, work);
+    }
     let interrupt = Interrupt::default();
     let flag = interrupt.clone();
     let (done, ended) = channel::<()>();

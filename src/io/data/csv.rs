@@ -379,7 +379,8 @@ fn check_second_header(
         fields.map(|(field, _)| spelling.value(field)).collect::<Vec<_>>()
     };
     let has_number = |row: &ByteRecord| of_numbers(row).iter().any(|value| value.is_some_and(f64::is_finite));
-    let has_text = |row: &ByteRecord| of_numbers(row).iter().any(Option::is_none);
+    // A row of another length is reported by the reader.
+    let has_text = |row: &ByteRecord| row.len() == kinds.len() && of_numbers(row).iter().any(Option::is_none);
     match rows.iter().position(has_number) {
         Some(numbers) if numbers > 0 && rows[..numbers].iter().any(has_text) => Err(Problem::format(format!(
             "line {} has no number where line {} has some; --skip-lines {} --header no passes over the header and what \

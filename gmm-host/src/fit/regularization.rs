@@ -80,9 +80,9 @@ mod tests {
                 let variance = x.column(1).var(0.0);
                 let found = fit.mixture.over_regularized(1e-6);
                 assert_eq!(found.map(|(column, _)| column), named.then_some(1), "{covariance_type:?} {unit}");
-                // Roundings of the sum with `reg_covar` = 10⁻⁶, 200 of them.
+                // Roundings of the sum with `reg_covar`, and of means near 5 beside deviations of 10⁻⁸.
                 if let Some((_, found)) = found {
-                    assert!((found - variance).abs() < 1e-6 * variance + 1e-20, "{found} {variance}");
+                    assert!((found - variance).abs() < 1e-5 * variance + 1e-20, "{found} {variance}");
                 }
                 assert_eq!(fit.mixture.over_regularized(0.0), None);
             }

@@ -315,7 +315,7 @@ fn csv_data() {
         file_name: "x.csv",
         memory_per_byte: 32,
         claimed_memory: |_| 0,
-        places: &["line "],
+        places: &["line ", "columns "],
         input: &|rng| mutation::input(rng, &good),
         read: &read_data,
     }

@@ -97,7 +97,6 @@ fn what_does_not_fit_together_is_refused() {
         ("compare b.json part.json", "[3, 4]"),
         ("compare a.json b.json -n 1", "at least two are needed"),
         ("reduce a.json -k 4 -o n.json", "n_components is 4: give a number from 1"),
-        ("reduce a.json -k 0 -o n.json", "n_components is 0"),
         ("sum a.json b.json --weights 1 -o n.json", "the weights is [1] where [2]"),
         ("sum a.json b.json --weights 1,-1 -o n.json", "finite and not negative"),
         ("axis a.json", "the model has 4 features; name the one"),
@@ -111,4 +110,6 @@ fn what_does_not_fit_together_is_refused() {
         assert!(stderr.contains(text), "{arguments}: {stderr}");
         assert!(!folder.path().join("n.json").exists());
     }
+    // A count of nothing is a mistake in the call.
+    gmm(&folder).args("reduce a.json -k 0 -o n.json".split(' ')).assert().code(2);
 }

@@ -206,7 +206,7 @@ fn bad_input() {
         refused(&[&["predict", "m.json", "x.csv", "-o", "k.npy"], more].concat(), &["m.json", "[2, 3]", "[2, 2]"]);
     }
     let reference = ["--device", "reference"];
-    refused(&[&["predict", "m.json", "far.csv", "--proba", "-o", "p.csv"], &reference[..]].concat(), &["row 2", "far"]);
+    refused(&[&["fit", "far.csv", "--init", "m.json"], &reference[..]].concat(), &["row 2", "far"]);
     refused(&["select", "x.csv", "-k", "3:5"], &["x.csv", "2 samples", "3 components"]);
     refused(&["select", "x.csv", "-k", "5", "--merge"], &["x.csv", "2 samples", "5 components"]);
     refused(&["select", "x.csv", "-k", "1", "--sample-weight", "far.csv"], &["far.csv", "[3, 3]"]);

@@ -64,16 +64,16 @@ impl<'a> Density<'a> {
     pub fn log_responsibilities(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
         let log_density = self.evaluate(x, log_r);
         if log_density == f64::NEG_INFINITY {
-            self.from_afar(x, log_r);
+            self.evaluate_from_afar(x, log_r);
         }
         log_density
     }
 
     /// Writes 0 for the component that is nearest to x by the Mahalanobis distance, of equally near
     /// ones their constants, and −∞ for all others; gives their log-sum-exp.
-    fn from_afar(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
+    fn evaluate_from_afar(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
         if x.iter().any(|v| v.is_nan()) {
-            return self.of_observed(x, log_r, |density, x, log_r| density.from_afar(x, log_r));
+            return self.of_observed(x, log_r, |density, x, log_r| density.evaluate_from_afar(x, log_r));
         }
         self.squares(x, FROM_AFAR, log_r);
         let possible = log_r.iter().zip(&self.log_norm).filter(|(_, norm)| norm.is_finite());

@@ -188,7 +188,8 @@ impl Selection {
             numbers.push(column);
         }
         if !others.is_empty() {
-            let named = |columns: &[usize]| option_list(columns.iter().map(|&column| name(column)));
+            let named =
+                |columns: &[usize]| option_list(columns.iter().map(|&c| option_name(fields[c].name.as_deref(), c)));
             let texts: Vec<usize> = others.iter().map(|&(column, _)| column).collect();
             let keep = format!("take the columns of numbers with --columns {}", named(&numbers));
             let drop = format!("leave out what is no feature with --drop {}", named(&texts));
@@ -227,6 +228,12 @@ pub(in crate::io) fn short(name: &str) -> String {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.into(),
     }
+}
+
+/// The name of a column as --columns and --drop take it: its number where it has no name, or too
+/// long a one to copy.
+pub(super) fn option_name(name: Option<&str>, column: usize) -> String {
+    name.filter(|name| name.chars().count() <= MAX_LENGTH).map_or_else(|| column.to_string(), Into::into)
 }
 
 /// Names as --columns and --drop take them: separated by commas, with those that have one in quotes,

@@ -1,7 +1,7 @@
 //! Numbers from text with separators: CSV, TSV and their relatives.
 use super::array::Dtype;
 use super::block::Block;
-use super::columns::{Field, Kind, MAX_LISTED, Projection, Selection, option_list, short};
+use super::columns::{Field, Kind, MAX_LISTED, Projection, Selection, option_list, option_name, short};
 use super::decimal::{Decimal, Spelling, text};
 use super::file_stamp::FileStamp;
 use super::header::{self, FirstLine};
@@ -316,7 +316,8 @@ fn kinds(
         for (row, field) in rows.iter().filter_map(|row| Some((row, row.get(column)?))) {
             let value = spelling.value(field);
             present += usize::from(value.is_none_or(|value| !value.is_nan()));
-            if value.is_none() {
+            // With the other decimal point it is a number, and the error for its line says so.
+            if value.is_none() && spelling.decimal.other().number(field).is_none() {
                 texts += 1;
                 first.get_or_insert((row, field));
             }
@@ -579,7 +580,7 @@ impl CsvRows {
     fn not_a_number(&self, column: usize, field: &[u8]) -> Problem {
         let (line, excerpt) = (self.line(), excerpt(field));
         let name = self.names[column].as_ref().map_or_else(String::new, |name| format!(", `{}`", short(name)));
-        let option = option_list([self.names[column].clone().unwrap_or_else(|| column.to_string())]);
+        let option = option_list([option_name(self.names[column].as_deref(), column)]);
         let is_first = self.record.position().is_none_or(|position| position.byte() == 0);
         let header = if is_first && !self.layout.header { "; --header yes says that the line is a header" } else { "" };
         let decimals = match self.layout.spelling.decimal {

@@ -16,6 +16,14 @@ pub enum Decimal {
 }
 
 impl Decimal {
+    /// The one that this is not.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Point => Self::Comma,
+            Self::Comma => Self::Point,
+        }
+    }
+
     /// The number of a field that is written so.
     pub(super) fn number(self, field: &[u8]) -> Option<f64> {
         let text = std::str::from_utf8(field).ok()?;

@@ -7,7 +7,8 @@ pub mod precision;
 pub mod sweep;
 
 use gmm_host::{
-    CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics,
+    CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, ShardedEvaluator,
+    Statistics,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 use rand::{RngExt, SeedableRng};
@@ -72,6 +73,15 @@ pub fn mixture(seed: u64, covariance_type: CovarianceType, k: usize, d: usize, o
 
 pub fn reference(x: ArrayView2<'_, f64>) -> ReferenceEvaluator {
     ReferenceEvaluator::new(Samples::from_f64(x).unwrap())
+}
+
+/// The reference with its samples divided among threads, where there are many.
+pub fn reference_in_threads(samples: &Samples<'_>) -> ShardedEvaluator<'static> {
+    let n = samples.n_samples();
+    let rows = if n < 5000 { n } else { n.div_ceil(8) };
+    let part = |start| ReferenceEvaluator::new(samples.rows(start..n.min(start + rows)));
+    let parts = (0..n).step_by(rows).map(|start| Box::new(part(start)) as Box<dyn Evaluator>);
+    ShardedEvaluator::new(parts.collect()).unwrap()
 }
 
 pub fn weighted(x: ArrayView2<'_, f64>, weights: ArrayView1<'_, f64>) -> ReferenceEvaluator {

@@ -3,7 +3,9 @@
 //!
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::estep::{self, Subject};
-use crate::common::{Backend, CUDA_BACKENDS, agreement, assert_close, blobs, mixture, normal, reference, weighted};
+use crate::common::{
+    Backend, CUDA_BACKENDS, agreement, assert_close, blobs, mixture, normal, reference, reference_in_threads, weighted,
+};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, Device, Error, Evaluator, GaussianMixtureParams,
@@ -379,8 +381,9 @@ fn agree_on_matrix_units(
                 // rounded.
                 let x = normal(n as u64, n, d, offset);
                 let m = mixture(7, t, k, d, offset);
-                let truth = reference(x.view()).statistics(&m).unwrap();
-                let got = (subjects[0].load)(Samples::from_f64(x.view()).unwrap()).statistics(&m).unwrap();
+                let samples = Samples::from_f64(x.view()).unwrap();
+                let truth = reference_in_threads(&samples).statistics(&m).unwrap();
+                let got = (subjects[0].load)(samples).statistics(&m).unwrap();
                 let what = format!("{t} N={n} D={d} K={k} offset {offset}");
                 estep::assert_statistics_agree(&what, &got, &truth, estep::FLOAT32);
                 let relative = (got.log_likelihood() / truth.log_likelihood() - 1.0).abs();

@@ -300,7 +300,9 @@ fn warpgroups_win_batches() {
     let (n, k, d) = (200_011, 8, 13);
     let (x, _) = data(14, n, d);
     let mut cuda = evaluator(x.view(), None);
-    cuda.log_likelihood_batch(&[diag(300, k, d, 0.0)]).unwrap();
+    let set = diag(300, k, d, 0.0);
+    cuda.fix_batch_reference(&set);
+    cuda.log_likelihood_batch(&[set]).unwrap();
     let kernel = cuda.describe().kernel;
     assert!(kernel.starts_with("batch_wgmma") || !warpgroups(), "{kernel}");
 }

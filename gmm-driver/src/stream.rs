@@ -75,8 +75,9 @@ impl Stream {
         }
     }
 
-    /// Starts a kernel behind the work in the stream: `blocks` along x and y, each with so many threads
-    /// and bytes of dynamic shared memory. The driver copies the argument. The context is the thread's.
+    /// Starts a kernel behind the work in the stream: x times y blocks, each with so many threads
+    /// and bytes of dynamic shared memory. `cooperative` blocks all run at the same time, and the driver
+    /// refuses more than can. It copies the argument. The context is the thread's.
     ///
     /// # Errors
     /// [`Error::Call`](crate::Error::Call).
@@ -88,42 +89,27 @@ impl Stream {
     pub unsafe fn launch<A: Copy>(
         &self,
         function: &Function,
-        blocks: (u32, u32),
+        (x, y): (u32, u32),
         threads: u32,
         shared: usize,
+        cooperative: bool,
         argument: &A,
     ) -> Result<()> {
-        let ((x, y), launch) = (blocks, self.context.functions().cuLaunchKernel);
-        let (kernel, shared, none) = (function.handle(), shared as c_uint, ptr::null_mut());
-        let mut pointers = [pointer(argument)];
+        let (functions, kernel, stream) = (self.context.functions(), function.handle(), self.handle);
+        let shared = shared as c_uint;
+        let mut pointers: [*mut c_void; 1] = [ptr::from_ref(argument).cast_mut().cast()];
         let pointers = pointers.as_mut_ptr();
         // SAFETY: the caller vouches for the argument, which the driver reads before it returns.
-        let code = unsafe { launch(kernel, x, y, 1, threads, 1, 1, shared, self.handle, pointers, none) };
-        self.context.call("cuLaunchKernel", code)
-    }
-
-    /// As [`launch`](Self::launch), where all blocks must run at the same time: the driver refuses more
-    /// than can.
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
-    ///
-    /// # Safety
-    /// As [`launch`](Self::launch).
-    pub unsafe fn launch_cooperative<A: Copy>(
-        &self,
-        function: &Function,
-        blocks: (u32, u32),
-        threads: u32,
-        shared: usize,
-        argument: &A,
-    ) -> Result<()> {
-        let ((x, y), launch) = (blocks, self.context.functions().cuLaunchCooperativeKernel);
-        let (kernel, shared, mut pointers) = (function.handle(), shared as c_uint, [pointer(argument)]);
-        let pointers = pointers.as_mut_ptr();
-        // SAFETY: as in `launch`.
-        let code = unsafe { launch(kernel, x, y, 1, threads, 1, 1, shared, self.handle, pointers) };
-        self.context.call("cuLaunchCooperativeKernel", code)
+        let (call, code) = unsafe {
+            if cooperative {
+                let launch = functions.cuLaunchCooperativeKernel;
+                ("cuLaunchCooperativeKernel", launch(kernel, x, y, 1, threads, 1, 1, shared, stream, pointers))
+            } else {
+                let (launch, none) = (functions.cuLaunchKernel, ptr::null_mut());
+                ("cuLaunchKernel", launch(kernel, x, y, 1, threads, 1, 1, shared, stream, pointers, none))
+            }
+        };
+        self.context.call(call, code)
     }
 
     /// Starts to copy numbers to the device behind the work in the stream.
@@ -179,11 +165,6 @@ impl Stream {
         let code = unsafe { (functions.cuMemsetD8Async)(to.expose_provenance() as u64, 0, bytes, self.handle) };
         self.context.call("cuMemsetD8Async", code)
     }
-}
-
-/// The address of an argument, as the driver takes it.
-fn pointer<A>(argument: &A) -> *mut c_void {
-    ptr::from_ref(argument).cast_mut().cast()
 }
 
 impl Drop for Stream {

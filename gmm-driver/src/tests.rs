@@ -194,7 +194,7 @@ fn owners_are_released_once_and_before_their_context() {
         let kernel = module.function("pair").unwrap();
         drop(module);
         // SAFETY: nothing runs.
-        unsafe { stream.launch(&kernel, (7, 3), 128, 4096, &99u64).unwrap() };
+        unsafe { stream.launch(&kernel, (7, 3), 128, 4096, false, &99u64).unwrap() };
         assert_eq!(LAUNCHED.get(), [7, 3, 128, 4096, 99]);
         // Another context of the thread, and then none: an owner enters its own where it is released.
         CURRENT.set(0);

@@ -184,20 +184,25 @@ fn whitening(factors: &Covariances, k: usize, d: usize) -> Result<Whitening, Pro
     })
 }
 
-const OF_TRIANGLES: &str = "    const double *column = NAME_factors + k * (D_FEATURES * (D_FEATURES + 1) / 2);
+/// The squares of a triangle that begins at `$column`.
+macro_rules! of_triangle {
+    ($column:literal) => {
+        concat!(
+            "    const double *column = ",
+            $column,
+            ";
     for (j = 0; j < D_FEATURES; j++) {
         double t = 0.0;
         for (i = 0; i <= j; i++)
             t += *column++ * (x[i] * scale - mean[i] * scale);
         squares += t * t;
-    }";
-const OF_ONE_TRIANGLE: &str = "    const double *column = NAME_factors;
-    for (j = 0; j < D_FEATURES; j++) {
-        double t = 0.0;
-        for (i = 0; i <= j; i++)
-            t += *column++ * (x[i] * scale - mean[i] * scale);
-        squares += t * t;
-    }";
+    }"
+        )
+    };
+}
+
+const OF_TRIANGLES: &str = of_triangle!("NAME_factors + k * (D_FEATURES * (D_FEATURES + 1) / 2)");
+const OF_ONE_TRIANGLE: &str = of_triangle!("NAME_factors");
 const OF_DIAGONALS: &str = "    for (j = 0; j < D_FEATURES; j++) {
         double t = NAME_factors[k * D_FEATURES + j] * (x[j] * scale - mean[j] * scale);
         squares += t * t;

@@ -56,13 +56,7 @@ impl Stream {
         let Grid { blocks, threads, shared, cooperative } = grid;
         // SAFETY: the kernel's type says that this is its one argument; `Launch` vouches for the
         // pointers in it, and the caller for the life of their memory.
-        unsafe {
-            if cooperative {
-                self.inner.launch_cooperative(kernel.function(), blocks, threads, shared, &argument)?;
-            } else {
-                self.inner.launch(kernel.function(), blocks, threads, shared, &argument)?;
-            }
-        }
+        unsafe { self.inner.launch(kernel.function(), blocks, threads, shared, cooperative, &argument)? };
         Ok(())
     }
 

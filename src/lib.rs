@@ -39,6 +39,9 @@ pub mod io;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
 
+#[cfg(feature = "clap")]
+#[doc(inline)]
+pub use gmm_host::count;
 pub use gmm_host::{Error, Interrupt, Result};
 #[doc(inline)]
 pub use gmm_host::{linalg, memory};
@@ -87,7 +90,7 @@ pub mod evaluator {
     pub use gmm_host::{
         ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, LabelledEvaluator, Labels, Load,
         MetropolisPrior, MetropolisSteps, MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling,
-        ShardedEvaluator, evaluate_each, evaluate_rest,
+        ShardedEvaluator, evaluate_each,
     };
 }
 
@@ -101,10 +104,10 @@ pub mod statistics {
 pub mod fit {
     #[doc(inline)]
     pub use gmm_host::{
-        Adaptation, BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion,
-        Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Regularized, Run,
-        Selection, Standardizable, Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch,
-        fit_on_gpu, grow, merge_down, scikit_learn, select,
+        Adaptation, BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions,
+        Fitting, GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Model, Rank, Ranked,
+        Regularized, RunStart, Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm,
+        StochasticVariational, Variational, Watch, fit_many, grow, merge_down, scikit_learn, select, select_by,
     };
 }
 

@@ -8,7 +8,6 @@ use std::fmt;
 
 /// Of which components a parameter stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Frozen {
     /// Of none.
     #[default]
@@ -82,7 +81,11 @@ impl From<Vec<usize>> for Frozen {
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "String", into = "String")
+)]
 pub struct Freeze {
     /// Leave these weights. The other components share what they leave of 1.
     pub weights: Frozen,
@@ -241,7 +244,7 @@ impl std::str::FromStr for Freeze {
     type Err = Error;
 
     /// Names, separated by commas: `weights`, `means`, `covariances`, each of all components or,
-    /// after `=`, of some of them; and `weights=equal`, `means=equal`.
+    /// after `=`, of some of them; and `weights=equal`, `means=equal`. `none` freezes nothing.
     fn from_str(text: &str) -> Result<Self> {
         let bad = |part: &str| Error::BadParameter {
             name: "freeze",
@@ -249,6 +252,9 @@ impl std::str::FromStr for Freeze {
             remedy: "use weights, means or covariances, for single components as in means=0,2, or weights=equal, means=equal",
         };
         let mut freeze = Self::default();
+        if text == "none" {
+            return Ok(freeze);
+        }
         // Numbers after a comma belong to the last name that has `=`.
         let mut last = None;
         for part in text.split(',').map(str::trim) {
@@ -272,6 +278,22 @@ impl std::str::FromStr for Freeze {
             freeze = freeze.or(named);
         }
         Ok(freeze)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<String> for Freeze {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Freeze> for String {
+    fn from(freeze: Freeze) -> Self {
+        freeze.to_string()
     }
 }
 

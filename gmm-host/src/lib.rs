@@ -66,6 +66,8 @@ pub mod cuda {
     pub use crate::backends::cuda::device::require;
 }
 
+#[cfg(feature = "clap")]
+pub mod count;
 mod data;
 mod device;
 mod draw;
@@ -121,10 +123,10 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
-    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Callback, Candidate, Criterion, Fit,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration, MapPrior, Regularized, Run, Selection,
-    Standardizable, Standardization, StandardizationBuilder, StepwiseEm, StochasticVariational, Watch, evaluate_each,
-    evaluate_rest, fit_on_gpu, grow, merge_down, select,
+    BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions, Fitting,
+    GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Model, Rank, Ranked, Regularized,
+    RunStart, Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm,
+    StochasticVariational, Variational, Watch, evaluate_each, fit_many, grow, merge_down, select, select_by,
 };
 pub use freeze::{Freeze, Frozen};
 pub use interrupt::Interrupt;

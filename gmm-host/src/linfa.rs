@@ -16,10 +16,7 @@ use crate::data::samples::Element;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
-use crate::fit::{
-    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, Fit, GaussianMixtureParams,
-    GaussianMixtureValidParams,
-};
+use crate::fit::{Checked, Fit, Fitting, Method};
 use crate::model::mixture::Mixture;
 use crate::source::DataSource;
 use crate::source::sealed::Sealed;
@@ -77,30 +74,32 @@ fn with_view<A: Element, S: Data<Elem = A>, T>(
     work(view)
 }
 
-/// The traits of parameters, and of the mixtures and fits that these find.
-macro_rules! traits {
-    ($params:ident, $valid:ident, $mixture:ident) => {
-        impl ParamGuard for $params {
-            type Checked = $valid;
-            type Error = Error;
+impl<M: Method> ParamGuard for Fitting<M> {
+    type Checked = Checked<Self>;
+    type Error = Error;
 
-            fn check_ref(&self) -> Result<&$valid> {
-                self.checked()
-            }
+    fn check_ref(&self) -> Result<&Checked<Self>> {
+        self.checked()
+    }
 
-            fn check(self) -> Result<$valid> {
-                $params::check(self)
-            }
-        }
+    fn check(self) -> Result<Checked<Self>> {
+        Self::check(self)
+    }
+}
 
-        impl<A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S, Ix2>, Y, Error> for $valid {
-            type Object = Fit<$mixture>;
+impl<M: Method, A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S, Ix2>, Y, Error>
+    for Checked<Fitting<M>>
+{
+    type Object = Fit<M::Model>;
 
-            fn fit(&self, dataset: &DatasetBase<ArrayBase<S, Ix2>, Y>) -> Result<Fit<$mixture>> {
-                $valid::fit(self, dataset)
-            }
-        }
+    fn fit(&self, dataset: &DatasetBase<ArrayBase<S, Ix2>, Y>) -> Result<Fit<M::Model>> {
+        Self::fit(self, dataset)
+    }
+}
 
+/// The trait of the mixtures that fits find.
+macro_rules! predicts {
+    ($mixture:ident) => {
         /// # Panics
         #[doc = concat!("Where [`", stringify!($mixture), "::predict`] would report an error, because linfa's trait cannot:")]
         /// for samples that are not finite or have another D than the mixture.
@@ -119,8 +118,8 @@ macro_rules! traits {
     };
 }
 
-traits!(GaussianMixtureParams, GaussianMixtureValidParams, Mixture);
-traits!(BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, VariationalMixture);
+predicts!(Mixture);
+predicts!(VariationalMixture);
 
 /// Predicts with the fitted mixture.
 ///

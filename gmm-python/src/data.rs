@@ -1,7 +1,7 @@
 //! Samples that are resident in a device, and what is computed of them.
 use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
-use crate::fit::{Fit, FitOptions, VariationalOptions, VariationalStart, parameters, run, run_variational};
+use crate::fit::{Fit, OfPython, ToPython as _, fitting, is_variational, run};
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
@@ -11,9 +11,11 @@ use crate::threads::{compute, interruptible};
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels};
+use gaussmix::fit::{Em, Variational};
 use ndarray::{Array1, ArrayView2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Samples in a device.
@@ -54,6 +56,18 @@ unsafe fn outliving<'a, T>(view: ArrayView2<'a, T>) -> ArrayView2<'static, T> {
 }
 
 impl Data {
+    fn fit_by<M: OfPython>(
+        &self,
+        options: &Bound<'_, PyDict>,
+        course: Option<Py<PyAny>>,
+        before: Option<&Bound<'_, PyAny>>,
+        lower_bound: Option<f64>,
+    ) -> PyResult<Fit> {
+        let fitting = fitting::<M>(options)?;
+        let before = before.map(M::Model::of_python).transpose()?.map(|model| (model, lower_bound));
+        compute(options.py(), || run(self.lock().as_mut(), fitting, course.as_ref(), before))?
+    }
+
     fn lock(&self) -> MutexGuard<'_, Box<dyn Evaluator>> {
         // An evaluator computes each result anew, so that a panic in an earlier call does not
         // matter.
@@ -302,44 +316,30 @@ impl Data {
         self.evaluate(py, |data| data.statistics(&mixture.0)).map(Statistics)
     }
 
-    /// A run of EM, from a mixture or from a start that the engine finds.
-    #[pyo3(signature = (options, start=None, callback=None))]
+    /// Fits to the samples by the method whose options are given. `course` says where runs begin and sees
+    /// their iterations: [`run`]. A fit goes on at `before`, a mixture or a posterior, whose last lower
+    /// bound may be given.
+    #[pyo3(signature = (options, course=None, before=None, lower_bound=None))]
     fn fit(
         &self,
-        py: Python<'_>,
-        options: FitOptions,
-        start: Option<&Mixture>,
-        callback: Option<Py<PyAny>>,
+        options: &Bound<'_, PyDict>,
+        course: Option<Py<PyAny>>,
+        before: Option<&Bound<'_, PyAny>>,
+        lower_bound: Option<f64>,
     ) -> PyResult<Fit> {
-        let start = start.map(|mixture| mixture.0.clone());
-        compute(py, || run(self.lock().as_mut(), options, start, callback))?
+        match is_variational(options)? {
+            true => self.fit_by::<Variational>(options, course, before, lower_bound),
+            false => self.fit_by::<Em>(options, course, before, lower_bound),
+        }
     }
 
     /// The start of a fit that is made of a mixture of fewer components, by splits; none where no split
     /// is possible.
-    fn grown(&self, py: Python<'_>, options: FitOptions, before: &Mixture) -> PyResult<Option<Mixture>> {
+    fn grown(&self, options: &Bound<'_, PyDict>, seed: u64, before: &Mixture) -> PyResult<Option<Mixture>> {
+        let fitting = fitting::<Em>(options)?.random_state(seed).check().map_err(exception)?;
         let before = before.0.clone();
-        let grow = || {
-            let mut evaluator = self.lock();
-            let params = Python::attach(|py| parameters(py, &options, evaluator.n_features(), None))?;
-            let params = params.check().map_err(exception)?;
-            params.grown_start(before, evaluator.as_mut()).map_err(exception)
-        };
-        Ok(compute(py, grow)??.map(Mixture::from))
-    }
-
-    /// A run of variational inference, from a posterior, from statistics, or from a start that the
-    /// engine finds.
-    #[pyo3(signature = (options, start=None, callback=None))]
-    fn fit_variational(
-        &self,
-        py: Python<'_>,
-        options: VariationalOptions,
-        start: Option<&Bound<'_, PyAny>>,
-        callback: Option<Py<PyAny>>,
-    ) -> PyResult<Fit> {
-        let start = start.map(VariationalStart::new).transpose()?;
-        compute(py, || run_variational(self.lock().as_mut(), options, start, callback))?
+        let grown = compute(options.py(), || fitting.grown_start(before, self.lock().as_mut()))?;
+        Ok(grown.map_err(exception)?.map(Mixture::from))
     }
 
     #[getter]

@@ -1,14 +1,19 @@
-//! A run of EM or of variational inference, with signals and callbacks of Python.
+//! Fits by EM or by variational inference, with starts, signals and callbacks of Python.
 use crate::arrays;
 use crate::errors::exception;
 use crate::mixture::Mixture;
-use crate::statistics::{Statistics, freeze};
+use crate::statistics::Statistics;
 use crate::variational::VariationalMixture;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams, Iteration, MapPrior};
+use gaussmix::fit::{Em, FitOptions, Fitting, Iteration, MapPrior, Method, Model, RunStart, Starts, Variational};
 use gaussmix::model::{CovarianceType, Covariances};
+use gaussmix::{Error, Result};
 use numpy::{PyArray1, ToPyArray};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -16,104 +21,117 @@ use std::time::{Duration, Instant};
 /// other threads may hold.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The parameters of a run.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct FitOptions {
-    n_components: usize,
-    covariance_type: String,
-    tol: f64,
-    pub reg_covar: f64,
-    max_iter: usize,
-    /// Runs from starts of the engine; of one whose start is given there is one.
-    n_init: usize,
-    halving: bool,
-    init_params: String,
-    seed: u64,
-    weights_init: Option<Py<PyAny>>,
-    means_init: Option<Py<PyAny>>,
-    precisions_init: Option<Py<PyAny>>,
-    freeze: Vec<String>,
-    prior: Option<PriorOptions>,
-    /// Added to the first lower bound: the logarithm of the sum that the weights of scikit-learn's
-    /// start have.
-    shift: f64,
-    /// The lower bound of the last iteration of an earlier fit that this one goes on with.
-    last_lower_bound: Option<f64>,
+/// The names of the options of a fit: those that all fits have, and those of a method.
+#[pyfunction]
+pub fn option_names() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
+    (FitOptions::NAMES.to_vec(), Em::NAMES.to_vec(), Variational::NAMES.to_vec())
 }
 
-/// A prior of EM, of which the defaults stand where nothing is given.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct PriorOptions {
-    weight_concentration: Option<f64>,
-    mean_precision: Option<f64>,
-    mean: Option<Py<PyAny>>,
-    degrees_of_freedom: Option<f64>,
-    /// In the shape that the covariances of one component have.
-    covariance: Option<Py<PyAny>>,
+/// A method as Python has it.
+pub trait OfPython: Method<Model: ToPython + Serialize + DeserializeOwned> + Serialize + DeserializeOwned {
+    /// The names of its options.
+    const NAMES: &[&str];
+
+    /// The fit with the options that are arrays.
+    fn with_arrays(fitting: Fitting<Self>, arrays: &Arrays<'_>) -> PyResult<Fitting<Self>>;
 }
 
-impl PriorOptions {
-    fn prior(&self, py: Python<'_>, covariance_type: CovarianceType, n_features: usize) -> PyResult<MapPrior> {
-        let mut prior = MapPrior { degrees_of_freedom: self.degrees_of_freedom, ..MapPrior::default() };
-        if let Some(value) = self.weight_concentration {
-            prior.weight_concentration = value;
-        }
-        if let Some(value) = self.mean_precision {
-            prior.mean_precision = value;
-        }
-        if let Some(mean) = &self.mean {
-            prior.mean = Some(arrays::matrix("the prior's mean", mean.bind(py))?);
-        }
-        if let Some(covariance) = &self.covariance {
-            let covariance = arrays::numbers(covariance.bind(py))?;
-            prior.covariance = Some(arrays::covariances(covariance_type, 1, n_features, covariance)?);
-        }
-        Ok(prior)
+/// Options that are arrays, by name.
+pub struct Arrays<'py> {
+    given: Bound<'py, PyDict>,
+    covariance_type: CovarianceType,
+}
+
+impl<'py> Arrays<'py> {
+    fn get(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.given.get_item(name)?.filter(|value| !value.is_none()))
+    }
+
+    /// Covariances of K components in the covariance type's shape.
+    fn covariances(&self, name: &str, k: usize) -> PyResult<Option<Covariances>> {
+        let Some(given) = self.get(name)? else { return Ok(None) };
+        let numbers = arrays::numbers(&given)?;
+        let d = numbers.shape().last().copied().unwrap_or(1);
+        arrays::covariances(self.covariance_type, k, d, numbers).map(Some)
     }
 }
 
-/// The parameters of a run of variational inference.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct VariationalOptions {
-    n_components: usize,
-    covariance_type: String,
-    tol: f64,
-    reg_covar: f64,
-    max_iter: usize,
-    n_init: usize,
-    halving: bool,
-    init_params: String,
-    seed: u64,
-    weight_concentration_prior_type: String,
-    weight_concentration_prior: Option<f64>,
-    mean_precision_prior: Option<f64>,
-    mean_prior: Option<Py<PyAny>>,
-    degrees_of_freedom_prior: Option<f64>,
-    /// In the shape that the covariances of one component have.
-    covariance_prior: Option<Py<PyAny>>,
-    freeze: Vec<String>,
-    last_lower_bound: Option<f64>,
-}
+impl OfPython for Em {
+    const NAMES: &[&str] = Em::NAMES;
 
-/// Where a run of variational inference begins.
-pub enum VariationalStart {
-    Mixture(Box<gaussmix::model::VariationalMixture>),
-    Statistics(Box<gaussmix::statistics::Statistics>),
-}
-
-impl VariationalStart {
-    pub fn new(start: &Bound<'_, PyAny>) -> PyResult<Self> {
-        match start.cast::<VariationalMixture>() {
-            Ok(mixture) => Ok(Self::Mixture(Box::new(mixture.get().0.clone()))),
-            Err(_) => Ok(Self::Statistics(Box::new(start.cast::<Statistics>()?.get().0.clone()))),
-        }
+    fn with_arrays(fitting: Fitting<Self>, arrays: &Arrays<'_>) -> PyResult<Fitting<Self>> {
+        let k = fitting.options.n_components;
+        let prior = fitting.method.prior.clone().map(|prior| -> PyResult<MapPrior> {
+            let mean = arrays.get("prior_mean")?.map(|mean| arrays::matrix("the prior's mean", &mean)).transpose()?;
+            Ok(MapPrior { mean, covariance: arrays.covariances("prior_covariance", 1)?, ..prior })
+        });
+        let vector = |name| arrays.get(name)?.map(|given| arrays::vector(name, &given)).transpose();
+        let means = arrays.get("means_init")?.map(|given| arrays::matrix("means_init", &given)).transpose()?;
+        let fitting = fitting.prior(prior.transpose()?).weights_init(vector("weights_init")?).means_init(means);
+        Ok(fitting.precisions_init(arrays.covariances("precisions_init", k)?))
     }
 }
 
-/// What a run gives.
+impl OfPython for Variational {
+    const NAMES: &[&str] = Variational::NAMES;
+
+    fn with_arrays(fitting: Fitting<Self>, arrays: &Arrays<'_>) -> PyResult<Fitting<Self>> {
+        let mean = arrays.get("mean_prior")?.map(|mean| arrays::vector("mean_prior", &mean)).transpose()?;
+        Ok(fitting.mean_prior(mean).covariance_prior(arrays.covariances("covariance_prior", 1)?))
+    }
+}
+
+/// Whether options are those of variational inference.
+pub fn is_variational(options: &Bound<'_, PyDict>) -> PyResult<bool> {
+    options.contains("weight_concentration_prior_type")
+}
+
+/// The fit that options describe: numbers and texts by their names, and a dict `arrays`.
+pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>> {
+    let options = options.copy()?;
+    let arrays = options.get_item("arrays")?.map(|arrays| arrays.cast_into::<PyDict>()).transpose()?;
+    options.del_item("arrays")?;
+    for name in options.keys() {
+        let name: String = name.extract()?;
+        if !FitOptions::NAMES.iter().chain(<M as OfPython>::NAMES).any(|known| *known == name) {
+            return Err(PyTypeError::new_err(format!("a fit has no option {name}")));
+        }
+    }
+    let fitting: Fitting<M> = pythonize::depythonize(&options)?;
+    let covariance_type = fitting.options.covariance_type;
+    let given = arrays.unwrap_or_else(|| PyDict::new(options.py()));
+    M::with_arrays(fitting, &Arrays { given, covariance_type })
+}
+
+/// What the mixtures of a fit are in Python.
+pub trait ToPython: Model {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
+
+    /// The engine's value.
+    fn of_python(given: &Bound<'_, PyAny>) -> PyResult<Self>;
+}
+
+impl ToPython for gaussmix::model::Mixture {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, Mixture::from(self.clone()))?.into_any())
+    }
+
+    fn of_python(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(given.cast::<Mixture>()?.get().0.clone())
+    }
+}
+
+impl ToPython for gaussmix::model::VariationalMixture {
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, VariationalMixture(self.clone()))?.into_any())
+    }
+
+    fn of_python(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(given.cast::<VariationalMixture>()?.get().0.clone())
+    }
+}
+
+/// What a fit gives.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fit {
     mixture: Py<PyAny>,
@@ -124,28 +142,12 @@ pub struct Fit {
     error: Option<PyErr>,
 }
 
-/// What the mixtures of a fit are in Python.
-pub trait ToPython {
-    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
-}
-
-impl ToPython for gaussmix::model::Mixture {
-    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(Py::new(py, Mixture::from(self.clone()))?.into_any())
-    }
-}
-
-impl ToPython for gaussmix::model::VariationalMixture {
-    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(Py::new(py, VariationalMixture(self.clone()))?.into_any())
-    }
-}
-
 impl Fit {
-    pub fn new<M: ToPython>(fit: gaussmix::fit::Fit<M>, error: Option<PyErr>) -> PyResult<Self> {
-        let mixture = Python::attach(|py| fit.mixture.to_python(py))?;
+    /// A fit whose mixture becomes one of Python.
+    pub fn of<M>(fit: gaussmix::fit::Fit<M>, to_python: impl FnOnce(&M) -> PyResult<Py<PyAny>>) -> PyResult<Self> {
+        let mixture = to_python(&fit.mixture)?;
         let gaussmix::fit::Fit { lower_bounds, converged, stopped, retained, .. } = fit;
-        Ok(Self { mixture, lower_bounds, converged, stopped, retained, error })
+        Ok(Self { mixture, lower_bounds, converged, stopped, retained, error: None })
     }
 }
 
@@ -184,126 +186,90 @@ impl Fit {
 }
 
 /// Fits to the evaluator's samples. To be called without the GIL.
-pub fn run(
+///
+/// `course`, if there is one, has the methods `begin(run)`, `start(run)` (a seed, a mixture or posterior
+/// with what is added to its first lower bound, or statistics), `end(lower_bound, converged)`, and
+/// `callback()`, which gives what is called after each iteration or None. `before` is where a fit goes
+/// on, with its last lower bound.
+pub fn run<M: OfPython>(
     evaluator: &mut dyn Evaluator,
-    options: FitOptions,
-    start: Option<gaussmix::model::Mixture>,
-    callback: Option<Py<PyAny>>,
+    fitting: Fitting<M>,
+    course: Option<&Py<PyAny>>,
+    before: Option<(M::Model, Option<f64>)>,
 ) -> PyResult<Fit> {
-    let shift = options.shift;
-    let params = Python::attach(|py| parameters(py, &options, evaluator.n_features(), start))?;
-    let mut watch = Watch { callback, error: None, last_look: Instant::now() };
-    let fit = |params: GaussianMixtureParams, evaluator: &mut dyn Evaluator, shift: f64, watch: &mut Watch| {
-        let params = params.check().map_err(exception)?;
-        params.fit_with(evaluator, &mut |iteration| watch.after(iteration, shift)).map_err(exception)
-    };
-    if shift == 0.0 || options.max_iter == 0 {
-        let fit = fit(params, evaluator, 0.0, &mut watch)?;
-        return Fit::new(fit, watch.error);
-    }
-    let mut first = fit(params.clone().max_iter(1), evaluator, shift, &mut watch)?;
-    if let Some(bound) = first.lower_bounds.first_mut() {
-        *bound += shift;
-    }
-    let fit = if first.stopped { first } else { fit(params.resume(first, None), evaluator, 0.0, &mut watch)? };
-    Fit::new(fit, watch.error)
-}
-
-/// Fits to the evaluator's samples by variational inference. To be called without the GIL.
-pub fn run_variational(
-    evaluator: &mut dyn Evaluator,
-    options: VariationalOptions,
-    start: Option<VariationalStart>,
-    callback: Option<Py<PyAny>>,
-) -> PyResult<Fit> {
-    let params = Python::attach(|py| variational_parameters(py, &options, start))?;
-    let params = params.check().map_err(exception)?;
-    let mut watch = Watch { callback, error: None, last_look: Instant::now() };
-    let fit = params.fit_with(evaluator, &mut |iteration| watch.after(iteration, 0.0)).map_err(exception)?;
-    Fit::new(fit, watch.error)
-}
-
-/// The parameters that all kinds of fits have.
-macro_rules! common_parameters {
-    ($params:ident, $options:expr, $covariance_type:expr) => {
-        $params::new($options.n_components)
-            .covariance_type($covariance_type)
-            .tol($options.tol)
-            .reg_covar($options.reg_covar)
-            .max_iter($options.max_iter)
-            .n_init($options.n_init)
-            .halving($options.halving)
-            .init_params($options.init_params.parse().map_err(exception)?)
-            .random_state($options.seed)
-            .freeze(freeze(&$options.freeze)?)
-    };
-}
-
-pub fn variational_parameters(
-    py: Python<'_>,
-    options: &VariationalOptions,
-    start: Option<VariationalStart>,
-) -> PyResult<BayesianGaussianMixtureParams> {
-    let covariance_type = arrays::covariance_type(&options.covariance_type)?;
-    let mut params = common_parameters!(BayesianGaussianMixtureParams, options, covariance_type)
-        .weight_concentration_prior_type(options.weight_concentration_prior_type.parse().map_err(exception)?);
-    if let Some(value) = options.weight_concentration_prior {
-        params = params.weight_concentration_prior(value);
-    }
-    if let Some(value) = options.mean_precision_prior {
-        params = params.mean_precision_prior(value);
-    }
-    if let Some(mean) = &options.mean_prior {
-        params = params.mean_prior(arrays::vector("mean_prior", mean.bind(py))?);
-    }
-    if let Some(value) = options.degrees_of_freedom_prior {
-        params = params.degrees_of_freedom_prior(value);
-    }
-    if let Some(covariance) = &options.covariance_prior {
-        let covariance = arrays::numbers(covariance.bind(py))?;
-        let d = covariance.shape().last().copied().unwrap_or(1);
-        let shaped: PyResult<Covariances> = arrays::covariances(covariance_type, 1, d, covariance);
-        params = params.covariance_prior(shaped?);
-    }
-    Ok(match start {
-        None => params,
-        Some(VariationalStart::Statistics(statistics)) => params.start_statistics(*statistics),
-        Some(VariationalStart::Mixture(mixture)) => {
-            let mut before = gaussmix::fit::Fit::new(*mixture);
-            before.lower_bounds.extend(options.last_lower_bound);
-            params.warm_start(&before)
+    let fitting = match before {
+        None => fitting,
+        Some((model, lower_bound)) => {
+            let mut before = gaussmix::fit::Fit::new(model);
+            before.lower_bounds.extend(lower_bound);
+            fitting.warm_start(&before)
         }
-    })
+    };
+    let fitting = fitting.check().map_err(exception)?;
+    let mut watch = Watch { callback: None, error: None, last_look: Instant::now() };
+    let fit = match course {
+        None => fitting.fit_with(evaluator, &mut |iteration| watch.after(iteration)),
+        Some(course) => {
+            let (course, callback) = Python::attach(|py| {
+                let callback = course.call_method0(py, "callback")?;
+                Ok::<_, PyErr>((course.clone_ref(py), (!callback.is_none(py)).then_some(callback)))
+            })?;
+            watch.callback = callback;
+            let mut starts = PythonStarts { course, seed_of_turns: fitting.options.halving.then_some(None) };
+            fitting.fit_from(evaluator, &mut starts, &mut |iteration| watch.after(iteration))
+        }
+    };
+    let fit = Fit::of(fit.map_err(exception)?, |mixture| Python::attach(|py| mixture.to_python(py)))?;
+    Ok(Fit { error: watch.error, ..fit })
 }
 
-pub fn parameters(
-    py: Python<'_>,
-    options: &FitOptions,
-    n_features: usize,
-    start: Option<gaussmix::model::Mixture>,
-) -> PyResult<GaussianMixtureParams> {
-    let covariance_type = arrays::covariance_type(&options.covariance_type)?;
-    let mut params = common_parameters!(GaussianMixtureParams, options, covariance_type);
-    if let Some(prior) = &options.prior {
-        params = params.prior(prior.prior(py, covariance_type, n_features)?);
+/// The starts that an object of Python gives.
+struct PythonStarts {
+    course: Py<PyAny>,
+    /// Of runs that take turns, the seed of which each has a stream.
+    seed_of_turns: Option<Option<u64>>,
+}
+
+impl PythonStarts {
+    fn ask<M: ToPython>(&self, run: usize) -> PyResult<RunStart<M>> {
+        Python::attach(|py| {
+            let given = self.course.call_method1(py, "start", (run,))?.into_bound(py);
+            if let Ok(seed) = given.extract::<u64>() {
+                return Ok(RunStart::Seed(seed, 0));
+            }
+            if let Ok(statistics) = given.cast::<Statistics>() {
+                return Ok(RunStart::Statistics(statistics.get().0.clone()));
+            }
+            let (model, shift): (Bound<'_, PyAny>, f64) = given.extract()?;
+            Ok(RunStart::At(M::of_python(&model)?, shift))
+        })
     }
-    if let Some(start) = start {
-        let mut before = gaussmix::fit::Fit::new(start);
-        before.lower_bounds.extend(options.last_lower_bound);
-        return Ok(params.warm_start(&before));
+
+    fn tell(&self, method: &str, arguments: impl for<'py> pyo3::call::PyCallArgs<'py>) {
+        // Only printing can fail here, as in a closed notebook.
+        let _ = Python::attach(|py| self.course.call_method1(py, method, arguments).map(drop));
     }
-    if let Some(weights) = &options.weights_init {
-        params = params.weights_init(arrays::vector("weights_init", weights.bind(py))?);
+}
+
+impl<M: ToPython> Starts<M> for PythonStarts {
+    fn begin(&mut self, run: usize) {
+        self.tell("begin", (run,));
     }
-    if let Some(means) = &options.means_init {
-        params = params.means_init(arrays::matrix("means_init", means.bind(py))?);
+
+    fn start(&mut self, run: usize) -> Result<RunStart<M>> {
+        if let Some(Some(seed)) = self.seed_of_turns {
+            return Ok(RunStart::Seed(seed, run as u64));
+        }
+        let start = self.ask(run).map_err(|exception| Error::Load(Box::new(exception)))?;
+        if let (Some(seed_of_turns), RunStart::Seed(seed, _)) = (&mut self.seed_of_turns, &start) {
+            *seed_of_turns = Some(*seed);
+        }
+        Ok(start)
     }
-    if let Some(precisions) = &options.precisions_init {
-        let precisions = arrays::numbers(precisions.bind(py))?;
-        let precisions = arrays::covariances(covariance_type, options.n_components, n_features, precisions)?;
-        params = params.precisions_init(precisions);
+
+    fn end(&mut self, fit: &gaussmix::fit::Fit<M>) {
+        self.tell("end", (fit.lower_bound(), fit.converged));
     }
-    Ok(params)
 }
 
 /// Looks after each iteration whether the fit is to end.
@@ -314,7 +280,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn after<M: ToPython>(&mut self, iteration: &Iteration<'_, M>, shift: f64) -> ControlFlow<()> {
+    fn after<M: ToPython>(&mut self, iteration: &Iteration<'_, M>) -> ControlFlow<()> {
         let due = self.last_look.elapsed() >= LOOK;
         if !due && self.callback.is_none() {
             return ControlFlow::Continue(());
@@ -326,7 +292,7 @@ impl Watch {
             }
             let Some(callback) = &self.callback else { return Ok(false) };
             let mixture = iteration.fit.mixture.to_python(py)?;
-            let (bound, change) = (iteration.lower_bound + shift, iteration.change + shift);
+            let (bound, change) = (iteration.lower_bound, iteration.change);
             let stop = callback.call1(py, (iteration.run, iteration.iteration, bound, change, mixture))?;
             stop.bind(py).is_truthy()
         });

@@ -99,6 +99,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run_program, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans_plusplus, module)?)?;
+    module.add_function(wrap_pyfunction!(fit::option_names, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans_statistics, module)?)?;
     module.add_function(wrap_pyfunction!(start::mixture_of_clusters, module)?)?;
     module.add_function(wrap_pyfunction!(start::n_uniforms, module)?)?;

@@ -2,31 +2,29 @@
 use crate::arrays::{self, Matrix};
 use crate::data::checked;
 use crate::errors::{exception, file_exception};
-use crate::fit::{Fit, FitOptions, ToPython, VariationalOptions, parameters, variational_parameters};
-use crate::mixture::Mixture;
-use crate::start::{clusters, mixture_of};
+use crate::fit::{Fit, OfPython, ToPython, fitting, is_variational};
+use crate::start::clusters;
 use crate::threads::compute_beside;
-use crate::variational::VariationalMixture;
 use gaussmix::Error;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
-use gaussmix::evaluator::{Evaluator, evaluate_each, evaluate_rest};
-use gaussmix::fit::{BayesianGaussianMixtureValidParams, GaussianMixtureValidParams, Regularized, Run, fit_on_gpu};
+use gaussmix::evaluator::{Evaluator, evaluate_each};
+use gaussmix::fit::{
+    Checked, Em, Fitting, ManyStarts, Model as _, Regularized, RunStart, Variational, Watch, fit_many as fit_to_each,
+};
 use gaussmix::io::{FitLog, Identity};
 use gaussmix::mcmc::fingerprint;
-use gaussmix::model::{CovarianceType, Covariances};
-use gaussmix::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1, Axis};
+use gaussmix::model::CovarianceType;
+use ndarray::{Array1, ArrayView1, Axis};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyType};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,29 +49,35 @@ impl Model {
     /// What the log-densities of samples have beside those of the density, as scikit-learn counts.
     fn log_factor(&self) -> f64 {
         match self {
-            Self::Mixture(_) => 0.0,
-            Self::Variational(mixture) => mixture.log_total(),
+            Self::Mixture(mixture) => mixture.log_factor(),
+            Self::Variational(mixture) => mixture.log_factor(),
         }
     }
 
-    fn parameters(&self) -> (Array1<f64>, Array2<f64>, Covariances) {
+    fn weights(&self) -> Array1<f64> {
         match self {
-            Self::Mixture(mixture) => {
-                (mixture.weights().to_owned(), mixture.means().to_owned(), mixture.covariances().clone())
-            }
-            Self::Variational(mixture) => {
-                (mixture.weights(), mixture.means().to_owned(), mixture.covariances().clone())
-            }
+            Self::Mixture(mixture) => mixture.weights().to_owned(),
+            Self::Variational(mixture) => mixture.weights(),
+        }
+    }
+
+    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Mixture(mixture) => mixture.to_python(py),
+            Self::Variational(mixture) => mixture.to_python(py),
         }
     }
 }
 
-impl ToPython for Model {
-    fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self {
-            Self::Mixture(mixture) => Ok(Py::new(py, Mixture::from((**mixture).clone()))?.into_any()),
-            Self::Variational(mixture) => Ok(Py::new(py, VariationalMixture((**mixture).clone()))?.into_any()),
-        }
+impl From<gaussmix::model::Mixture> for Model {
+    fn from(mixture: gaussmix::model::Mixture) -> Self {
+        Self::Mixture(Box::new(mixture))
+    }
+}
+
+impl From<gaussmix::model::VariationalMixture> for Model {
+    fn from(mixture: gaussmix::model::VariationalMixture) -> Self {
+        Self::Variational(Box::new(mixture))
     }
 }
 
@@ -134,139 +138,38 @@ pub struct Runs {
     own_start: (usize, usize),
 }
 
-/// What a run begins with.
-enum Start {
-    /// The statistics of scikit-learn's clusters.
-    Clusters(Box<Statistics>),
-    /// The seed of the engine's start.
-    Seed(u64),
-}
+impl<M> ManyStarts<M> for Starts<'_> {
+    fn seed(&self, set: usize, run: usize) -> Option<(u64, u64)> {
+        Some((self.of(set).seeds[run], 0))
+    }
 
-impl Runs {
-    fn start(
-        &self,
-        run: usize,
-        set: &Samples<'_>,
-        k: usize,
-        covariance_type: CovarianceType,
-    ) -> gaussmix::Result<Start> {
-        let (n, (samples, numbers)) = (set.n_samples(), self.own_start);
-        if set.missing().is_some() || n > samples && n * set.n_features() > numbers {
-            return Ok(Start::Seed(self.seeds[run]));
+    fn start(&self, set: usize, run: usize, samples: &Samples<'_>) -> gaussmix::Result<Option<RunStart<M>>> {
+        let (n, runs) = (samples.n_samples(), self.of(set));
+        let (most_samples, most_numbers) = runs.own_start;
+        if samples.missing().is_some() || n > most_samples && n * samples.n_features() > most_numbers {
+            return Ok(None);
         }
-        let weighted = set.weights().map_or(n, |weights| weights.iter().filter(|w| **w > 0.0).count());
+        let (k, covariance_type) = self.shapes[set.min(self.shapes.len() - 1)];
+        let weighted = samples.weights().map_or(n, |weights| weights.iter().filter(|w| **w > 0.0).count());
         if weighted < k && n >= k {
             return Err(Error::TooFewWeightedSamples { n_samples: weighted, n_components: k });
         }
-        let (clusters, _) = clusters(set.view(), set.weights(), k, covariance_type, &self.uniforms[run])?;
-        Ok(Start::Clusters(Box::new(clusters)))
+        let (clusters, _) = clusters(samples.view(), samples.weights(), k, covariance_type, &runs.uniforms[run])?;
+        Ok(Some(RunStart::Statistics(clusters)))
     }
 }
 
-/// The parameters of a fit, by the keys that they have.
-#[derive(FromPyObject)]
-pub enum Options {
-    Variational(VariationalOptions),
-    Mixture(FitOptions),
+/// The runs of all fits, or those that each of them has.
+struct Starts<'a> {
+    runs: &'a [Runs],
+    /// K and the covariance type of all fits, or of each.
+    shapes: Vec<(usize, CovarianceType)>,
 }
 
-/// The parameters of a fit, checked.
-enum Params {
-    Mixture(Box<GaussianMixtureValidParams>, f64),
-    Variational(Box<BayesianGaussianMixtureValidParams>),
-}
-
-impl Params {
-    fn new(py: Python<'_>, options: &Options, n_features: usize) -> PyResult<Self> {
-        match options {
-            Options::Mixture(options) => {
-                let params = parameters(py, options, n_features, None)?.check().map_err(exception)?;
-                Ok(Self::Mixture(Box::new(params), options.reg_covar))
-            }
-            Options::Variational(options) => {
-                let params = variational_parameters(py, options, None)?.check().map_err(exception)?;
-                Ok(Self::Variational(Box::new(params)))
-            }
-        }
+impl Starts<'_> {
+    fn of(&self, set: usize) -> &Runs {
+        &self.runs[set.min(self.runs.len() - 1)]
     }
-
-    fn n_components(&self) -> usize {
-        match self {
-            Self::Mixture(params, _) => params.n_components(),
-            Self::Variational(params) => params.n_components(),
-        }
-    }
-
-    fn covariance_type(&self) -> CovarianceType {
-        match self {
-            Self::Mixture(params, _) => params.covariance_type(),
-            Self::Variational(params) => params.covariance_type(),
-        }
-    }
-
-    fn work(&self, set: &Samples<'_>) -> f64 {
-        match self {
-            Self::Mixture(params, _) => params.work(set),
-            Self::Variational(params) => params.work(set),
-        }
-    }
-
-    /// The parameters of a fit by EM with this seed.
-    fn seeded(&self, seed: u64) -> Option<GaussianMixtureValidParams> {
-        match self {
-            Self::Mixture(params, _) => (**params).clone().into_params().random_state(seed).check().ok(),
-            Self::Variational(_) => None,
-        }
-    }
-
-    /// A run, which is given up where `stop` says so.
-    fn fit(&self, start: Start, evaluator: &mut dyn Evaluator, stop: &AtomicBool) -> gaussmix::Result<OneFit> {
-        let next = || match stop.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        match self {
-            Self::Mixture(params, reg_covar) => {
-                let params = (**params).clone().into_params();
-                let params = match start {
-                    Start::Seed(seed) => params.random_state(seed),
-                    Start::Clusters(clusters) => params.start(mixture_of(&clusters, *reg_covar)?),
-                };
-                let fit = params.check()?.fit_with(evaluator, &mut |_| next())?;
-                Ok(fit.map(|mixture| Model::Mixture(Box::new(mixture))))
-            }
-            Self::Variational(params) => {
-                let params = (**params).clone().into_params();
-                let params = match start {
-                    Start::Seed(seed) => params.random_state(seed),
-                    Start::Clusters(clusters) => params.start_statistics(*clusters),
-                };
-                let fit = params.check()?.fit_with(evaluator, &mut |_| next())?;
-                Ok(fit.map(|mixture| Model::Variational(Box::new(mixture))))
-            }
-        }
-    }
-}
-
-/// The runs that a GPU makes whole, from starts of its own; `None` stands for the others. Each run is
-/// given by its set and its number there, and `of` gives what a set is fitted with.
-fn on_gpu<'p>(
-    device: Device,
-    sets: &[Samples<'_>],
-    of_run: &[(usize, usize)],
-    of: impl Fn(usize) -> (&'p Params, &'p Runs),
-    proceed: &dyn Fn() -> bool,
-) -> Vec<Option<gaussmix::Result<OneFit>>> {
-    if !matches!(device, Device::Cuda(_)) {
-        return of_run.iter().map(|_| None).collect();
-    }
-    let seeded = of_run.iter().map(|&(set, run)| of(set).0.seeded(of(set).1.seeds[run])).collect::<Vec<_>>();
-    let of_seeded = seeded.iter().zip(of_run);
-    let runs: Vec<Run<'_>> =
-        of_seeded.filter_map(|(params, (set, _))| Some(Run { params: params.as_ref()?, set: *set, run: 0 })).collect();
-    let mut made = fit_on_gpu(device, sets, &runs, proceed).into_iter();
-    let model = |fit: gaussmix::fit::Fit| Ok(fit.map(|mixture| Model::Mixture(Box::new(mixture))));
-    seeded.iter().map(|params| params.as_ref().and_then(|_| made.next()?).map(model)).collect()
 }
 
 /// A file to which the runs go that have ended.
@@ -276,152 +179,155 @@ pub struct Checkpoint {
     path: PathBuf,
     /// The name of each set.
     names: Vec<String>,
-    /// What the runs are made with, besides the samples.
-    made_with: BTreeMap<String, String>,
 }
 
-/// The checkpoint of many fits, if there is one.
-struct Checkpoints {
+/// Watches many fits, and writes the runs that have ended to a checkpoint, if there is one.
+struct Ended<M> {
     log: Option<(FitLog, Vec<String>)>,
-    /// The runs that it had, by the name of their set and their number there.
-    known: HashMap<(String, usize), OneFit>,
+    /// The runs that the checkpoint had, by the name of their set and their number there.
+    known: HashMap<(String, usize), gaussmix::fit::Fit<M>>,
     /// Why the first run that could not be written was not.
     error: Mutex<Option<PyErr>>,
+    /// How many there are.
+    n_runs: usize,
+    /// Is told of each run.
+    ended: Mutex<Sender<()>>,
+    stop: AtomicBool,
 }
 
-impl Checkpoints {
-    fn open(checkpoint: Option<Checkpoint>, samples: &Samples<'_>, ranges: &[(usize, usize)]) -> PyResult<Self> {
+impl<M: ToPython + Clone + Serialize + for<'de> Deserialize<'de>> Ended<M> {
+    fn new(
+        checkpoint: Option<Checkpoint>,
+        samples: &Samples<'_>,
+        ranges: &[(usize, usize)],
+        options: &impl Serialize,
+        (n_runs, ended): (usize, Sender<()>),
+    ) -> PyResult<Self> {
         let (mut log, mut known) = (None, HashMap::new());
-        if let Some(Checkpoint { path, names, made_with }) = checkpoint {
+        if let Some(Checkpoint { path, names }) = checkpoint {
             let rows: Vec<f64> = ranges.iter().flat_map(|(begin, end)| [*begin as f64, *end as f64]).collect();
             let rows = Samples::from_f64(ArrayView1::from(&rows).insert_axis(Axis(1))).map_err(exception)?;
+            let options = Identity::of(options).map_err(|error| PyValueError::new_err(error.to_string()))?;
             let data =
                 Identity::default().with("X", fingerprint(samples)).with("the rows of the groups", fingerprint(&rows));
-            let made_with = made_with.into_iter().fold(data, |all, (name, value)| all.with(&name, value));
-            let (file, ended) = FitLog::open(path, &made_with).map_err(file_exception)?;
-            known = ended.into_iter().map(|(set, fit): (_, OneFit)| ((set, fit.run), fit)).collect();
+            let (file, ended) = FitLog::open(path, &data.and(options)).map_err(file_exception)?;
+            known = ended.into_iter().map(|(set, fit): (_, gaussmix::fit::Fit<M>)| ((set, fit.run), fit)).collect();
             log = Some((file, names));
         }
-        Ok(Self { log, known, error: Mutex::new(None) })
+        Ok(Self { log, known, n_runs, error: Mutex::new(None), ended: Mutex::new(ended), stop: AtomicBool::new(false) })
     }
 
-    fn known(&self, set: usize, run: usize) -> Option<OneFit> {
+    /// Nobody waits any more where the other thread has failed.
+    fn count(&self) {
+        drop(self.ended.lock().map(|ended| ended.send(())));
+    }
+}
+
+impl<M: ToPython + Clone + Serialize + for<'de> Deserialize<'de>> Watch<M> for Ended<M> {
+    fn known(&self, set: usize, run: usize) -> Option<gaussmix::fit::Fit<M>> {
         let (_, names) = self.log.as_ref()?;
-        self.known.get(&(names.get(set)?.clone(), run)).cloned()
+        let known = self.known.get(&(names.get(set)?.clone(), run)).cloned();
+        known.iter().for_each(|_| self.count());
+        known
     }
 
-    /// Writes a run that has ended.
-    fn add(&self, set: usize, run: usize, fit: &gaussmix::Result<OneFit>) {
+    fn ended(&self, set: usize, fit: &gaussmix::Result<gaussmix::fit::Fit<M>>) {
+        self.count();
         let (Some((log, names)), Ok(fit)) = (&self.log, fit) else { return };
-        let mut fit = fit.clone();
-        fit.run = run;
-        if let Err(error) = names.get(set).map_or(Ok(()), |name| log.add(name, &fit)) {
+        if let Err(error) = names.get(set).map_or(Ok(()), |name| log.add(name, fit)) {
             self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(file_exception(error));
         }
     }
-}
 
-/// Of the runs of a fit the best, the first of equals; the error of the first that failed.
-fn best(runs: Vec<gaussmix::Result<OneFit>>) -> gaussmix::Result<OneFit> {
-    let mut best: Option<OneFit> = None;
-    for (number, run) in runs.into_iter().enumerate() {
-        let mut run = run?;
-        run.run = number;
-        if best.as_ref().is_none_or(|best| run.lower_bound() > best.lower_bound()) {
-            best = Some(run);
-        }
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
-    best.ok_or_else(|| Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" })
 }
 
 /// Fits to each of some sets of rows of an array. There is one of `options` and of `runs` for each set,
 /// or one for all. `progress` is called with the number of runs that have ended, now and then. Runs
 /// that are in the file of `checkpoint` are taken from it, the others added to it.
 #[pyfunction]
-#[pyo3(signature = (x, ranges, sample_weight, options, runs, device, threads=None, missing=false, progress=None, checkpoint=None))]
+#[pyo3(signature = (x, ranges, sample_weight, options, runs, threads=None, missing=false, progress=None, checkpoint=None))]
 #[allow(clippy::too_many_arguments)] // They are named in Python.
 pub fn fit_many(
-    py: Python<'_>,
     x: &Bound<'_, PyAny>,
     ranges: Vec<(usize, usize)>,
     sample_weight: Option<&Bound<'_, PyAny>>,
-    options: Vec<Options>,
+    options: Vec<Bound<'_, PyDict>>,
     runs: Vec<Runs>,
-    device: &str,
     threads: Option<usize>,
     missing: bool,
     progress: Option<Py<PyAny>>,
     checkpoint: Option<Checkpoint>,
 ) -> PyResult<Fits> {
-    let device: Device = device.parse().map_err(exception)?;
-    let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
-    let matrix = Matrix::new(x)?;
-    let x = matrix.view();
-    let d = match x {
-        View::F32(x) => x.ncols(),
-        View::F64(x) => x.ncols(),
-    };
-    let params: Vec<Params> = options.iter().map(|options| Params::new(py, options, d)).collect::<PyResult<_>>()?;
-    for given in [params.len(), runs.len()] {
-        if given != 1 && given != ranges.len() {
-            return Err(PyValueError::new_err("there must be options and runs for each set, or one for all"));
+    let Some(first) = options.first() else { return Err(PyValueError::new_err("there is nothing to fit")) };
+    let many = Many { x, ranges, sample_weight, options: &options, runs, threads, missing, progress, checkpoint };
+    if is_variational(first)? { many.fit::<Variational>() } else { many.fit::<Em>() }
+}
+
+/// What many fits are made of.
+struct Many<'a, 'py> {
+    x: &'a Bound<'py, PyAny>,
+    ranges: Vec<(usize, usize)>,
+    sample_weight: Option<&'a Bound<'py, PyAny>>,
+    options: &'a [Bound<'py, PyDict>],
+    runs: Vec<Runs>,
+    threads: Option<usize>,
+    missing: bool,
+    progress: Option<Py<PyAny>>,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Many<'_, '_> {
+    fn fit<M: OfPython>(self) -> PyResult<Fits>
+    where
+        Model: From<M::Model>,
+    {
+        let Self { x, ranges, sample_weight, options, runs, threads, missing, progress, checkpoint } = self;
+        let py = x.py();
+        let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
+        let matrix = Matrix::new(x)?;
+        let x = matrix.view();
+        let d = match x {
+            View::F32(x) => x.ncols(),
+            View::F64(x) => x.ncols(),
+        };
+        let check = |options: &Bound<'_, PyDict>| fitting::<M>(options)?.check().map_err(exception);
+        let fittings: Vec<Checked<Fitting<M>>> = options.iter().map(check).collect::<PyResult<_>>()?;
+        for given in [fittings.len(), runs.len()] {
+            if given != 1 && given != ranges.len() {
+                return Err(PyValueError::new_err("there must be options and runs for each set, or one for all"));
+            }
         }
+        let shapes = fittings.iter().map(|of| (of.options.n_components, of.options.covariance_type)).collect();
+        let starts = Starts { runs: &runs, shapes };
+        let (k, covariance_type) = starts.shapes[0];
+        let samples = all(x, weights, missing).map_err(exception)?;
+        let sets = sets(&samples, &ranges).map_err(exception)?;
+        let (ended, receiver) = channel();
+        let fitting = |set: usize| &fittings[set.min(fittings.len() - 1)];
+        let n_runs = (0..sets.len()).map(|set| fitting(set).n_runs()).sum();
+        let watch = Ended::<M::Model>::new(checkpoint, &samples, &ranges, &*fittings[0], (n_runs, ended))?;
+        // The receiver learns from this that all has ended.
+        let work = || {
+            let fits = fit_to_each(&sets, &fitting, &starts, &watch);
+            let (closed, _) = channel();
+            *watch.ended.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+            fits
+        };
+        let wait = || watch.wait(receiver, progress);
+        let (fits, error) = compute_beside(py, threads, work, wait)?;
+        let of_checkpoint = watch.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let fits = fits.into_iter().map(|fit| fit.map(|fit| fit.map(Model::from)).map_err(Failure::from)).collect();
+        Ok(Fits { fits, shape: (k, d, covariance_type), error: error.or(of_checkpoint) })
     }
-    let of = |set: usize| (&params[set.min(params.len() - 1)], &runs[set.min(runs.len() - 1)]);
-    let Some(shape) = params.first().map(|params| (params.n_components(), d, params.covariance_type())) else {
-        return Err(PyValueError::new_err("there is nothing to fit"));
-    };
-    // Each run by itself.
-    let of_run: Vec<(usize, usize)> =
-        (0..ranges.len()).flat_map(|set| (0..of(set).1.uniforms.len()).map(move |run| (set, run))).collect();
-    let stop = AtomicBool::new(false);
-    let (ended, receiver) = channel();
-    let ended = Mutex::new(ended);
-    let (of_run, stop) = (&of_run, &stop);
-    let work = move || {
-        let all = all(x, weights, missing).map_err(exception)?;
-        let sets = sets(&all, &ranges).map_err(exception)?;
-        let checkpoints = Checkpoints::open(checkpoint, &all, &ranges)?;
-        let mut made: Vec<_> = of_run.iter().map(|&(set, run)| checkpoints.known(set, run).map(Ok)).collect();
-        let unknown: Vec<usize> = (0..made.len()).filter(|number| made[*number].is_none()).collect();
-        let of_unknown: Vec<(usize, usize)> = unknown.iter().map(|number| of_run[*number]).collect();
-        let of_gpu = on_gpu(device, &sets, &of_unknown, of, &|| !stop.load(Ordering::Relaxed));
-        for (number, fit) in unknown.into_iter().zip(of_gpu) {
-            let (set, run) = of_run[number];
-            fit.iter().for_each(|fit| checkpoints.add(set, run, fit));
-            made[number] = fit;
-        }
-        // Nobody waits any more where the other thread has failed.
-        let count = || drop(ended.lock().map(|ended| ended.send(())));
-        made.iter().flatten().for_each(|_| count());
-        let samples: Vec<Samples<'_>> = of_run.iter().map(|(set, _)| sets[*set].clone()).collect();
-        let work = |number: usize| of(of_run[number].0).0.work(&samples[number]);
-        let mut fits = evaluate_rest(&samples, device, made, work, |number, open| {
-            let (set, run) = of_run[number];
-            let (params, runs) = of(set);
-            let fit = || {
-                if stop.load(Ordering::Relaxed) {
-                    return Err(Error::Stopped);
-                }
-                let start = runs.start(run, &samples[number], params.n_components(), params.covariance_type())?;
-                match params.fit(start, open()?.as_mut(), stop)? {
-                    fit if fit.stopped => Err(Error::Stopped),
-                    fit => Ok(fit),
-                }
-            };
-            let fit = fit();
-            checkpoints.add(set, run, &fit);
-            count();
-            fit
-        })
-        .into_iter();
-        // All runs of a set are taken, also where one of them has failed.
-        let mut runs = |set: usize| fits.by_ref().take(of(set).1.uniforms.len()).collect::<Vec<_>>();
-        let fits: Vec<_> = (0..sets.len()).map(|set| best(runs(set))).collect();
-        drop(ended);
-        Ok((fits, checkpoints.error.into_inner().unwrap_or_else(PoisonError::into_inner)))
-    };
-    let wait = move || {
+}
+
+impl<M> Ended<M> {
+    /// Waits for all runs, with looks at whether Ctrl-C was pressed, and calls of `progress` with the
+    /// number of runs that have ended. Gives what ended them early.
+    fn wait(&self, receiver: Receiver<()>, progress: Option<Py<PyAny>>) -> Option<PyErr> {
         let (mut done, mut error, mut last_look) = (0, None, Instant::now());
         loop {
             let ended = receiver.recv_timeout(LOOK);
@@ -430,11 +336,11 @@ pub fn fit_many(
             if error.is_none() && (over || last_look.elapsed() >= LOOK) {
                 let look = Python::attach(|py| {
                     py.check_signals()?;
-                    progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done,)).map(drop))
+                    progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, self.n_runs)).map(drop))
                 });
                 if let Err(raised) = look {
                     error = Some(raised);
-                    stop.store(true, Ordering::Relaxed);
+                    self.stop.store(true, Ordering::Relaxed);
                 }
                 last_look = Instant::now();
             }
@@ -442,11 +348,7 @@ pub fn fit_many(
                 return error;
             }
         }
-    };
-    let (done, error): (PyResult<(Vec<gaussmix::Result<OneFit>>, _)>, _) = compute_beside(py, threads, work, wait)?;
-    let (fits, of_checkpoint) = done?;
-    let fits = fits.into_iter().map(|fit| fit.map_err(Failure::from)).collect();
-    Ok(Fits { fits, shape, error: error.or(of_checkpoint) })
+    }
 }
 
 /// How many fits are pickled: they and what shape they have as JSON, and number, text and exception
@@ -491,7 +393,7 @@ impl Fits {
     fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Fit> {
         match self.fits.get(index) {
             None => Err(PyIndexError::new_err("there is no such fit")),
-            Some(Ok(fit)) => Fit::new(fit.clone(), None),
+            Some(Ok(fit)) => Fit::of(fit.clone(), |model| model.to_python(py)),
             Some(Err(failure)) => Err(failure.exception.clone_ref(py)),
         }
     }
@@ -548,12 +450,12 @@ impl Fits {
             None => to.resize(to.len() + n, f64::NAN),
         };
         for fit in &self.fits {
-            let found = fit.as_ref().ok().map(|fit| fit.mixture.parameters());
+            let found = fit.as_ref().ok().map(|fit| (fit.mixture.weights(), fit.mixture.density()));
             let found = found.as_ref();
             fill(&mut weights, found.map(|f| f.0.iter().copied()).as_mut().map(|v| v as _), k);
-            fill(&mut means, found.map(|f| f.1.iter().copied()).as_mut().map(|v| v as _), k * d);
+            fill(&mut means, found.map(|f| f.1.means().into_iter().copied()).as_mut().map(|v| v as _), k * d);
             let size = shape.iter().product();
-            fill(&mut covariances, found.map(|f| f.2.iter()).as_mut().map(|v| v as _), size);
+            fill(&mut covariances, found.map(|f| f.1.covariances().iter()).as_mut().map(|v| v as _), size);
         }
         let g = self.fits.len();
         let shaped =

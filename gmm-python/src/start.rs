@@ -5,10 +5,9 @@ use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::data::View;
-use gaussmix::fit::scikit_learn;
-use gaussmix::model::{CovarianceType, Covariances};
-use gaussmix::statistics::Freeze;
-use ndarray::{Array1, Array2, ArrayView1};
+use gaussmix::fit::{Em, scikit_learn};
+use gaussmix::model::CovarianceType;
+use ndarray::{Array1, ArrayView1};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
@@ -48,21 +47,6 @@ pub fn clusters(
     labels.iter().for_each(|&label| found[label] = true);
     let statistics = scikit_learn::statistics(x, weights, &labels, k, covariance_type)?;
     Ok((statistics, found.into_iter().filter(|found| *found).count()))
-}
-
-/// The mixture of clusters. A component without samples has the mean 0 and the variance `reg_covar`,
-/// as in scikit-learn.
-pub fn mixture_of(
-    clusters: &gaussmix::statistics::Statistics,
-    reg_covar: f64,
-) -> gaussmix::Result<gaussmix::model::Mixture> {
-    if reg_covar <= 0.0 || clusters.counts().iter().all(|count| *count > 0.0) {
-        return clusters.to_mixture(reg_covar);
-    }
-    let (k, d) = clusters.means().dim();
-    let narrow = Covariances::isotropic(clusters.covariance_type(), k, d, reg_covar);
-    let empty = gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
-    Ok(clusters.update(&empty, reg_covar, &Freeze::default())?.mixture)
 }
 
 /// The statistics of the clusters of k-means, and the number of clusters that have samples.
@@ -119,5 +103,5 @@ pub fn kmeans_plusplus<'py>(
 /// The mixture of the statistics of clusters.
 #[pyfunction]
 pub fn mixture_of_clusters(clusters: &Statistics, reg_covar: f64) -> PyResult<Mixture> {
-    mixture_of(&clusters.0, reg_covar).map(Mixture::from).map_err(exception)
+    Em::mixture_of(&clusters.0, reg_covar).map(Mixture::from).map_err(exception)
 }

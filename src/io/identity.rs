@@ -36,6 +36,20 @@ impl Identity {
         self
     }
 
+    /// Adds the values of another one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Leaves out values that make no difference.
+    #[must_use]
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.0.retain(|name, _| !names.contains(&name.as_str()));
+        self
+    }
+
     /// Checks that work that was made with these may go on with `now`.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! `gmm axis`: a mixture along one of its features.
-use super::values::whole_number;
 use crate::input::{feature, refuse_overlap};
 use crate::terminal::text;
 use anyhow::bail;
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::io::{self, Columns, FitSummary, TableOutput};
 use serde::Serialize;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! `gmm compare`: how far two mixtures are from each other.
-use super::values::whole_number;
 use crate::input::read_alike;
 use crate::terminal::text;
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::model::Estimate;
 use ndarray::Array2;
 use serde::Serialize;

@@ -30,10 +30,10 @@ pub struct Impute {
     #[command(flatten)]
     table: TableOptions,
     /// Draw the missing values so many times, instead of writing their means
-    #[arg(long, value_name = "M", value_parser = super::values::whole_number)]
+    #[arg(long, value_name = "M", value_parser = gaussmix::count::whole_number)]
     draws: Option<usize>,
     /// Seed of the draws
-    #[arg(long, default_value_t = 0)]
+    #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
     /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are
     /// read in chunks. Default: half of the machine's memory

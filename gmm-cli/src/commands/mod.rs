@@ -15,6 +15,7 @@ mod impute;
 mod man;
 mod marginal;
 mod mcmc;
+mod numbers;
 mod predict;
 mod reduce;
 mod sample;
@@ -22,12 +23,11 @@ mod score;
 mod select;
 mod timing;
 mod training;
-pub(crate) mod values;
-mod variational;
 
 use crate::exit_code::SUCCESS;
 use crate::terminal::{Verbosity, text};
 use clap::{CommandFactory, Parser, Subcommand};
+use gaussmix::count::whole_number;
 
 /// Gaussian mixture models on the CPU and on CUDA GPUs
 #[derive(Debug, Parser)]
@@ -35,6 +35,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// The number of threads that compute. Default: one for each core
+    #[arg(long, value_name = "N", global = true, value_parser = whole_number)]
+    threads: Option<usize>,
     #[command(flatten)]
     verbosity: Verbosity,
 }
@@ -90,6 +93,9 @@ impl Cli {
     /// Runs the command, and gives the exit code of the program.
     pub fn run(self) -> anyhow::Result<u8> {
         self.verbosity.apply();
+        if let Some(threads) = self.threads {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+        }
         let success = |()| SUCCESS;
         let code = match self.command {
             Command::Fit(command) => command.run(),

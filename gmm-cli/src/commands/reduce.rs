@@ -1,8 +1,8 @@
 //! `gmm reduce`: a mixture of fewer components.
-use super::values::whole_number;
 use crate::input::refuse_overlap;
 use crate::terminal::text;
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::io::{self, FitSummary, ModelOutput};
 use std::path::PathBuf;
 

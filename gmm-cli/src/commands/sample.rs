@@ -1,8 +1,8 @@
 //! `gmm sample`: new samples from a mixture.
-use super::values::whole_number;
 use crate::input::refuse_overlap;
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::io::{self, Columns, TableOutput};
 use gaussmix::model::Mixture;
 use ndarray::Array2;
@@ -26,7 +26,7 @@ pub struct Sample {
     #[arg(short, value_parser = whole_number)]
     n: usize,
     /// Seed of the random numbers
-    #[arg(long, default_value_t = 0)]
+    #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
     /// Where to write the samples (samples × features): .npy (float64), or with names of columns
     /// .csv, .tsv or .parquet

@@ -1,7 +1,7 @@
 //! The options of every command that computes over data.
-use crate::commands::values::whole_number_or_0;
 use anyhow::bail;
 use clap::Args;
+use gaussmix::count::whole_number_or_0;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::io::{Decimal, Selection, half_of_the_memory};
 use std::path::PathBuf;

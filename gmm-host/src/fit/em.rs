@@ -1,87 +1,166 @@
-//! Expectation-maximisation over any evaluator.
-use super::init::check_columns;
-use super::iterate::{self, Iterated, Method};
+//! Expectation-maximisation.
+use super::fitting::Fitting;
+use super::fitting::steps::{Iterated, Steps};
+use super::init::{check_columns, find};
 use super::map_prior::MapPrior;
 use super::moments::{covariance_of, moments};
-use super::outcome::{Callback, Fit};
-use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
+use super::options::{FitOptions, options};
+use super::standard::Standardization;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
+use crate::memory;
+use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::on_pool_thread;
 use crate::model::mixture::Mixture;
 use crate::prior::ConjugatePrior;
-use crate::source::DataSource;
-use std::ops::ControlFlow;
+use crate::statistics::Statistics;
+use ndarray::{Array1, Array2, Axis};
 
-impl GaussianMixtureParams {
-    /// Checks the parameters and fits to an array (N, D), to [`Samples`](crate::Samples), or to the
-    /// samples of an [`Evaluator`].
-    ///
-    /// # Errors
-    /// As [`check`](Self::check) and [`GaussianMixtureValidParams::fit`].
-    pub fn fit(&self, data: impl DataSource) -> Result<Fit> {
-        self.checked()?.fit(data)
-    }
+/// A fit by EM, which finds a [`Mixture`].
+pub type GaussianMixtureParams = Fitting<Em>;
 
-    /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
-    ///
-    /// ```
-    /// use gmm_host::GaussianMixtureParams;
-    /// use ndarray::array;
-    ///
-    /// let x = array![[1.0f32, 2.0], [1.0, 4.0], [10.0, 2.0], [10.0, 4.0]];
-    /// let (fit, labels) = GaussianMixtureParams::new(2).fit_predict(&x)?;
-    /// assert!(labels[0] == labels[1] && labels[1] != labels[2] && labels[2] == labels[3]);
-    /// assert_eq!(labels, fit.mixture.predict(&x)?);
-    /// # Ok::<(), gmm_host::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_predict(&self, data: impl DataSource) -> Result<(Fit, Vec<usize>)> {
-        self.checked()?.fit_predict(data)
+options! {
+    /// Expectation-maximisation: the likeliest parameters, or the mode of their posterior under a
+    /// prior.
+    pub struct Em of fitting at fitting.method, for impl[] Fitting<Em>;
+    arguments {}
+    fields {}
+    optional {
+        /// Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or
+        /// numbers that differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.
+        ///
+        /// Lower bounds then are those of the log-likelihood and the logarithm of the prior's density, up
+        /// to a constant, over the weight of the samples.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "PRIOR"))]
+        prior: MapPrior,
+        /// Initial weights (K,), instead of those that `init_params` finds.
+        #[cfg_attr(feature = "clap", arg(skip))]
+        weights_init: Array1<f64>,
+        /// Initial means (K, D), instead of those that `init_params` finds.
+        #[cfg_attr(feature = "clap", arg(skip))]
+        means_init: Array2<f64>,
+        /// Initial precisions (inverse covariances) in the covariance type's shape, instead of what
+        /// `init_params` finds.
+        #[cfg_attr(feature = "clap", arg(skip))]
+        precisions_init: Covariances,
     }
 }
 
-impl GaussianMixtureValidParams {
-    /// Fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an
-    /// [`Evaluator`].
-    ///
-    /// # Errors
-    /// What the data source reports; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`]
-    /// where given initial parameters have another D; [`Error::UnobservedColumn`] where all values
-    /// of a column are missing; a component error where the data leave no usable covariance (a
-    /// constant column with `reg_covar` zero); what the backend reports.
-    pub fn fit(&self, data: impl DataSource) -> Result<Fit> {
-        data.evaluate(self.device, |evaluator| self.fit_with(evaluator, &mut |_| ControlFlow::Continue(())))
+impl Em {
+    /// Whether any initial parameter is given.
+    fn has_initial_parameters(&self) -> bool {
+        self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some()
     }
 
-    /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
+    /// The mixture of the statistics of clusters. A component without samples has the mean 0 and the
+    /// variance `reg_covar`, as in scikit-learn.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_predict(&self, data: impl DataSource) -> Result<(Fit, Vec<usize>)> {
-        data.evaluate(self.device, |evaluator| {
-            let fit = self.fit_with(evaluator, &mut |_| ControlFlow::Continue(()))?;
-            let labels = evaluator.predict(&fit.mixture)?;
-            Ok((fit, labels))
-        })
+    /// As [`Statistics::to_mixture`].
+    pub fn mixture_of(statistics: &Statistics, reg_covar: f64) -> Result<Mixture> {
+        if reg_covar <= 0.0 || statistics.counts().iter().all(|count| *count > 0.0) {
+            return statistics.to_mixture(reg_covar);
+        }
+        let (k, d) = statistics.means().dim();
+        let narrow = Covariances::isotropic(statistics.covariance_type(), k, d, reg_covar);
+        let empty = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
+        Ok(statistics.update(&empty, reg_covar, &Freeze::default())?.mixture)
     }
 
-    /// Fits to the evaluator's samples, and calls `callback` after each iteration. When the
-    /// callback breaks, the fit ends with the best of the runs so far, including the one that was
-    /// broken off.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_with(&self, evaluator: &mut dyn Evaluator, callback: Callback<'_>) -> Result<Fit> {
-        let prior = self.prior.as_ref().map(|prior| self.conjugate(prior, evaluator)).transpose()?;
-        iterate::fit(&Em { settings: self, prior }, evaluator, callback)
+    /// Checks each initial parameter that is given, in a mixture whose other parameters are
+    /// neutral.
+    fn check_initial_parameters(&self, options: &FitOptions) -> Result<()> {
+        let k = options.n_components;
+        let d = match (&self.means_init, &self.precisions_init) {
+            (Some(means), _) => means.ncols(),
+            (_, Some(Covariances::Spherical(_)) | None) => 1,
+            (_, Some(precisions)) => precisions.shape().last().copied().unwrap_or(1),
+        };
+        if let Some(means) = self.means_init.as_ref().filter(|means| means.nrows() != k) {
+            return Err(Error::ShapeMismatch { what: "means_init", expected: vec![k, d], got: means.shape().to_vec() });
+        }
+        if let Some(weights) = self.weights_init.as_ref().filter(|weights| weights.len() != k) {
+            return Err(Error::ShapeMismatch { what: "weights_init", expected: vec![k], got: vec![weights.len()] });
+        }
+        if let Some(precisions) = &self.precisions_init {
+            precisions.check_type("precisions_init", options.covariance_type, k, d)?;
+        }
+        if !self.has_initial_parameters() {
+            return Ok(());
+        }
+        memory::check("the initial parameters", &[k, d], 3 * size_of::<f64>(), "use fewer components")?;
+        let means = self.means_init.clone().unwrap_or_else(|| Array2::zeros((k, d)));
+        let weights = self.weights_init.clone().unwrap_or_else(|| Array1::from_elem(k, 1.0 / k as f64));
+        let precisions = match &self.precisions_init {
+            Some(precisions) => precisions.clone(),
+            None => Covariances::isotropic(CovarianceType::Spherical, k, d, 1.0),
+        };
+        Mixture::from_precisions(weights, means, precisions).map(drop)
     }
 
-    /// The prior, with what is not given of it from the samples.
-    fn conjugate(&self, prior: &MapPrior, evaluator: &mut dyn Evaluator) -> Result<ConjugatePrior> {
-        let (k, d, kind) = (self.n_components, evaluator.n_features(), self.covariance_type);
+    /// A start with the initial parameters that are given, where `found` makes the others.
+    fn with_initial_parameters(&self, found: impl FnOnce() -> Result<Mixture>) -> Result<Mixture> {
+        if let (Some(weights), Some(means), Some(precisions)) =
+            (&self.weights_init, &self.means_init, &self.precisions_init)
+        {
+            return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
+        }
+        let found = found()?;
+        let weights = self.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
+        let means = self.means_init.clone().unwrap_or_else(|| found.means().to_owned());
+        match &self.precisions_init {
+            Some(precisions) => Mixture::from_precisions(weights, means, precisions.clone()),
+            None => Mixture::from_parts(weights, means, found.covariances().clone(), found.factor().cloned()),
+        }
+    }
+}
+
+impl Steps for Em {
+    type Model = Mixture;
+    type Prior = Option<ConjugatePrior>;
+
+    fn check(&self, options: &FitOptions, has_start: bool) -> Result<()> {
+        if has_start && self.has_initial_parameters() {
+            return Err(Error::BadParameter {
+                name: "start",
+                value: "given beside initial parameters".into(),
+                remedy: "leave out either the start or weights_init, means_init and precisions_init",
+            });
+        }
+        self.check_initial_parameters(options)?;
+        self.prior.as_ref().map_or(Ok(()), MapPrior::check)?;
+        options.freeze.check(options.n_components, options.covariance_type)
+    }
+
+    fn check_features(&self, options: &FitOptions, d: usize) -> Result<()> {
+        let k = options.n_components;
+        if let Some(means) = self.means_init.as_ref().filter(|means| means.ncols() != d) {
+            let (what, got) = ("means_init (against the data's columns)", means.shape().to_vec());
+            return Err(Error::ShapeMismatch { what, expected: vec![k, d], got });
+        }
+        match &self.precisions_init {
+            Some(precisions) => precisions.check_shape("precisions_init (against the data's columns)", k, d),
+            None => Ok(()),
+        }
+    }
+
+    fn standardized(mut self, options: &FitOptions, standard: &Standardization) -> Result<Self> {
+        let Some(prior) = &mut self.prior else { return Ok(self) };
+        for mut mean in prior.mean.iter_mut().flat_map(|means| means.axis_iter_mut(Axis(0))) {
+            let of_standardized = standard.standardized_mean("the prior's mean", &mean.to_owned())?;
+            mean.assign(&of_standardized);
+        }
+        if let Some(covariance) = &mut prior.covariance {
+            let what = "the prior's covariance, in standardised units,";
+            *covariance = standard.standardized_covariances(what, covariance, 1, options.covariance_type)?;
+        }
+        Ok(self)
+    }
+
+    fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<Option<ConjugatePrior>> {
+        let Some(prior) = &self.prior else { return Ok(None) };
+        let (k, d, kind) = (options.n_components, evaluator.n_features(), options.covariance_type);
         let MapPrior { weight_concentration, mean_precision, mean, degrees_of_freedom, covariance } = prior.clone();
         let (mean, covariance) = match (mean, covariance) {
             (Some(mean), Some(covariance)) => (mean, covariance),
@@ -100,68 +179,56 @@ impl GaussianMixtureValidParams {
         let nu = degrees_of_freedom.unwrap_or(d as f64 + 2.0);
         let known = ConjugatePrior::new(weight_concentration, mean_precision, mean, nu, covariance)?;
         known.check(k, d, kind)?;
-        Ok(known)
+        Ok(Some(known))
     }
 
-    /// Checks the initial parameters against the data's D.
-    fn check_features(&self, d: usize) -> Result<()> {
-        let k = self.n_components;
-        let mismatch =
-            |what, got: &[usize]| Err(Error::ShapeMismatch { what, expected: vec![k, d], got: got.to_vec() });
-        for start in self.start.iter().flat_map(Start::mixtures) {
-            if start.n_features() != d {
-                return mismatch("the start's means (against the data's columns)", start.means().shape());
-            }
+    fn find(
+        &self,
+        options: &FitOptions,
+        prior: &Option<ConjugatePrior>,
+        evaluator: &mut dyn Evaluator,
+        seed: (u64, u64),
+    ) -> Result<Mixture> {
+        if self.weights_init.is_some() && self.means_init.is_some() && self.precisions_init.is_some() {
+            check_columns(evaluator)?;
         }
-        if let Some(means) = &self.means_init
-            && means.ncols() != d
-        {
-            return mismatch("means_init (against the data's columns)", means.shape());
-        }
-        match &self.precisions_init {
-            Some(precisions) => precisions.check_shape("precisions_init (against the data's columns)", k, d),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A fit whose prior is known, if it has one.
-struct Em<'a> {
-    settings: &'a GaussianMixtureValidParams,
-    prior: Option<ConjugatePrior>,
-}
-
-impl Method for Em<'_> {
-    type Model = Mixture;
-
-    fn settings(&self) -> &GaussianMixtureValidParams {
-        self.settings
+        self.with_initial_parameters(|| find(options, evaluator, seed)?.into_mixture(options.reg_covar, prior.as_ref()))
     }
 
-    fn start(&self) -> Option<&Start> {
-        self.settings.start.as_ref()
+    fn of_statistics(
+        &self,
+        options: &FitOptions,
+        _: &Option<ConjugatePrior>,
+        statistics: &Statistics,
+    ) -> Result<Mixture> {
+        self.with_initial_parameters(|| Self::mixture_of(statistics, options.reg_covar))
     }
 
-    fn check(&self, evaluator: &dyn Evaluator) -> Result<()> {
-        self.settings.check_features(evaluator.n_features())
+    fn begin_at(&self, options: &FitOptions, given: Mixture) -> Result<Mixture> {
+        options.freeze.start(given)
     }
 
-    fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
-        self.begin_at(self.settings.initialise(evaluator, run, self.prior.as_ref())?)
-    }
-
-    fn begin_at(&self, given: Mixture) -> Result<Mixture> {
-        self.settings.freeze.start(given)
-    }
-
-    fn iterate(&self, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Iterated<Mixture>> {
+    fn iterate(
+        &self,
+        FitOptions { reg_covar, freeze, .. }: &FitOptions,
+        prior: &Option<ConjugatePrior>,
+        evaluator: &mut dyn Evaluator,
+        mixture: &Mixture,
+    ) -> Result<Iterated<Mixture>> {
         let statistics = evaluator.statistics(mixture)?;
-        let of_prior = self.prior.as_ref().map_or(0.0, |prior| prior.log_density(mixture) / statistics.weight());
+        let of_prior = prior.as_ref().map_or(0.0, |prior| prior.log_density(mixture) / statistics.weight());
         let lower_bound = statistics.lower_bound() + of_prior;
-        let GaussianMixtureValidParams { reg_covar, freeze, .. } = self.settings;
         let update = on_pool_thread(mixture.n_numbers(), || {
-            statistics.into_update(mixture, *reg_covar, freeze, self.prior.as_ref())
+            statistics.into_update(mixture, *reg_covar, freeze, prior.as_ref())
         })?;
         Ok(Iterated { mixture: update.mixture, lower_bound, retained: update.retained })
+    }
+
+    fn is_plain(&self) -> bool {
+        self.prior.is_none() && !self.has_initial_parameters()
+    }
+
+    fn of_mixture(mixture: Mixture) -> Option<Mixture> {
+        Some(mixture)
     }
 }

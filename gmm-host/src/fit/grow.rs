@@ -1,7 +1,8 @@
 //! A fit that starts at one of fewer components, some of which are split in two.
-use super::init::{SUBSET, subset};
+use super::em::Em;
+use super::fitting::{Checked, Fitting};
+use super::init::{SUBSET, random_numbers, subset};
 use super::outcome::{Callback, Fit, best_of};
-use super::params::GaussianMixtureValidParams;
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::{Rows, Samples};
 use crate::error::Result;
@@ -24,33 +25,33 @@ const POWERS: usize = 30;
 
 /// The better of `fit` and of a fit from `before`, the mixture of fewer components.
 pub(super) fn grown(
-    model: &GaussianMixtureValidParams,
+    model: &Checked<Fitting<Em>>,
     before: Mixture,
     mut fit: Fit,
     evaluator: &mut dyn Evaluator,
     callback: Callback<'_>,
 ) -> Result<Fit> {
     let Some(start) = model.grown_start(before, evaluator)? else { return Ok(fit) };
-    let params = model.clone().into_params().start(start);
+    let params = model.clone().into_inner().start(start);
     let grown = params.check()?.fit_with(evaluator, callback)?;
     if grown.lower_bound() > fit.lower_bound() {
         // Its run is one more than those of the other starts.
-        return Ok(Fit { run: model.n_init, ..grown });
+        return Ok(Fit { run: model.options.n_init, ..grown });
     }
     fit.stopped |= grown.stopped;
     Ok(fit)
 }
 
-impl GaussianMixtureValidParams {
+impl Checked<Fitting<Em>> {
     /// A start made of a mixture of fewer components: the likeliest one of K components by splits of
     /// those of `before`, as [`grow`](super::grow) takes it; none where no split is possible.
     ///
     /// # Errors
     /// What the evaluator reports.
     pub fn grown_start(&self, before: Mixture, evaluator: &mut dyn Evaluator) -> Result<Option<Mixture>> {
-        let k = self.n_components;
+        let k = self.options.n_components;
         // The random numbers after those of all runs.
-        let rng = &mut self.random_numbers(self.n_init);
+        let rng = &mut random_numbers((self.options.random_state, self.options.n_init as u64));
         let size = SUBSET.max(k.saturating_mul(4)).min(evaluator.n_samples());
         let Rows { x, weights } = subset(evaluator, k, size, rng)?.rows;
         let samples = Samples::with_missing(x.view())?.with_weights(weights.view())?;
@@ -63,7 +64,7 @@ impl GaussianMixtureValidParams {
                 .into_par_iter()
                 .map(|(c, axis)| {
                     let split = split(&mixture, c, axis)?;
-                    let params = self.clone().into_params().n_components(split.n_components()).start(split);
+                    let params = self.clone().into_inner().n_components(split.n_components()).start(split);
                     let trial = params.max_iter(TRIAL).tol(0.0).check()?;
                     let mut few = CpuEvaluator::of_this_thread(samples.clone());
                     trial.fit_with(&mut few, &mut |_| ControlFlow::Continue(()))

@@ -10,7 +10,7 @@
 //! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance
 //! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::{Gaps, Points};
-use super::params::{GaussianMixtureValidParams, InitParams};
+use super::options::{FitOptions, InitParams};
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
@@ -68,7 +68,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn into_mixture(self, reg_covar: f64, prior: Option<&ConjugatePrior>) -> Result<Mixture> {
+    pub fn into_mixture(self, reg_covar: f64, prior: Option<&ConjugatePrior>) -> Result<Mixture> {
         let mixture = match &self.assigner {
             Some(assigner) => self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture,
             None => self.statistics.to_mixture(reg_covar)?,
@@ -87,41 +87,19 @@ impl Found {
     }
 }
 
-impl GaussianMixtureValidParams {
-    /// The random numbers of a run.
-    pub(super) fn random_numbers(&self, run: usize) -> ChaCha8Rng {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.random_state);
-        rng.set_stream(run as u64);
-        rng
-    }
+/// The random numbers of a seed and a stream.
+pub(super) fn random_numbers((seed, stream): (u64, u64)) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(stream);
+    rng
+}
 
-    /// What `init_params` finds for a run.
-    pub(super) fn find(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Found> {
-        self.find_start(evaluator, &mut self.random_numbers(run))
-    }
+/// What `init_params` finds from random numbers of this seed and stream.
+pub(super) fn find(options: &FitOptions, evaluator: &mut dyn Evaluator, seed: (u64, u64)) -> Result<Found> {
+    options.find_start(evaluator, &mut random_numbers(seed))
+}
 
-    /// The start of a run for which no mixture is given.
-    pub(super) fn initialise(
-        &self,
-        evaluator: &mut dyn Evaluator,
-        run: usize,
-        prior: Option<&ConjugatePrior>,
-    ) -> Result<Mixture> {
-        let found = match (&self.weights_init, &self.means_init, &self.precisions_init) {
-            (Some(weights), Some(means), Some(precisions)) => {
-                check_columns(evaluator)?;
-                return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
-            }
-            _ => self.find(evaluator, run)?.into_mixture(self.reg_covar, prior)?,
-        };
-        let weights = self.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
-        let means = self.means_init.clone().unwrap_or_else(|| found.means().to_owned());
-        match &self.precisions_init {
-            Some(precisions) => Mixture::from_precisions(weights, means, precisions.clone()),
-            None => Mixture::from_parts(weights, means, found.covariances().clone(), found.factor().cloned()),
-        }
-    }
-
+impl FitOptions {
     /// A start by `init_params`.
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());

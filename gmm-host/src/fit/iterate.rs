@@ -1,12 +1,17 @@
-//! The course of a fit, which EM and variational inference have in common: runs from several starts,
-//! each of iterations until the lower bound hardly changes.
+//! The course of a fit by any method: runs from several starts, each of iterations until the lower
+//! bound hardly changes.
+use super::fitting::steps::Iterated;
+use super::fitting::{Checked, Fitting, Method, Start, shape_of, shape_of_statistics};
 use super::init::check_columns;
-use super::outcome::{Callback, Fit, Iteration};
-use super::params::{GaussianMixtureValidParams, Start};
+use super::options::FitOptions;
+use super::outcome::{Callback, Fit, Iteration, best, best_of};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::memory;
+use crate::source::DataSource;
+use crate::statistics::Statistics;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 /// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their
 /// factors before and after an M-step, their statistics, and what the device has of them.
@@ -16,141 +21,339 @@ const OF_A_WAITING_RUN: usize = 2;
 /// The iterations of the first round of successive halving.
 const FIRST_ROUND: usize = 5;
 
-/// What is fitted, and by which steps.
-pub(super) trait Method {
-    /// What an iteration improves.
-    type Model: Clone;
-
-    /// The parameters that every fit has; of `start` and initial parameters only
-    /// [`start`](Self::start) counts.
-    fn settings(&self) -> &GaussianMixtureValidParams;
-
-    /// Where the fit begins, if that is given.
-    fn start(&self) -> Option<&Start<Self::Model>>;
-
-    /// Checks the start and the parameters against the data.
-    fn check(&self, evaluator: &dyn Evaluator) -> Result<()>;
-
-    /// The start of a run for which none is given.
-    fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Self::Model>;
-
-    /// What begins at a given start.
-    fn begin_at(&self, given: Self::Model) -> Result<Self::Model> {
-        Ok(given)
-    }
-
-    /// An E-step and an M-step.
-    fn iterate(&self, evaluator: &mut dyn Evaluator, model: &Self::Model) -> Result<Iterated<Self::Model>>;
+/// Where a run begins.
+#[derive(Debug, Clone)]
+pub enum RunStart<M> {
+    /// At a start that the engine finds, from random numbers of this seed and stream of the
+    /// generator ChaCha8.
+    Seed(u64, u64),
+    /// At a model. The number is added to the first lower bound, for example because weights of
+    /// another program do not sum to 1.
+    At(M, f64),
+    /// At the M-step of these statistics.
+    Statistics(Statistics),
 }
 
-/// What an iteration gives.
-pub(super) struct Iterated<M> {
-    pub mixture: M,
-    pub lower_bound: f64,
-    pub retained: Vec<usize>,
+/// Says where the runs of a fit begin, and sees them begin and end.
+pub trait Starts<M> {
+    /// A run (from 0) is about to begin. Runs that take turns begin and end as one.
+    fn begin(&mut self, run: usize) {
+        let _ = run;
+    }
+
+    /// Where a run begins.
+    ///
+    /// # Errors
+    /// What ends the fit.
+    fn start(&mut self, run: usize) -> Result<RunStart<M>>;
+
+    /// A run has ended, or all that take turns with the best of them.
+    fn end(&mut self, fit: &Fit<M>) {
+        let _ = fit;
+    }
 }
 
-/// Fits to the evaluator's samples, and calls `callback` after each iteration.
-pub(super) fn fit<M: Method>(
-    method: &M,
-    evaluator: &mut dyn Evaluator,
-    callback: Callback<'_, M::Model>,
-) -> Result<Fit<M::Model>> {
-    let settings = method.settings();
-    let (n_samples, n_components) = (evaluator.n_samples(), settings.n_components);
-    if n_samples < n_components {
-        return Err(Error::TooFewSamples { n_samples, n_components });
+/// The starts that the engine finds for a seed: run r has stream r.
+impl<M> Starts<M> for u64 {
+    fn start(&mut self, run: usize) -> Result<RunStart<M>> {
+        Ok(RunStart::Seed(*self, run as u64))
     }
-    if let Some(labels) = evaluator.labels()
-        && labels.n_components() != n_components
-    {
-        let what = "n_components (against those of the labels)";
-        return Err(Error::ShapeMismatch { what, expected: vec![labels.n_components()], got: vec![n_components] });
+}
+
+impl<M: Method> Fitting<M> {
+    /// Checks the options and fits to an array (N, D), to [`Samples`](crate::Samples), or to the
+    /// samples of an [`Evaluator`].
+    ///
+    /// # Errors
+    /// As [`check`](Self::check) and [`Checked::fit`].
+    pub fn fit(&self, data: impl DataSource) -> Result<Fit<M::Model>> {
+        self.checked()?.fit(data)
     }
-    method.check(evaluator)?;
-    let shape = settings.covariance_type.shape(n_components, evaluator.n_features());
-    let remedy = "use fewer components, or a covariance type with fewer numbers";
-    let halved = settings.halving && settings.n_init > 1 && method.start().is_none();
-    let arrays = OF_A_FIT + if halved { OF_A_WAITING_RUN.saturating_mul(settings.n_init - 1) } else { 0 };
-    let bytes = arrays.saturating_mul(size_of::<f64>());
-    memory::check("the parameters and statistics of the components", &shape, bytes, remedy)?;
-    if halved {
-        return halve(method, evaluator, callback);
+
+    /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
+    ///
+    /// ```
+    /// use gmm_host::GaussianMixtureParams;
+    /// use ndarray::array;
+    ///
+    /// let x = array![[1.0f32, 2.0], [1.0, 4.0], [10.0, 2.0], [10.0, 4.0]];
+    /// let (fit, labels) = GaussianMixtureParams::new(2).fit_predict(&x)?;
+    /// assert!(labels[0] == labels[1] && labels[1] != labels[2] && labels[2] == labels[3]);
+    /// assert_eq!(labels, fit.mixture.predict(&x)?);
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_predict(&self, data: impl DataSource) -> Result<(Fit<M::Model>, Vec<usize>)> {
+        self.checked()?.fit_predict(data)
     }
-    let (mut best, mut present, runs) = match method.start() {
-        None => (None, None, 0..settings.n_init),
-        Some(Start::At(mixture, _)) => (None, Some(Fit::new(method.begin_at((**mixture).clone())?)), 0..1),
-        Some(Start::Resume(fits)) => {
-            let (present, best) = &**fits;
-            (best.clone(), Some(present.clone()), present.run..settings.n_init.max(present.run + 1))
+}
+
+impl<M: Method> Checked<Fitting<M>> {
+    /// Fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an
+    /// [`Evaluator`].
+    ///
+    /// # Errors
+    /// What the data source reports; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`] and
+    /// [`Error::BadParameter`] where initial parameters, priors or the start do not fit to the data's
+    /// D; [`Error::UnobservedColumn`] where all values of a column are missing; a component error
+    /// where the data leave no usable covariance (a constant column with `reg_covar` zero, or by whose
+    /// variance a covariance prior is singular); what the backend reports.
+    pub fn fit(&self, data: impl DataSource) -> Result<Fit<M::Model>> {
+        data.evaluate(self.options.device, |evaluator| self.fit_with(evaluator, &mut |_| ControlFlow::Continue(())))
+    }
+
+    /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_predict(&self, data: impl DataSource) -> Result<(Fit<M::Model>, Vec<usize>)> {
+        data.evaluate(self.options.device, |evaluator| {
+            let fit = self.fit_with(evaluator, &mut |_| ControlFlow::Continue(()))?;
+            let labels = evaluator.predict(super::fitting::Model::density(&fit.mixture))?;
+            Ok((fit, labels))
+        })
+    }
+
+    /// Fits to the evaluator's samples, and calls `callback` after each iteration. When the
+    /// callback breaks, the fit ends with the best of the runs so far, including the one that was
+    /// broken off.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_with(&self, evaluator: &mut dyn Evaluator, callback: Callback<'_, M::Model>) -> Result<Fit<M::Model>> {
+        self.fit_from(evaluator, &mut { self.options.random_state }, callback)
+    }
+
+    /// As [`fit_with`](Self::fit_with), where `starts` says where the runs begin, unless one start is
+    /// given.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit), and those of `starts`.
+    pub fn fit_from(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        starts: &mut dyn Starts<M::Model>,
+        callback: Callback<'_, M::Model>,
+    ) -> Result<Fit<M::Model>> {
+        Course::new(self, evaluator)?.fit(evaluator, starts, callback)
+    }
+}
+
+/// A fit to samples for which the options have been checked.
+pub(super) struct Course<'a, M: Method> {
+    fitting: &'a Fitting<M>,
+    prior: M::Prior,
+}
+
+impl<'a, M: Method> Course<'a, M> {
+    /// Checks the options against the samples.
+    pub fn new(fitting: &'a Fitting<M>, evaluator: &mut dyn Evaluator) -> Result<Self> {
+        let options = &fitting.options;
+        let (n_samples, n_components) = (evaluator.n_samples(), options.n_components);
+        if n_samples < n_components {
+            return Err(Error::TooFewSamples { n_samples, n_components });
         }
-    };
-    if present.is_some() {
-        check_columns(evaluator)?;
+        let prior = fitting.method.prior(options, evaluator)?;
+        if let Some(labels) = evaluator.labels()
+            && labels.n_components() != n_components
+        {
+            let what = "n_components (against those of the labels)";
+            return Err(Error::ShapeMismatch { what, expected: vec![labels.n_components()], got: vec![n_components] });
+        }
+        fitting.check_features(evaluator.n_features())?;
+        let shape = options.covariance_type.shape(n_components, evaluator.n_features());
+        let remedy = "use fewer components, or a covariance type with fewer numbers";
+        let waiting = if fitting.is_halved() { OF_A_WAITING_RUN.saturating_mul(options.n_init - 1) } else { 0 };
+        let bytes = (OF_A_FIT + waiting).saturating_mul(size_of::<f64>());
+        memory::check("the parameters and statistics of the components", &shape, bytes, remedy)?;
+        Ok(Self { fitting, prior })
     }
-    for number in runs {
-        let fit = match present.take() {
-            Some(fit) => fit,
-            None => Fit { run: number, ..Fit::new(method.initialise(evaluator, number)?) },
+
+    /// All runs, each from its start; the best of them.
+    pub fn fit(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        starts: &mut dyn Starts<M::Model>,
+        callback: Callback<'_, M::Model>,
+    ) -> Result<Fit<M::Model>> {
+        if self.fitting.is_halved() {
+            starts.begin(0);
+            let fit = self.halve(evaluator, starts, callback)?;
+            starts.end(&fit);
+            return Ok(fit);
+        }
+        let (mut best, mut present, runs) = match &self.fitting.start {
+            None => (None, None, 0..self.fitting.options.n_init),
+            Some(Start::At(model, _)) => (None, Some(self.begin_at((**model).clone(), 0)?), 0..1),
+            Some(Start::Statistics(statistics)) => {
+                let model = self.fitting.method.of_statistics(&self.fitting.options, &self.prior, statistics)?;
+                (None, Some(self.begin_at(model, 0)?), 0..1)
+            }
+            Some(Start::Resume(fits)) => {
+                let (present, best) = &**fits;
+                (best.clone(), Some(present.clone()), present.run..self.fitting.options.n_init.max(present.run + 1))
+            }
         };
-        let fit = run(method, evaluator, fit, settings.max_iter, best.as_ref(), callback)?;
-        let stopped = fit.stopped;
-        match &mut best {
-            Some(best) if fit.lower_bound() <= best.lower_bound() => best.stopped |= stopped,
-            _ => best = Some(fit),
+        if present.is_some() {
+            check_columns(evaluator)?;
         }
-        if stopped {
-            break;
-        }
-    }
-    // There is always a run, because `check` refused n_init = 0.
-    best.ok_or_else(no_runs)
-}
-
-/// Fits by successive halving of the runs: in each round all that are left go on, then the half with
-/// the lower bounds is dropped.
-fn halve<M: Method>(
-    method: &M,
-    evaluator: &mut dyn Evaluator,
-    callback: Callback<'_, M::Model>,
-) -> Result<Fit<M::Model>> {
-    let settings = method.settings();
-    let mut left: VecDeque<Fit<M::Model>> = VecDeque::new();
-    let (mut n_runs, mut until) = (settings.n_init, FIRST_ROUND);
-    for round in 0.. {
-        let until_now = if n_runs == 1 { settings.max_iter } else { until.min(settings.max_iter) };
-        for number in 0..n_runs {
-            let waiting = if round > 0 { left.pop_front() } else { None };
-            let fit = match waiting {
-                Some(fit) => fit,
-                None => Fit { run: number, ..Fit::new(method.initialise(evaluator, number)?) },
+        let max_iter = self.fitting.options.max_iter;
+        for number in runs {
+            starts.begin(number);
+            let (fit, shift) = match present.take() {
+                Some(fit) => (fit, 0.0),
+                None => self.begin(evaluator, number, starts)?,
             };
-            let fit = run(method, evaluator, fit, until_now, best(&left), callback)?;
+            let fit = self.run(evaluator, fit, shift, max_iter, best.as_ref(), callback)?;
+            starts.end(&fit);
             let stopped = fit.stopped;
-            left.push_back(fit);
+            best = best_of(best.into_iter().chain([fit])).map(|best| Fit { stopped: best.stopped | stopped, ..best });
             if stopped {
-                return best_of(left).map(|fit| Fit { stopped, ..fit });
+                break;
             }
         }
-        if left.iter().all(|fit| fit.converged || fit.n_iter() >= settings.max_iter) {
-            break;
-        }
-        // Of equals the first stay; those that stay keep their order.
-        left.make_contiguous().sort_by(|a, b| b.lower_bound().total_cmp(&a.lower_bound()));
-        n_runs = n_runs.div_ceil(2);
-        left.truncate(n_runs);
-        left.make_contiguous().sort_by_key(|fit| fit.run);
-        until = until.saturating_mul(2);
+        // There is always a run, because `check` refused n_init = 0.
+        best.ok_or_else(no_runs)
     }
-    best_of(left)
+
+    /// A run by itself, from its start to its end.
+    pub fn one_run(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        run: usize,
+        start: RunStart<M::Model>,
+        callback: Callback<'_, M::Model>,
+    ) -> Result<Fit<M::Model>> {
+        let (fit, shift) = self.begin_from(evaluator, run, start)?;
+        self.run(evaluator, fit, shift, self.fitting.options.max_iter, None, callback)
+    }
+
+    /// A run at its start, and what is added to its first lower bound.
+    fn begin(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        run: usize,
+        starts: &mut dyn Starts<M::Model>,
+    ) -> Result<(Fit<M::Model>, f64)> {
+        let start = starts.start(run)?;
+        self.begin_from(evaluator, run, start)
+    }
+
+    fn begin_from(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        run: usize,
+        start: RunStart<M::Model>,
+    ) -> Result<(Fit<M::Model>, f64)> {
+        let Fitting { options, method, .. } = self.fitting;
+        let given = match &start {
+            RunStart::Seed(..) => None,
+            RunStart::At(model, _) => Some(shape_of(model)),
+            RunStart::Statistics(statistics) => Some(shape_of_statistics(statistics)),
+        };
+        if let Some(shape) = given {
+            self.fitting.check_shape(shape)?;
+            self.fitting.check_n_features(shape, evaluator.n_features())?;
+            check_columns(evaluator)?;
+        }
+        let (model, shift) = match start {
+            RunStart::Seed(seed, stream) => (method.find(options, &self.prior, evaluator, (seed, stream))?, 0.0),
+            RunStart::At(model, shift) => (model, shift),
+            RunStart::Statistics(statistics) => (method.of_statistics(options, &self.prior, &statistics)?, 0.0),
+        };
+        Ok((self.begin_at(model, run)?, shift))
+    }
+
+    fn begin_at(&self, model: M::Model, run: usize) -> Result<Fit<M::Model>> {
+        Ok(Fit { run, ..Fit::new(self.fitting.method.begin_at(&self.fitting.options, model)?) })
+    }
+
+    /// Fits by successive halving of the runs: in each round all that are left go on, then the half
+    /// with the lower bounds is dropped.
+    fn halve(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        starts: &mut dyn Starts<M::Model>,
+        callback: Callback<'_, M::Model>,
+    ) -> Result<Fit<M::Model>> {
+        let FitOptions { n_init, max_iter, .. } = self.fitting.options;
+        let mut left: VecDeque<Fit<M::Model>> = VecDeque::new();
+        let (mut n_runs, mut until) = (n_init, FIRST_ROUND);
+        for round in 0.. {
+            let until_now = if n_runs == 1 { max_iter } else { until.min(max_iter) };
+            for number in 0..n_runs {
+                let waiting = if round > 0 { left.pop_front() } else { None };
+                let (fit, shift) = match waiting {
+                    Some(fit) => (fit, 0.0),
+                    None => self.begin(evaluator, number, starts)?,
+                };
+                let fit = self.run(evaluator, fit, shift, until_now, best(&left), callback)?;
+                let stopped = fit.stopped;
+                left.push_back(fit);
+                if stopped {
+                    return best_run(left).map(|fit| Fit { stopped, ..fit });
+                }
+            }
+            if left.iter().all(|fit| fit.converged || fit.n_iter() >= max_iter) {
+                break;
+            }
+            // Of equals the first stay; those that stay keep their order.
+            left.make_contiguous().sort_by(|a, b| b.lower_bound().total_cmp(&a.lower_bound()));
+            n_runs = n_runs.div_ceil(2);
+            left.truncate(n_runs);
+            left.make_contiguous().sort_by_key(|fit| fit.run);
+            until = until.saturating_mul(2);
+        }
+        best_run(left)
+    }
+
+    /// Iterates a run, new or resumed, until it has so many iterations, or ends before. `shift` is
+    /// added to the lower bound of the first one.
+    fn run(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        mut fit: Fit<M::Model>,
+        shift: f64,
+        until: usize,
+        best: Option<&Fit<M::Model>>,
+        callback: Callback<'_, M::Model>,
+    ) -> Result<Fit<M::Model>> {
+        let Fitting { options, method, start } = self.fitting;
+        fit.stopped = false;
+        // A resumed run may have another `tol` than before.
+        fit.converged = matches!(fit.lower_bounds[..], [.., a, b] if (b - a).abs() < options.tol);
+        while fit.n_iter() < until && !fit.converged && !fit.stopped {
+            let Iterated { mixture, mut lower_bound, retained } =
+                method.iterate(options, &self.prior, evaluator, &fit.mixture)?;
+            let before = match start {
+                Some(Start::At(_, before)) if fit.lower_bounds.is_empty() => before.unwrap_or(f64::NEG_INFINITY),
+                _ => fit.lower_bound(),
+            };
+            if fit.lower_bounds.is_empty() {
+                lower_bound += shift;
+            }
+            let change = lower_bound - before;
+            (fit.mixture, fit.retained) = (mixture, retained);
+            fit.lower_bounds.push(lower_bound);
+            fit.converged = change.abs() < options.tol;
+            let iteration = Iteration { run: fit.run, iteration: fit.n_iter(), lower_bound, change, fit: &fit, best };
+            fit.stopped = callback(&iteration).is_break();
+        }
+        Ok(fit)
+    }
 }
 
-/// The fit with the greatest lower bound, of equals that of the first run.
-fn best<M>(fits: &VecDeque<Fit<M>>) -> Option<&Fit<M>> {
-    fits.iter().min_by(|a, b| b.lower_bound().total_cmp(&a.lower_bound()).then(a.run.cmp(&b.run)))
+impl<M: Method> Fitting<M> {
+    /// Whether runs take turns, of which some are dropped.
+    pub(super) fn is_halved(&self) -> bool {
+        self.options.halving && self.options.n_init > 1 && self.start.is_none()
+    }
 }
 
-fn best_of<M>(mut fits: VecDeque<Fit<M>>) -> Result<Fit<M>> {
+/// Takes the best run out of those that took turns.
+fn best_run<M>(mut fits: VecDeque<Fit<M>>) -> Result<Fit<M>> {
     let number = best(&fits).map(|fit| fit.run);
     let position = fits.iter().position(|fit| Some(fit.run) == number);
     // There is always a run, because `check` refused n_init = 0.
@@ -159,33 +362,4 @@ fn best_of<M>(mut fits: VecDeque<Fit<M>>) -> Result<Fit<M>> {
 
 fn no_runs() -> Error {
     Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" }
-}
-
-/// Iterates a run, new or resumed, until it has so many iterations, or ends before.
-fn run<M: Method>(
-    method: &M,
-    evaluator: &mut dyn Evaluator,
-    mut fit: Fit<M::Model>,
-    until: usize,
-    best: Option<&Fit<M::Model>>,
-    callback: Callback<'_, M::Model>,
-) -> Result<Fit<M::Model>> {
-    let settings = method.settings();
-    fit.stopped = false;
-    // A resumed run may have another `tol` than before.
-    fit.converged = matches!(fit.lower_bounds[..], [.., a, b] if (b - a).abs() < settings.tol);
-    while fit.n_iter() < until && !fit.converged && !fit.stopped {
-        let Iterated { mixture, lower_bound, retained } = method.iterate(evaluator, &fit.mixture)?;
-        let before = match method.start() {
-            Some(Start::At(_, lower_bound)) if fit.lower_bounds.is_empty() => lower_bound.unwrap_or(f64::NEG_INFINITY),
-            _ => fit.lower_bound(),
-        };
-        let change = lower_bound - before;
-        (fit.mixture, fit.retained) = (mixture, retained);
-        fit.lower_bounds.push(lower_bound);
-        fit.converged = change.abs() < settings.tol;
-        let iteration = Iteration { run: fit.run, iteration: fit.n_iter(), lower_bound, change, fit: &fit, best };
-        fit.stopped = callback(&iteration).is_break();
-    }
-    Ok(fit)
 }

@@ -1,12 +1,13 @@
 //! Many fits in one call: one for each of many sets of samples.
 //!
 //! A small fit would spend most of its time on handing its work to threads and on waiting for them.
-//! So many small fits run side by side, each whole on one thread. A fit that is a good part of all
-//! the work has all threads. Which of the two it is makes no difference to its bits, because an
-//! evaluation gives the same ones on any number of threads.
-use super::bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
-use super::outcome::{Callback, Fit, Iteration, best_of};
-use super::params::{GaussianMixtureParams, GaussianMixtureValidParams};
+//! So the runs of small fits are made side by side, each whole on one thread. A run that is a good
+//! part of all the work has all threads. Which of the two it is makes no difference to its bits,
+//! because an evaluation gives the same ones on any number of threads.
+use super::fitting::{Checked, Fitting, Method};
+use super::iterate::{Course, RunStart, Starts};
+use super::options::FitOptions;
+use super::outcome::{Fit, Iteration, best_of};
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::Samples;
 use crate::device::Device;
@@ -14,27 +15,26 @@ use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::load::{LoadOptions, load};
 use crate::model::mixture::Mixture;
-use crate::variational::mixture::VariationalMixture;
 use rayon::current_num_threads;
 use rayon::prelude::*;
 use std::ops::ControlFlow;
 
 /// Watches many fits. The calls come from the threads that fit, several at a time.
 pub trait Watch<M = Mixture>: Sync {
-    /// A fit has ended, that of the set of this number.
+    /// A run of the fit to a set has ended: its number is [`Fit::run`].
     fn ended(&self, set: usize, result: &Result<Fit<M>>) {
         let _ = (set, result);
     }
 
-    /// The fit to the set of this number, where it is known already, for example from a checkpoint
-    /// ([`ended`](Self::ended) is not called for it).
-    fn known(&self, set: usize) -> Option<Fit<M>> {
-        let _ = set;
+    /// The run of this number of the fit to a set, where it is known already, for example from a
+    /// checkpoint ([`ended`](Self::ended) is not called for it).
+    fn known(&self, set: usize, run: usize) -> Option<Fit<M>> {
+        let _ = (set, run);
         None
     }
 
-    /// Whether the fits that have not ended are to be given up. Asked after each iteration and
-    /// before each fit.
+    /// Whether the runs that have not ended are to be given up. Asked after each iteration and
+    /// before each run.
     fn stop(&self) -> bool {
         false
     }
@@ -43,15 +43,36 @@ pub trait Watch<M = Mixture>: Sync {
 /// Watches nothing.
 impl<M> Watch<M> for () {}
 
+/// Says where the runs of many fits begin. The calls come from the threads that fit.
+pub trait ManyStarts<M>: Sync {
+    /// The seed and the stream of the random numbers from which the engine, or a GPU, finds a start;
+    /// none for those of the options. Runs that take turns have streams of the seed of run 0.
+    fn seed(&self, set: usize, run: usize) -> Option<(u64, u64)> {
+        let _ = (set, run);
+        None
+    }
+
+    /// Where a run over these samples begins; none where the engine is to find a start.
+    ///
+    /// # Errors
+    /// What ends the fit to this set.
+    fn start(&self, set: usize, run: usize, samples: &Samples<'_>) -> Result<Option<RunStart<M>>> {
+        let _ = (set, run, samples);
+        Ok(None)
+    }
+}
+
+/// The engine finds all starts.
+impl<M> ManyStarts<M> for () {}
+
 /// Less work than this, in multiply-adds, is never divided over threads.
 const SMALL: f64 = (1 << 22) as f64;
 /// Samples of more numbers than this always are: they keep all threads busy, and each thread would
 /// have a copy of them.
 const MOST_NUMBERS: usize = 1 << 22;
 
-impl GaussianMixtureParams {
-    /// Checks the parameters and fits to each of many sets of samples by itself:
-    /// [`GaussianMixtureValidParams::fit_many`].
+impl<M: Method> Fitting<M> {
+    /// Checks the options and fits to each of many sets of samples by itself: [`fit_many`].
     ///
     /// ```
     /// use gmm_host::{Error, GaussianMixtureParams, Samples};
@@ -71,121 +92,157 @@ impl GaussianMixtureParams {
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Result<Vec<Result<Fit>>> {
+    pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch<M::Model>) -> Result<Vec<Result<Fit<M::Model>>>> {
         Ok(self.checked()?.fit_many(sets, watch))
-    }
-}
-
-impl GaussianMixtureValidParams {
-    /// Fits to each of many sets of samples by itself, small ones side by side. On the CPU each
-    /// result is that of [`fit`](Self::fit) to the set alone, to the last bit. On a GPU small fits are
-    /// made whole, all in one launch ([`fit_on_gpu`]): each result is that of this function with the
-    /// set alone. [`Auto`](crate::Device::Auto) makes small fits on the CPU. [`Error::Stopped`] stands
-    /// for the fits that `watch` gave up.
-    pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch) -> Vec<Result<Fit>> {
-        let mut made = known(sets, watch);
-        let unknown: Vec<usize> = (0..sets.len()).filter(|set| made[*set].is_none()).collect();
-        let runs: Vec<Run<'_>> =
-            unknown.iter().flat_map(|&set| (0..self.n_init).map(move |run| Run { params: self, set, run })).collect();
-        let mut of_gpu = fit_on_gpu(self.device, sets, &runs, &|| !watch.stop()).into_iter();
-        for set in unknown {
-            let runs: Vec<Option<Fit>> = of_gpu.by_ref().take(self.n_init).collect();
-            // The best run, if all have been made.
-            made[set] = runs.into_iter().collect::<Option<Vec<_>>>().and_then(best_of).map(Ok);
-            made[set].iter().for_each(|fit| watch.ended(set, fit));
-        }
-        fit_each(
-            sets,
-            self.device,
-            made,
-            |set| self.work(set),
-            watch,
-            |evaluator, callback| self.fit_with(evaluator, callback),
-        )
     }
 
     /// About the multiply-adds of an iteration of all runs over these samples.
-    pub fn work(&self, samples: &Samples<'_>) -> f64 {
-        let of_sample = self.covariance_type.multiply_adds(self.n_components, samples.n_features());
-        (samples.n_samples() * self.n_init) as f64 * of_sample as f64
+    fn work(&self, samples: &Samples<'_>) -> f64 {
+        let FitOptions { covariance_type, n_components, n_init, .. } = self.options;
+        let of_sample = covariance_type.multiply_adds(n_components, samples.n_features());
+        (samples.n_samples() * n_init) as f64 * of_sample as f64
+    }
+
+    /// The number of runs that are made by themselves; those that take turns count as one.
+    pub fn n_runs(&self) -> usize {
+        if self.is_made_as_one() { 1 } else { self.options.n_init }
+    }
+
+    /// Whether runs take turns, or there is one that has its own start.
+    fn is_made_as_one(&self) -> bool {
+        self.start.is_some() || self.options.halving
     }
 }
 
-impl BayesianGaussianMixtureParams {
-    /// Checks the parameters and fits to each of many sets of samples by itself, as
-    /// [`GaussianMixtureParams::fit_many`] does.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub fn fit_many(
-        &self,
-        sets: &[Samples<'_>],
-        watch: &dyn Watch<VariationalMixture>,
-    ) -> Result<Vec<Result<Fit<VariationalMixture>>>> {
-        Ok(self.checked()?.fit_many(sets, watch))
+impl<M: Method> Checked<Fitting<M>> {
+    /// Fits to each of many sets of samples by itself: [`fit_many`] with the same options for all.
+    pub fn fit_many(&self, sets: &[Samples<'_>], watch: &dyn Watch<M::Model>) -> Vec<Result<Fit<M::Model>>> {
+        fit_many(sets, &|_| self, &(), watch)
     }
 }
 
-impl BayesianGaussianMixtureValidParams {
-    /// Fits to each of many sets of samples by itself, as
-    /// [`GaussianMixtureValidParams::fit_many`] does.
-    pub fn fit_many(
-        &self,
-        sets: &[Samples<'_>],
-        watch: &dyn Watch<VariationalMixture>,
-    ) -> Vec<Result<Fit<VariationalMixture>>> {
-        fit_each(
-            sets,
-            self.settings().device,
-            known(sets, watch),
-            |set| self.work(set),
-            watch,
-            |evaluator, callback| self.fit_with(evaluator, callback),
-        )
-    }
-
-    /// About the multiply-adds of an iteration of all runs over these samples.
-    pub fn work(&self, samples: &Samples<'_>) -> f64 {
-        self.settings().work(samples)
-    }
+/// Some runs of the fit to a set, which are made one after the other.
+struct Runs {
+    set: usize,
+    runs: Vec<usize>,
 }
 
-/// A run of a fit by some parameters, to the set of this number.
-#[derive(Debug, Clone, Copy)]
-pub struct Run<'p> {
-    /// The parameters.
-    pub params: &'p GaussianMixtureValidParams,
-    /// The number of the set of samples.
-    pub set: usize,
-    /// The number of the run, which with the parameters' seed gives its start.
-    pub run: usize,
-}
-
-/// Makes those runs on a GPU that it makes whole, each by a block of threads, all in one launch:
-/// runs of small mixtures (K up to 32, D up to 16) from k-means, over few enough complete samples, in
-/// float64. `None` stands for the others. Which they are, and the bits of a run, depend on the run
-/// and the kind of GPU alone. `proceed` is asked from time to time whether to go on.
-///
-/// Only [`Device::Cuda`] makes such runs. [`Device::Auto`] makes small fits on the CPU, whose starts
-/// are others.
-pub fn fit_on_gpu(
-    device: Device,
+/// Fits to each of many sets of samples by itself, small ones side by side; `fitting` gives the fit to
+/// each. On the CPU each result is that of [`Checked::fit`] to the set alone, to the last bit. On
+/// a GPU small runs are made whole, all in one launch: runs of EM over few enough complete samples in
+/// float64, with K up to 32 and D up to 16, from k-means. Each result then is that of this function
+/// with the set alone. [`Auto`](crate::Device::Auto) makes small fits on the CPU.
+/// [`Error::Stopped`] stands for the fits that `watch` gave up.
+pub fn fit_many<'f, M: Method>(
     sets: &[Samples<'_>],
-    runs: &[Run<'_>],
-    proceed: &dyn Fn() -> bool,
-) -> Vec<Option<Fit>> {
-    match device {
-        Device::Cuda(ordinal) => gpu::fit(ordinal, sets, runs, proceed),
-        _ => vec![None; runs.len()],
+    fitting: &(dyn Fn(usize) -> &'f Checked<Fitting<M>> + Sync),
+    starts: &dyn ManyStarts<M::Model>,
+    watch: &dyn Watch<M::Model>,
+) -> Vec<Result<Fit<M::Model>>> {
+    let Some(device) = (!sets.is_empty()).then(|| fitting(0).options.device) else { return Vec::new() };
+    let mut fits: Vec<Vec<Option<Result<Fit<M::Model>>>>> = (0..sets.len())
+        .map(|set| (0..fitting(set).n_runs()).map(|run| watch.known(set, run).map(Ok)).collect())
+        .collect();
+    let unknown = |fits: &[Vec<Option<_>>]| -> Vec<(usize, usize)> {
+        let of_set = |(set, runs): (usize, &Vec<Option<_>>)| {
+            runs.iter()
+                .enumerate()
+                .filter_map(move |(run, fit)| fit.is_none().then_some((set, run)))
+                .collect::<Vec<_>>()
+        };
+        fits.iter().enumerate().flat_map(of_set).collect()
+    };
+    let seed = |set: usize, run: usize| {
+        starts.seed(set, run).unwrap_or_else(|| (fitting(set).options.random_state, run as u64))
+    };
+    if let Device::Cuda(ordinal) = device {
+        let runs = unknown(&fits);
+        let seeded: Vec<_> = runs.iter().map(|&(set, run)| (&**fitting(set), set, seed(set, run))).collect();
+        for ((set, run), fit) in runs.into_iter().zip(gpu::fit(ordinal, sets, &seeded, &|| !watch.stop())) {
+            fits[set][run] = fit.map(|fit| Ok(Fit { run, ..fit }));
+            fits[set][run].iter().for_each(|fit| watch.ended(set, fit));
+        }
     }
+    // A device gets the samples of a set once; on the CPU each run may have a thread of its own.
+    let rest = unknown(&fits);
+    let mut units: Vec<Runs> = Vec::new();
+    for (set, run) in rest {
+        match units.last_mut() {
+            Some(unit) if unit.set == set && !is_on_cpu(device) => unit.runs.push(run),
+            _ => units.push(Runs { set, runs: vec![run] }),
+        }
+    }
+    let samples: Vec<Samples<'_>> = units.iter().map(|unit| sets[unit.set].clone()).collect();
+    let work = |unit: usize| {
+        let Runs { set, runs } = &units[unit];
+        let fitting = fitting(*set);
+        fitting.work(&sets[*set]) * runs.len() as f64 / fitting.n_runs() as f64
+    };
+    let stop = |_: &Iteration<'_, M::Model>| match watch.stop() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let results = evaluate_each(&samples, device, work, |unit, open| {
+        let Runs { set, runs } = &units[unit];
+        let one = OfSet { set: *set, samples: &sets[*set], starts, seed: &seed };
+        let mut opened: Option<(Box<dyn Evaluator + '_>, Course<'_, M>)> = None;
+        let mut fit = |run: usize| {
+            if watch.stop() {
+                return Err(Error::Stopped);
+            }
+            let start = if fitting(*set).is_made_as_one() { None } else { Some(one.start(run)?) };
+            let (evaluator, course) = match &mut opened {
+                Some(opened) => opened,
+                None => {
+                    let mut evaluator = open()?;
+                    let course = Course::new(fitting(*set), evaluator.as_mut())?;
+                    opened.insert((evaluator, course))
+                }
+            };
+            let fit = match start {
+                Some(start) => course.one_run(evaluator.as_mut(), run, start, &mut { stop })?,
+                // All runs, which take turns, or that which has its own start.
+                None => course.fit(evaluator.as_mut(), &mut &one, &mut { stop })?,
+            };
+            if fit.stopped { Err(Error::Stopped) } else { Ok(fit) }
+        };
+        let made = |&run: &usize| {
+            let result = fit(run);
+            if !matches!(result, Err(Error::Stopped)) {
+                watch.ended(*set, &result);
+            }
+            result
+        };
+        runs.iter().map(made).collect::<Vec<_>>()
+    });
+    for (Runs { set, runs }, results) in units.iter().zip(results) {
+        for (run, result) in runs.iter().zip(results) {
+            fits[*set][*run] = Some(result);
+        }
+    }
+    let best = |runs: Vec<Option<Result<Fit<M::Model>>>>| {
+        let runs: Result<Vec<_>> = runs.into_iter().flatten().collect();
+        // There is always a run, because `check` refused n_init = 0.
+        runs.and_then(|runs| best_of(runs).ok_or(Error::Stopped))
+    };
+    fits.into_iter().map(best).collect()
 }
+
+/// A run that a GPU may make whole: its fit, the number of its set, and seed and stream of its random
+/// numbers.
+type Run<'f, M> = (&'f Fitting<M>, usize, (u64, u64));
 
 #[cfg(not(feature = "cuda"))]
 mod gpu {
     use super::*;
 
-    pub fn fit(_: usize, _: &[Samples<'_>], runs: &[Run<'_>], _: &dyn Fn() -> bool) -> Vec<Option<Fit>> {
-        vec![None; runs.len()]
+    pub fn fit<M: Method>(
+        _: usize,
+        _: &[Samples<'_>],
+        runs: &[Run<'_, M>],
+        _: &dyn Fn() -> bool,
+    ) -> Vec<Option<Fit<M::Model>>> {
+        runs.iter().map(|_| None).collect()
     }
 }
 
@@ -193,74 +250,79 @@ mod gpu {
 mod gpu {
     use super::*;
     use crate::backends::cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
-    use crate::fit::init::{LLOYD_TOL, SUBSET_LLOYD};
-    use crate::fit::params::InitParams;
+    use crate::fit::init::{LLOYD_TOL, SUBSET_LLOYD, random_numbers};
+    use crate::fit::options::InitParams;
     use crate::freeze::Freeze;
     use crate::statistics::Statistics;
     use rand::RngExt;
 
     /// The course of the runs, if a GPU can make them whole.
-    fn course(params: &GaussianMixtureValidParams, d: usize) -> Option<Course> {
-        let lloyd = match params.init_params {
+    fn course<M: Method>(fitting: &Fitting<M>, d: usize) -> Option<Course> {
+        let Fitting { options, method, start } = fitting;
+        let lloyd = match options.init_params {
             InitParams::KMeans => SUBSET_LLOYD.1,
             InitParams::KMeansPlusPlus => 0,
             InitParams::Random | InitParams::RandomFromData => return None,
         };
-        let given = params.weights_init.is_some() || params.means_init.is_some() || params.precisions_init.is_some();
-        let plain = !given
-            && params.start.is_none()
-            && params.freeze == Freeze::default()
-            && params.prior.is_none()
-            && !params.halving;
+        let plain = method.is_plain() && start.is_none() && options.freeze == Freeze::default() && !options.halving;
         plain.then_some(Course {
-            covariance_type: params.covariance_type,
+            covariance_type: options.covariance_type,
             d,
-            tol: params.tol,
-            reg_covar: params.reg_covar,
-            max_iter: params.max_iter,
+            tol: options.tol,
+            reg_covar: options.reg_covar,
+            max_iter: options.max_iter,
             lloyd,
             lloyd_tol: LLOYD_TOL,
         })
     }
 
     /// The fit with the last M-step; `None` where the parameters are not safely those of a mixture.
-    fn with_last_step(fitted: Fitted, run: &Run<'_>) -> Option<Fit> {
+    fn with_last_step<M: Method>(fitted: Fitted, reg_covar: f64) -> Option<Fit<M::Model>> {
         let Fitted { sums, lower_bounds, converged } = fitted;
         let statistics = Statistics::from_centred_sums(sums).ok()?;
-        let mixture = statistics.to_mixture(run.params.reg_covar).ok()?;
-        Some(Fit { lower_bounds, converged, run: run.run, ..Fit::new(mixture) })
+        let mixture = statistics.to_mixture(reg_covar).ok()?;
+        Some(Fit { lower_bounds, converged, ..Fit::new(M::of_mixture(mixture)?) })
     }
 
-    pub fn fit(ordinal: usize, sets: &[Samples<'_>], runs: &[Run<'_>], proceed: &dyn Fn() -> bool) -> Vec<Option<Fit>> {
+    /// Makes those runs that a GPU makes whole, each by a block of threads, all in one launch; `None`
+    /// stands for the others. Which they are, and the bits of a run, depend on the run and the kind of
+    /// GPU alone. `proceed` is asked from time to time whether to go on.
+    pub fn fit<M: Method>(
+        ordinal: usize,
+        sets: &[Samples<'_>],
+        runs: &[Run<'_, M>],
+        proceed: &dyn Fn() -> bool,
+    ) -> Vec<Option<Fit<M::Model>>> {
         // Runs with the same course are launched together.
         let mut courses: Vec<(Course, Vec<usize>)> = Vec::new();
-        for (number, run) in runs.iter().enumerate() {
-            let samples = &sets[run.set];
-            let Some(course) = course(run.params, samples.n_features()) else { continue };
-            if takes(samples, run.params.n_components, &course) {
+        for (number, (fitting, set, _)) in runs.iter().enumerate() {
+            let samples = &sets[*set];
+            let Some(course) = course(fitting, samples.n_features()) else { continue };
+            if takes(samples, fitting.options.n_components, &course) {
                 match courses.iter_mut().find(|(other, _)| *other == course) {
                     Some((_, numbers)) => numbers.push(number),
                     None => courses.push((course, vec![number])),
                 }
             }
         }
-        let mut fits = vec![None; runs.len()];
+        let mut fits: Vec<Option<Fit<M::Model>>> = runs.iter().map(|_| None).collect();
         for (course, numbers) in courses {
             let tasks: Vec<Task> = numbers
                 .par_iter()
                 .map(|number| {
-                    let Run { params, set, run } = runs[*number];
-                    let mut rng = params.random_numbers(run);
-                    let uniforms = (0..n_uniforms(params.n_components)).map(|_| rng.random()).collect();
-                    Task { set, k: params.n_components, uniforms }
+                    let (fitting, set, seed) = runs[*number];
+                    let (k, mut rng) = (fitting.options.n_components, random_numbers(seed));
+                    Task { set, k, uniforms: (0..n_uniforms(k)).map(|_| rng.random()).collect() }
                 })
                 .collect();
             // Where the GPU fails, the runs are made one by one, which will say why.
             let Ok(fitted) = fit_tasks(ordinal, &course, sets, &tasks, proceed) else { continue };
-            let made: Vec<(usize, Option<Fit>)> = numbers
+            let made: Vec<(usize, Option<Fit<M::Model>>)> = numbers
                 .into_par_iter()
                 .zip(fitted)
-                .map(|(number, fitted)| (number, fitted.and_then(|fitted| with_last_step(fitted, &runs[number]))))
+                .map(|(number, fitted)| {
+                    (number, fitted.and_then(|fitted| with_last_step::<M>(fitted, course.reg_covar)))
+                })
                 .collect();
             made.into_iter().for_each(|(number, fit)| fits[number] = fit);
         }
@@ -268,41 +330,26 @@ mod gpu {
     }
 }
 
-/// The fits that are known already.
-fn known<M>(sets: &[Samples<'_>], watch: &dyn Watch<M>) -> Vec<Option<Result<Fit<M>>>> {
-    (0..sets.len()).map(|set| watch.known(set).map(Ok)).collect()
+/// The starts of the fit to a set.
+struct OfSet<'a, 's, M> {
+    set: usize,
+    samples: &'a Samples<'s>,
+    starts: &'a dyn ManyStarts<M>,
+    seed: &'a (dyn Fn(usize, usize) -> (u64, u64) + Sync),
 }
 
-/// Fits to the sets for which no fit is `made` yet.
-fn fit_each<'s, M: Send>(
-    sets: &[Samples<'s>],
-    device: Device,
-    made: Vec<Option<Result<Fit<M>>>>,
-    work: impl Fn(&Samples<'s>) -> f64,
-    watch: &dyn Watch<M>,
-    fit: impl Fn(&mut dyn Evaluator, Callback<'_, M>) -> Result<Fit<M>> + Sync,
-) -> Vec<Result<Fit<M>>> {
-    let stop = |_: &Iteration<'_, M>| match watch.stop() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    evaluate_rest(
-        sets,
-        device,
-        made,
-        |set| work(&sets[set]),
-        |set, open| {
-            if watch.stop() {
-                return Err(Error::Stopped);
-            }
-            let result = open().and_then(|mut evaluator| fit(evaluator.as_mut(), &mut { stop }));
-            if result.as_ref().is_ok_and(|fit| fit.stopped) {
-                return Err(Error::Stopped);
-            }
-            watch.ended(set, &result);
-            result
-        },
-    )
+impl<M> OfSet<'_, '_, M> {
+    fn start(&self, run: usize) -> Result<RunStart<M>> {
+        let (seed, stream) = (self.seed)(self.set, run);
+        Ok(self.starts.start(self.set, run, self.samples)?.unwrap_or(RunStart::Seed(seed, stream)))
+    }
+}
+
+/// Those of runs that take turns.
+impl<M> Starts<M> for &OfSet<'_, '_, M> {
+    fn start(&mut self, run: usize) -> Result<RunStart<M>> {
+        Ok(RunStart::Seed((self.seed)(self.set, 0).0, run as u64))
+    }
 }
 
 /// Evaluates each of many sets of samples, of which `work` says about how many multiply-adds they
@@ -315,29 +362,11 @@ pub fn evaluate_each<'s, T: Send>(
     work: impl Fn(usize) -> f64,
     evaluate: impl Fn(usize, &dyn Fn() -> Result<Box<dyn Evaluator + 's>>) -> T + Sync,
 ) -> Vec<T> {
-    evaluate_rest(sets, device, Vec::new(), work, evaluate)
-}
-
-/// As [`evaluate_each`], where some of the results are `made` already: those of the first sets, with
-/// `None` for what is still to be evaluated.
-pub fn evaluate_rest<'s, T: Send>(
-    sets: &[Samples<'s>],
-    device: Device,
-    mut made: Vec<Option<T>>,
-    work: impl Fn(usize) -> f64,
-    evaluate: impl Fn(usize, &dyn Fn() -> Result<Box<dyn Evaluator + 's>>) -> T + Sync,
-) -> Vec<T> {
-    made.resize_with(sets.len(), || None);
-    let rest: Vec<usize> = (0..sets.len()).filter(|set| made[*set].is_none()).collect();
-    let work: Vec<f64> = rest.iter().map(|set| work(*set)).collect();
-    let numbers = |i: usize| sets[rest[i]].n_samples() * sets[rest[i]].n_features();
+    let work: Vec<f64> = (0..sets.len()).map(work).collect();
+    let numbers = |set: usize| sets[set].n_samples() * sets[set].n_features();
     let (mut small, large) = divide(&work, numbers, device, current_num_threads());
-    let on_device = |i: usize| {
-        let set = rest[i];
-        (set, evaluate(set, &|| load(device, sets[set].clone(), &LoadOptions::default())))
-    };
-    let on_this_thread = |i: usize| {
-        let set = rest[i];
+    let on_device = |set: usize| (set, evaluate(set, &|| load(device, sets[set].clone(), &LoadOptions::default())));
+    let on_this_thread = |set: usize| {
         let open = || Ok(Box::new(CpuEvaluator::of_this_thread(sets[set].clone())) as Box<dyn Evaluator + 's>);
         (set, evaluate(set, &open))
     };
@@ -345,8 +374,13 @@ pub fn evaluate_rest<'s, T: Send>(
     // The longest first, so that no thread has one left when the others have ended.
     small.sort_by(|a, b| work[*b].total_cmp(&work[*a]));
     results.par_extend(small.into_par_iter().with_max_len(1).map(on_this_thread));
-    results.into_iter().for_each(|(set, result)| made[set] = Some(result));
-    made.into_iter().flatten().collect()
+    results.sort_by_key(|(set, _)| *set);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Whether small evaluations are made side by side, each on a core.
+fn is_on_cpu(device: Device) -> bool {
+    matches!(device, Device::Auto | Device::Cpu)
 }
 
 /// The numbers of the sets that are evaluated side by side, each on one thread, and of those that
@@ -359,8 +393,7 @@ fn divide(
 ) -> (Vec<usize>, Vec<usize>) {
     // Beside so small a part of the work of a thread, the others do not wait for long at the end.
     let part = work.iter().sum::<f64>() / (4 * n_threads) as f64;
-    let on_cpu = matches!(device, Device::Auto | Device::Cpu);
-    let is_small = |set: &usize| on_cpu && work[*set] <= part.max(SMALL) && numbers(*set) <= MOST_NUMBERS;
+    let is_small = |set: &usize| is_on_cpu(device) && work[*set] <= part.max(SMALL) && numbers(*set) <= MOST_NUMBERS;
     (0..work.len()).partition(is_small)
 }
 

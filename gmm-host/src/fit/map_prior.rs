@@ -5,8 +5,19 @@ use crate::prior::check_numbers;
 use ndarray::Array2;
 
 /// The prior under which a fit by EM finds the mode of the posterior
-/// ([`GaussianMixtureParams::prior`](super::GaussianMixtureParams::prior)), with the symbols of
+/// ([`Em::prior`](super::Em::prior)), with the symbols of
 /// [`ConjugatePrior`](crate::ConjugatePrior). What is not given follows from the samples.
+///
+/// ```
+/// use gmm_host::{GaussianMixtureParams, MapPrior};
+/// use ndarray::array;
+///
+/// // Two rows are equal: without a prior, a component would collapse onto them.
+/// let x = array![[1.0, 2.0], [1.0, 2.0], [7.0, 9.0], [8.0, 7.0], [9.0, 8.0]];
+/// let fit = GaussianMixtureParams::new(2).reg_covar(0.0).prior(MapPrior::default()).fit(&x)?;
+/// assert!(fit.retained.is_empty());
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
 ///
 /// The defaults are those of Fraley and Raftery 2007, "Bayesian regularization for normal mixture
 /// estimation and model-based clustering".

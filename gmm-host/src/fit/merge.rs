@@ -1,7 +1,8 @@
 //! Merging components, beginning with many: how the 2011 paper finds K (after Bouman's CLUSTER).
+use super::em::Em;
+use super::fitting::{Checked, Fitting};
 use super::outcome::Callback;
-use super::params::GaussianMixtureValidParams;
-use super::select::{Criterion, Search, Selection};
+use super::select::{Criterion, Rank, Search, Selection};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::model::merging::merge;
@@ -16,15 +17,16 @@ use ndarray::parallel::prelude::*;
 /// together.
 ///
 /// # Errors
-/// As [`GaussianMixtureValidParams::fit`].
+/// As [`Checked::fit`].
 pub fn merge_down(
     evaluator: &mut dyn Evaluator,
-    model: &GaussianMixtureValidParams,
+    model: &Checked<Fitting<Em>>,
     least: usize,
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
-    let mut search = Search::new(criterion);
+    let rank: Rank<'_, _, _> = &|evaluator, fit| criterion.candidate(evaluator, fit);
+    let mut search = Search::new(rank);
     let mut fit = model.fit_with(evaluator, callback)?;
     loop {
         let mixture = fit.mixture.clone();
@@ -33,9 +35,8 @@ pub fn merge_down(
         }
         let merged = merge_closest(&mixture)?;
         // The initial parameters that the caller gave are for the first fit only.
-        let mut next = model.clone();
-        (next.weights_init, next.means_init, next.precisions_init) = (None, None, None);
-        let params = next.into_params().n_components(merged.n_components()).start(merged);
+        let next = model.clone().into_inner().weights_init(None).means_init(None).precisions_init(None);
+        let params = next.n_components(merged.n_components()).start(merged);
         fit = params.check()?.fit_with(evaluator, callback)?;
     }
 }

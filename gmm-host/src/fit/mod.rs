@@ -1,6 +1,6 @@
 //! Fitting by expectation-maximisation, or by variational inference, over any backend.
-mod bayesian;
 mod em;
+mod fitting;
 mod grow;
 mod init;
 mod iterate;
@@ -9,21 +9,25 @@ mod many;
 mod map_prior;
 mod merge;
 mod moments;
+mod options;
 mod outcome;
-mod params;
 mod regularization;
 pub mod scikit_learn;
 mod select;
 mod standard;
 mod stepwise;
+mod variational;
 
-pub use bayesian::{BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams};
-pub use many::{Run, Watch, evaluate_each, evaluate_rest, fit_on_gpu};
+pub use em::{Em, GaussianMixtureParams};
+pub use fitting::{Checked, Fitting, Method, Model};
+pub use iterate::{RunStart, Starts};
+pub use many::{ManyStarts, Watch, evaluate_each, fit_many};
 pub use map_prior::MapPrior;
 pub use merge::merge_down;
+pub use options::{FitOptions, InitParams};
 pub use outcome::{Callback, Fit, Iteration};
-pub use params::{GaussianMixtureParams, GaussianMixtureValidParams, InitParams};
 pub use regularization::Regularized;
-pub use select::{Candidate, Criterion, Selection, grow, select};
+pub use select::{Candidate, Criterion, Rank, Ranked, Selection, grow, select, select_by};
 pub use standard::{Standardizable, Standardization, StandardizationBuilder};
 pub use stepwise::{StepwiseEm, StochasticVariational};
+pub use variational::{BayesianGaussianMixtureParams, Variational};

@@ -52,9 +52,16 @@ impl<M> Fit<M> {
     }
 }
 
-/// The fit with the greatest lower bound, of equals the first.
+/// The fit with the greatest lower bound, of equals the first; without iterations the last, as in
+/// scikit-learn.
 pub(super) fn best_of<M>(fits: impl IntoIterator<Item = Fit<M>>) -> Option<Fit<M>> {
-    fits.into_iter().reduce(|best, fit| if fit.lower_bound() > best.lower_bound() { fit } else { best })
+    let is_better = |fit: &Fit<M>, best: &Fit<M>| fit.lower_bound() > best.lower_bound() || fit.n_iter() == 0;
+    fits.into_iter().reduce(|best, fit| if is_better(&fit, &best) { fit } else { best })
+}
+
+/// The fit with the greatest lower bound, of equals that of the first run.
+pub(super) fn best<'f, M: 'f>(fits: impl IntoIterator<Item = &'f Fit<M>>) -> Option<&'f Fit<M>> {
+    fits.into_iter().min_by(|a, b| b.lower_bound().total_cmp(&a.lower_bound()).then(a.run.cmp(&b.run)))
 }
 
 impl Fit<VariationalMixture> {
@@ -79,7 +86,7 @@ pub struct Iteration<'a, M = Mixture> {
     pub change: f64,
     /// The run so far, with the new parameters.
     pub fit: &'a Fit<M>,
-    /// The best of the runs before it; with [`halving`](super::GaussianMixtureParams::halving), of the
+    /// The best of the runs before it; with [`halving`](super::FitOptions::halving), of the
     /// other runs so far.
     pub best: Option<&'a Fit<M>>,
 }

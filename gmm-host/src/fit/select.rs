@@ -1,7 +1,9 @@
 //! Choosing the number of components and the covariance type.
+use super::em::{Em, GaussianMixtureParams};
+use super::fitting::steps::Steps;
+use super::fitting::{Checked, Fitting, Method};
 use super::grow::grown;
 use super::outcome::{Callback, Fit};
-use super::params::{GaussianMixtureParams, GaussianMixtureValidParams};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::freeze::Freeze;
@@ -45,6 +47,26 @@ impl Criterion {
     }
 }
 
+impl Criterion {
+    /// What is known of a fit to the evaluator's samples.
+    ///
+    /// # Errors
+    /// What the evaluator reports.
+    pub(super) fn candidate(self, evaluator: &mut dyn Evaluator, fit: &Fit) -> Result<Candidate> {
+        let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
+        let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
+        Ok(Candidate {
+            covariance_type: fit.mixture.covariance_type(),
+            n_components: fit.mixture.n_components(),
+            n_parameters,
+            log_likelihood,
+            criterion: self.value(log_likelihood, n_parameters, evaluator.total_weight(), d),
+            n_iter: fit.n_iter(),
+            converged: fit.converged,
+        })
+    }
+}
+
 impl std::str::FromStr for Criterion {
     type Err = Error;
 
@@ -81,27 +103,49 @@ pub struct Candidate {
     pub converged: bool,
 }
 
+impl Ranked for Candidate {
+    fn criterion(&self) -> f64 {
+        self.criterion
+    }
+}
+
+/// What is known of a model that was tried.
+pub trait Ranked {
+    /// The value by which models are compared: the least is the best. One that is not a number gives
+    /// way to any other.
+    fn criterion(&self) -> f64;
+}
+
 /// The models that were tried and the best of them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Selection {
+pub struct Selection<M = Mixture, C = Candidate> {
     /// All models, in the order of the fits.
-    pub table: Vec<Candidate>,
+    pub table: Vec<C>,
     /// Index of the best row.
     pub best: usize,
     /// The best model's fit.
-    pub fit: Fit,
+    pub fit: Fit<M>,
     /// Whether the callback stopped the search; the table then ends with the fit that it stopped.
     pub stopped: bool,
     /// The numbers of components that were not tried, because there are fewer samples: ascending.
     pub left_out: Vec<usize>,
 }
 
-impl Selection {
+impl<M, C> Selection<M, C> {
+    /// The same with other rows.
+    #[must_use]
+    pub fn map_rows<D>(self, row: impl FnMut(C) -> D) -> Selection<M, D> {
+        let Self { table, best, fit, stopped, left_out } = self;
+        Selection { table: table.into_iter().map(row).collect(), best, fit, stopped, left_out }
+    }
+}
+
+impl<M, C: Ranked> Selection<M, C> {
     /// This search and then another one, by the same criterion, as one search.
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
-        if other.table[other.best].criterion < self.table[self.best].criterion {
+        if is_better(&other.table[other.best], &self.table[self.best]) {
             (self.best, self.fit) = (self.table.len() + other.best, other.fit);
         }
         self.table.extend(other.table);
@@ -113,6 +157,10 @@ impl Selection {
     }
 }
 
+fn is_better(row: &impl Ranked, best: &impl Ranked) -> bool {
+    row.criterion() < best.criterion() || best.criterion().is_nan()
+}
+
 /// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects
 /// the best by `criterion`, of equals the first. `callback` is called by each fit, and ends the
 /// search by breaking. A K for which there are too few samples is left out
@@ -121,7 +169,7 @@ impl Selection {
 /// # Errors
 /// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or
 /// [`Error::TooFewWeightedSamples`] if all K are left out; as
-/// [`GaussianMixtureValidParams::fit`](super::GaussianMixtureValidParams::fit).
+/// [`Checked::fit`].
 pub fn select(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,
@@ -132,8 +180,32 @@ pub fn select(
 ) -> Result<Selection> {
     // Everything is checked before the first fit begins.
     let models = models(params, n_components, covariance_types)?;
-    try_all(evaluator, models, criterion, callback, false)
+    select_by(evaluator, &models, &|evaluator, fit| criterion.candidate(evaluator, fit), callback)
 }
+
+/// As [`select`], of models by any method, which `rank` compares.
+///
+/// # Errors
+/// As [`select`], and those of `rank`.
+pub fn select_by<M: Method, C: Ranked>(
+    evaluator: &mut dyn Evaluator,
+    models: &[Checked<Fitting<M>>],
+    rank: Rank<'_, M::Model, C>,
+    callback: Callback<'_, M::Model>,
+) -> Result<Selection<M::Model, C>> {
+    try_all(evaluator, models, rank, callback, &mut |_, fit, _, _| Ok(fit))
+}
+
+/// Ranks a fit to the evaluator's samples.
+pub type Rank<'a, M, C> = &'a dyn Fn(&mut dyn Evaluator, &Fit<M>) -> Result<C>;
+
+/// What is done with a fit before it is ranked.
+type Improve<'a, M> = &'a mut dyn FnMut(
+    &Checked<Fitting<M>>,
+    Fit<<M as Steps>::Model>,
+    &mut dyn Evaluator,
+    Callback<'_, <M as Steps>::Model>,
+) -> Result<Fit<<M as Steps>::Model>>;
 
 /// As [`select`], with one more run for each K but the first of a covariance type: it starts at the
 /// fit of the K before, of which components are split in two. So no bound is less than that of
@@ -153,7 +225,7 @@ pub fn grow(
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
-    if params.0.freeze != Freeze::default() {
+    if params.options.freeze != Freeze::default() {
         return Err(Error::BadParameter {
             name: "freeze",
             value: "given beside growing".into(),
@@ -164,7 +236,16 @@ pub fn grow(
     n_components.sort_unstable();
     n_components.dedup();
     let models = models(params, &n_components, covariance_types)?;
-    try_all(evaluator, models, criterion, callback, true)
+    let mut before: Option<Mixture> = None;
+    let rank: Rank<'_, _, _> = &|evaluator, fit| criterion.candidate(evaluator, fit);
+    try_all(evaluator, &models, rank, callback, &mut |model, fit, evaluator, callback| {
+        let fit = match before.take().filter(|before| before.covariance_type() == model.options.covariance_type) {
+            Some(before) if !fit.stopped => grown(model, before, fit, evaluator, callback)?,
+            _ => fit,
+        };
+        before = Some(fit.mixture.clone());
+        Ok(fit)
+    })
 }
 
 /// The models to try, all of them checked.
@@ -172,31 +253,24 @@ fn models(
     params: &GaussianMixtureParams,
     n_components: &[usize],
     covariance_types: &[CovarianceType],
-) -> Result<Vec<GaussianMixtureValidParams>> {
-    let mut models = Vec::new();
-    for &t in covariance_types {
-        for &k in n_components {
-            models.push(params.clone().n_components(k).covariance_type(t).check()?);
-        }
-    }
-    Ok(models)
+) -> Result<Vec<Checked<Fitting<Em>>>> {
+    let of_type = |&t| n_components.iter().map(move |&k| params.clone().n_components(k).covariance_type(t).check());
+    covariance_types.iter().flat_map(of_type).collect()
 }
 
-/// Fits the models in turn; if they are `growing`, also from the fit before of the same covariance
-/// type.
-fn try_all(
+/// Fits the models in turn.
+fn try_all<M: Method, C: Ranked>(
     evaluator: &mut dyn Evaluator,
-    models: Vec<GaussianMixtureValidParams>,
-    criterion: Criterion,
-    callback: Callback<'_>,
-    growing: bool,
-) -> Result<Selection> {
-    let mut search = Search::new(criterion);
-    let mut before: Option<Mixture> = None;
+    models: &[Checked<Fitting<M>>],
+    rank: Rank<'_, M::Model, C>,
+    callback: Callback<'_, M::Model>,
+    improve: Improve<'_, M>,
+) -> Result<Selection<M::Model, C>> {
+    let mut search = Search::new(rank);
     // What is known of the number of samples that count.
     let mut too_few: Option<(usize, Error)> = None;
     for model in models {
-        let k = model.n_components();
+        let k = model.options.n_components;
         let fit = match model.fit_with(evaluator, callback) {
             Err(error @ (Error::TooFewSamples { .. } | Error::TooFewWeightedSamples { .. })) => {
                 search.left_out.push(k);
@@ -205,11 +279,7 @@ fn try_all(
             }
             fit => fit?,
         };
-        let fit = match before.take().filter(|before| before.covariance_type() == model.covariance_type()) {
-            Some(before) if !fit.stopped => grown(&model, before, fit, evaluator, callback)?,
-            _ => fit,
-        };
-        before = growing.then(|| fit.mixture.clone());
+        let fit = improve(model, fit, evaluator, callback)?;
         if search.add(evaluator, fit)? {
             break;
         }
@@ -221,41 +291,31 @@ fn try_all(
 }
 
 /// A selection to which fits are added.
-pub(super) struct Search {
-    criterion: Criterion,
-    table: Vec<Candidate>,
-    best: Option<(usize, Fit)>,
+pub(super) struct Search<'a, M, C> {
+    rank: Rank<'a, M, C>,
+    table: Vec<C>,
+    best: Option<(usize, Fit<M>)>,
     stopped: bool,
     left_out: Vec<usize>,
 }
 
-impl Search {
-    pub(super) fn new(criterion: Criterion) -> Self {
-        Self { criterion, table: Vec::new(), best: None, stopped: false, left_out: Vec::new() }
+impl<'a, M, C: Ranked> Search<'a, M, C> {
+    pub(super) fn new(rank: Rank<'a, M, C>) -> Self {
+        Self { rank, table: Vec::new(), best: None, stopped: false, left_out: Vec::new() }
     }
 
     /// Adds a fit, and returns whether its callback ended the search.
-    pub(super) fn add(&mut self, evaluator: &mut dyn Evaluator, fit: Fit) -> Result<bool> {
-        let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
-        let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
-        let criterion = self.criterion.value(log_likelihood, n_parameters, evaluator.total_weight(), d);
-        self.table.push(Candidate {
-            covariance_type: fit.mixture.covariance_type(),
-            n_components: fit.mixture.n_components(),
-            n_parameters,
-            log_likelihood,
-            criterion,
-            n_iter: fit.n_iter(),
-            converged: fit.converged,
-        });
+    pub(super) fn add(&mut self, evaluator: &mut dyn Evaluator, fit: Fit<M>) -> Result<bool> {
+        let row = (self.rank)(evaluator, &fit)?;
         self.stopped = fit.stopped;
-        if self.best.as_ref().is_none_or(|(i, _)| criterion < self.table[*i].criterion) {
-            self.best = Some((self.table.len() - 1, fit));
+        if self.best.as_ref().is_none_or(|(i, _)| is_better(&row, &self.table[*i])) {
+            self.best = Some((self.table.len(), fit));
         }
+        self.table.push(row);
         Ok(self.stopped)
     }
 
-    pub(super) fn finish(mut self) -> Result<Selection> {
+    pub(super) fn finish(mut self) -> Result<Selection<M, C>> {
         self.left_out.sort_unstable();
         self.left_out.dedup();
         let Some((best, fit)) = self.best else {

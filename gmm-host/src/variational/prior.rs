@@ -33,8 +33,9 @@ impl WeightConcentrationPriorType {
 impl std::str::FromStr for WeightConcentrationPriorType {
     type Err = Error;
 
+    /// scikit-learn's name, also with hyphens.
     fn from_str(name: &str) -> Result<Self> {
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name.replace('-', "_"));
         let (value, remedy) = (format!("`{name}`"), "use dirichlet_process or dirichlet_distribution");
         known.ok_or(Error::BadParameter { name: "weight_concentration_prior_type", value, remedy })
     }

@@ -1,9 +1,8 @@
 //! Mixtures, parameters and fits come back from JSON as they were, and unusable ones are refused.
 use crate::common::{blobs, mixture};
 use gmm_host::{
-    BayesianGaussianMixtureParams, BayesianGaussianMixtureValidParams, CovarianceType, Device, Error, Fit, Freeze,
-    GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Mixture, VariationalMixture,
-    WeightConcentrationPriorType,
+    BayesianGaussianMixtureParams, Checked, CovarianceType, Device, Error, Fit, Freeze, GaussianMixtureParams,
+    InitParams, Mixture, VariationalMixture, WeightConcentrationPriorType,
 };
 use ndarray::Array2;
 use serde::Serialize;
@@ -72,8 +71,8 @@ fn fits_and_parameters_come_back() {
     ] {
         let back: GaussianMixtureParams = through_json(&params);
         assert_eq!(format!("{back:?}"), format!("{params:?}"));
-        let checked: GaussianMixtureValidParams = through_json(&params.check().unwrap());
-        assert_eq!(format!("{:?}", checked.into_params()), format!("{back:?}"));
+        let checked: Checked<GaussianMixtureParams> = through_json(&params.check().unwrap());
+        assert_eq!(format!("{:?}", checked.into_inner()), format!("{back:?}"));
     }
     let mut fit = Fit::new(start);
     (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (vec![-1.5, -1.25], true, 1, vec![0]);
@@ -99,7 +98,7 @@ fn posteriors_and_their_parameters_come_back() {
             assert!(back.check().is_ok());
         }
     }
-    let bad = serde_json::from_str::<BayesianGaussianMixtureValidParams>(r#"{"mean_precision_prior": -1.0}"#);
+    let bad = serde_json::from_str::<Checked<BayesianGaussianMixtureParams>>(r#"{"mean_precision_prior": -1.0}"#);
     assert!(bad.unwrap_err().to_string().contains("mean_precision_prior is -1"));
 }
 
@@ -110,6 +109,6 @@ fn unusable_parameters_are_refused() {
     assert!(matches!(params.clone().check(), Err(Error::BadParameter { name: "tol", .. })));
     let params = params.tol(1e-3).check().unwrap();
     assert_eq!(format!("{params:?}"), format!("{:?}", GaussianMixtureParams::new(4).check().unwrap()));
-    let error = serde_json::from_str::<GaussianMixtureValidParams>(r#"{"tol": -1.0}"#).unwrap_err();
+    let error = serde_json::from_str::<Checked<GaussianMixtureParams>>(r#"{"tol": -1.0}"#).unwrap_err();
     assert!(error.to_string().contains("tol is -1"), "{error}");
 }

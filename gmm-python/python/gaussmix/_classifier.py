@@ -211,9 +211,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
                 x if units is None else units.apply(x),
                 ranges,
                 weights,
-                [gm._options((None, None, None)) for gm in mixtures],
+                [gm._options(x.shape[1]) for gm in mixtures],
                 [_start.runs(gm) for gm in mixtures],
-                first.device,
                 threads=n_threads(first.n_jobs),
                 missing=first.missing,
             )

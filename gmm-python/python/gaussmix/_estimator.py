@@ -18,7 +18,7 @@ from ._fisher import FisherVectors
 from ._fitted import FittedMixture, take_features
 from ._fitting import Fitting, ill_defined
 from ._prediction import Criteria
-from ._reports import Iteration, Reporter
+from ._reports import Iteration, Start
 from ._samples import ArraySamples, Evaluations, Samples
 from ._units import Units
 
@@ -167,6 +167,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
+    _OPTIONS = (*_core.option_names()[0], "prior")
 
     def __init__(
         self,
@@ -290,7 +291,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
             take_features(gm, samples.estimator)
             gm._forget()
             gm._keep(fit, None, samples.dtype)
-            gm._finish(fit, None)
+            gm._finish(fit)
             n = data.total_weight
             yield gm, data.mean_score(gm._mixture()) * n, n
 
@@ -325,14 +326,15 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         self, before: GaussianMixture, data: _core.Data, units: Units | None, dtype: np.dtype[Any]
     ) -> None:
         """Take the fit that starts at the mixture of fewer components, if it is better."""
-        options = self._options((None, None, None))
-        options["seed"] = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
+        # One more run than there are.
+        options = {**self._options(data.shape[1]), "n_init": 1}
+        seed = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
         smaller = before._mixture() if units is None else units.apply_to_mixture(before._mixture())
-        start = data.grown(options, smaller)
+        start = data.grown(options, seed, smaller)
         if start is None:
             return
         with ill_defined(self):
-            fit = data.fit(options, start)
+            fit = data.fit(options, None, start)
         if fit.error is not None:
             raise fit.error
         bound = self.lower_bound_ + (0.0 if units is None else units.log_scale)
@@ -352,9 +354,9 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         if self.standardize:
             units, fitted_data = samples.standardize()
             parameters = units.apply_to_parameters(parameters)
-        best, error = self._best_run(samples, fitted_data, units, parameters)
+        best = self._best_run(samples, fitted_data, units, parameters)
         self._keep(best, units, samples.dtype)
-        self._finish(best, error)
+        self._finish(best)
         return data
 
     def _checked_start(self, shape: tuple[int, int]) -> _start.Parameters:
@@ -363,27 +365,11 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         self._check_start(n_samples)
         return _start.checked_parameters(self, n_features)
 
-    def _options(self, parameters: _start.Parameters) -> dict[str, Any]:
-        """Give what the engine needs for a run; each run sets the last three."""
-        weights, means, precisions = parameters
-        return {
-            "n_components": self.n_components,
-            "covariance_type": self.covariance_type,
-            "tol": self.tol,
-            "reg_covar": self.reg_covar,
-            "max_iter": self.max_iter,
-            "n_init": self.n_init if self.halving else 1,
-            "halving": self.halving,
-            "init_params": self.init_params if _start.is_name(self.init_params) else "kmeans",
-            "weights_init": weights,
-            "means_init": means,
-            "precisions_init": precisions,
-            "freeze": _parameters.frozen(self.freeze, self.n_components),
-            "prior": _parameters.map_prior(self.prior, self.standardize, self.covariance_type),
-            "seed": 0,
-            "shift": 0.0,
-            "last_lower_bound": None,
-        }
+    def _options(self, n_features: int, parameters: _start.Parameters = (None, None, None)) -> dict[str, Any]:
+        """Give the options of a fit, with the parameters of its start that are given."""
+        prior, arrays = _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
+        given = dict(zip(("weights_init", "means_init", "precisions_init"), parameters, strict=True))
+        return self._engine_options({**given, **arrays}, prior=prior)
 
     def _best_run(
         self,
@@ -391,8 +377,8 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         data: Evaluations,
         units: Units | None,
         parameters: _start.Parameters,
-    ) -> tuple[_core.Fit, BaseException | None]:
-        """Fit from each start; give the best run, and the error that ended the last one, if one did."""
+    ) -> _core.Fit:
+        """Fit from each start; give the best run."""
         before = None
         if self.warm_start and hasattr(self, "converged_"):
             before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
@@ -400,21 +386,15 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         array = samples if isinstance(samples, ArraySamples) and samples.labels is None else None
         if self.n_init > 1 and array is not None and _start.is_side_by_side(array.X, self):
             with ill_defined(self):
-                return array.fit_many([self])[0], None
-        options = self._options(parameters)
+                return array.fit_many([self])[0]
+        total_weight = data.total_weight
 
-        def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
-            start = before
-            if start is None:
-                if not self.halving:
-                    start, options["shift"] = samples.start(parameters, random_state, data.total_weight)
-                if start is None:
-                    options["seed"] = int(random_state.randint(0, 2**31 - 1))
-            elif not math.isinf(self.lower_bound_):
-                options["last_lower_bound"] = float(self.lower_bound_) + log_scale
-            return data.fit(options, start, reporter.callback())
+        def start(random_state: np.random.RandomState) -> Start:
+            found, shift = samples.start(parameters, random_state, total_weight)
+            return int(random_state.randint(0, 2**31 - 1)) if found is None else (found, shift)
 
-        return self._best_of(self.n_init if before is None and not self.halving else 1, log_scale, run)
+        options = self._options(samples.shape[1], parameters if before is None else (None, None, None))
+        return self._run(data, options, log_scale, start, before)
 
     def _keep(self, fit: _core.Fit, units: Units | None, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found, in the units of the data."""

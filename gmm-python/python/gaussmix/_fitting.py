@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from . import _core, _parameters, _start
 from ._gpu import beside
 from ._prediction import Prediction
-from ._reports import Reporter
+from ._reports import Course, Start
 from ._samples import ArraySamples, Evaluations, Samples
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ class Fitting(Prediction):
     max_iter: int
     reg_covar: float
     missing: bool
+    random_state: Any
+    freeze: Any
+    lower_bound_: float
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
     _numbers_of_own_start: ClassVar[int] = 0
     standardize: bool
@@ -226,36 +229,47 @@ class Fitting(Prediction):
                 f"init_params={self.init_params!r}."
             )
 
-    def _best_of(
-        self, runs: int, log_scale: float, run: Callable[[np.random.RandomState, Reporter], _core.Fit]
-    ) -> tuple[_core.Fit, BaseException | None]:
-        """Fit from each start; give the best run, and the error that ended the last one, if one did."""
-        random_state = _start.taken_random_state(self.random_state)
-        best: _core.Fit | None = None
-        best_bound = -math.inf
-        error: BaseException | None = None
-        for number in range(runs):
-            reporter = Reporter(self, number, log_scale)
-            reporter.begin()
-            with ill_defined(self):
-                fit = run(random_state, reporter)
-            bound = float(fit.lower_bounds[-1]) if len(fit.lower_bounds) else -math.inf
-            if self.max_iter > 0:
-                reporter.end(bound, fit.converged)
-            # Without iterations the last start counts, as in scikit-learn.
-            if best is None or bound > best_bound or self.max_iter == 0:
-                best, best_bound = fit, bound
-            if fit.stopped:
-                error = fit.error
-                break
-        _start.keep_random_state(random_state, self.random_state)
-        assert best is not None  # There is at least one run.
-        return best, error
+    #: The names of the options that the engine has for a fit of this class, but for those that are arrays.
+    _OPTIONS: ClassVar[tuple[str, ...]]
 
-    def _finish(self, best: _core.Fit, error: BaseException | None) -> None:
+    @abstractmethod
+    def _options(self, n_features: int) -> dict[str, Any]:
+        """Check the parameters against the samples, and give the options of a fit as the engine has them."""
+
+    def _engine_options(self, arrays: dict[str, Any], **others: Any) -> dict[str, Any]:
+        """Give the options of a fit: the parameters, arrays, and options that differ from the parameter of their name."""
+        options = {name: _parameters.plain(getattr(self, name)) for name in self._OPTIONS if name not in others}
+        if not _start.is_name(self.init_params):
+            options["init_params"] = "kmeans"
+        # Starts have random numbers of their own; this one tells fits in a checkpoint apart.
+        if not isinstance(options["random_state"], int) or options["random_state"] < 0:
+            options["random_state"] = 0
+        options["freeze"] = ",".join(_parameters.frozen(self.freeze, self.n_components)) or "none"
+        return {**options, **others, "arrays": arrays}
+
+    def _run(
+        self,
+        data: Evaluations,
+        options: dict[str, Any],
+        log_scale: float,
+        start: Callable[[np.random.RandomState], Start],
+        before: _core.Mixture | _core.VariationalMixture | None = None,
+    ) -> _core.Fit:
+        """Fit from each start, or go on at the mixture of an earlier fit; give the best run."""
+        random_state = _start.taken_random_state(self.random_state)
+        course = Course(self, log_scale, lambda: start(random_state))
+        bound = None
+        if before is not None and not math.isinf(self.lower_bound_):
+            bound = float(self.lower_bound_) + log_scale
+        with ill_defined(self):
+            fit = data.fit(options, course, before, bound)
+        _start.keep_random_state(random_state, self.random_state)
+        return fit
+
+    def _finish(self, best: _core.Fit) -> None:
         """Raise the error that ended a fit, or warn of what is wrong with it; to be called by `_fit` at its end."""
-        if error is not None:
-            raise error
+        if best.error is not None:
+            raise best.error
         note_regularization(self, best.mixture.over_regularized(self.reg_covar))
         if not best.converged and not best.stopped and self.max_iter > 0:
             warnings.warn(

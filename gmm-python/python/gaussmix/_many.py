@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Estimator = GaussianMixture | BayesianGaussianMixture
-#: Parameters that change nothing of what is found.
-_NOT_OF_THE_COURSE = ("n_jobs", "verbose", "verbose_interval")
 
 
 class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -147,18 +145,16 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         take_features(self, template)
         self.groups_, order, starts = _ordered(groups, x.shape[0])
         self.sizes_ = np.diff(starts)
-        runs = _start.runs(template)
         with rows_of_caller(order, starts if is_joined else None):
             fits = _core.fit_many(
                 x if order is None else x[order],
                 _ranges(starts),
                 weights if order is None or weights is None else weights[order],
-                [_options(template, x.shape[1])],
-                [runs],
-                template.device,
+                [template._options(x.shape[1])],
+                [_start.runs(template)],
                 threads=n_threads(template.n_jobs),
                 missing=template.missing,
-                progress=_progress(len(self.groups_) * len(runs["seeds"])) if self.verbose else None,
+                progress=_progress() if self.verbose else None,
                 checkpoint=None if self.checkpoint is None else self._checkpoint(template),
             )
         self._fits, self._dtype = fits, x.dtype
@@ -172,19 +168,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return self
 
     def _checkpoint(self, template: Estimator) -> dict[str, Any]:
-        """Say where runs that have ended go, how the groups are called, and what the runs are made with."""
+        """Say where runs that have ended go, and how the groups are called."""
         if not isinstance(template.random_state, Integral):
             raise ValueError("a checkpoint needs an integer for random_state, so that the fits go on with the same numbers")
-        parameters = template.get_params(deep=False)
-        course = {name: value for name, value in parameters.items() if name not in _NOT_OF_THE_COURSE}
-        return {
-            "path": self.checkpoint,
-            "names": [str(group) for group in self.groups_.tolist()],
-            "made_with": {
-                "estimator": type(template).__name__,
-                **{name: repr(getattr(value, "tolist", lambda v=value: v)()) for name, value in course.items()},
-            },
-        }
+        return {"path": self.checkpoint, "names": [str(group) for group in self.groups_.tolist()]}
 
     def _template(self) -> Estimator:
         """Give a copy of the estimator, and refuse parameters that many fits do not have."""
@@ -439,18 +426,11 @@ def _ranges(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
 
 
-def _options(estimator: Any, n_features: int) -> dict[str, Any]:
-    """Give what the engine needs for a run."""
-    if isinstance(estimator, BayesianGaussianMixture):
-        return estimator._options(n_features)
-    return dict(estimator._options((None, None, None)))
-
-
-def _progress(n_runs: int) -> Callable[[int], None]:
+def _progress() -> Callable[[int, int], None]:
     """Print once a second how many runs have ended."""
     begin = last = time.monotonic()
 
-    def show(done: int) -> None:
+    def show(done: int, n_runs: int) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= 1.0 or done == n_runs:

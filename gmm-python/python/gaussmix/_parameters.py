@@ -86,8 +86,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
 _POSITIVE = [None, Interval(Real, 0.0, None, closed="neither")]
 #: The same for the estimator by variational inference.
 BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
-    **{name: CONSTRAINTS[name] for name in BAYESIAN_SHARED if name in CONSTRAINTS},
-    **{name: CONSTRAINTS[name] for name in ("halving", "device", "freeze", "standardize", "decay", "n_jobs", "missing", "callback")},
+    **{name: CONSTRAINTS[name] for name in CONSTRAINTS if name != "prior" and not name.endswith("s_init")},
     "weight_concentration_prior_type": [StrOptions(set(CHOICES["weight_concentration_prior_type"]))],
     "weight_concentration_prior": _POSITIVE,
     "mean_precision_prior": _POSITIVE,
@@ -174,23 +173,36 @@ def count(value: Any, name: str, least: int = 1) -> int:
     return number
 
 
+def plain(value: Any) -> Any:
+    """Give a number as one of Python's own types."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
 #: What a prior of a fit by EM consists of.
 _PRIOR = ("weight_concentration", "mean_precision", "mean", "degrees_of_freedom", "covariance")
 
 
-def map_prior(prior: str | Mapping[str, Any] | None, standardize: bool, covariance_type: str) -> dict[str, Any] | None:
-    """Check a prior of a fit by EM; what is not given of it follows from the samples."""
+def map_prior(
+    prior: str | Mapping[str, Any] | None, standardize: bool, covariance_type: str
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Check a prior of a fit by EM; give its numbers, and its arrays by the names that the engine has for them."""
     if prior is None:
-        return None
+        return None, {}
     given: dict[str, Any] = dict(prior) if isinstance(prior, Mapping) else {}
     for name in given:
         if name not in _PRIOR:
             raise ValueError(f"prior names {name!r}; use {', '.join(map(repr, _PRIOR))}")
         if standardize and name in ("mean", "covariance") and given[name] is not None:
             raise ValueError(f"prior gives a {name}, which has units, beside standardize=True; leave it out, or set standardize=False")
-    if given.get("mean") is not None:
-        given["mean"] = np.atleast_2d(np.asarray(given["mean"], dtype=np.float64))
-    if given.get("covariance") is not None:
-        covariance = np.atleast_1d(np.asarray(given["covariance"], dtype=np.float64))
-        given["covariance"] = covariance[np.newaxis] if covariance_type in ("full", "diag") else covariance
-    return {name: given.get(name) for name in _PRIOR}
+    mean, covariance = given.pop("mean", None), given.pop("covariance", None)
+    arrays = {}
+    if mean is not None:
+        arrays["prior_mean"] = np.atleast_2d(np.asarray(mean, dtype=np.float64))
+    if covariance is not None:
+        covariance = np.atleast_1d(np.asarray(covariance, dtype=np.float64))
+        arrays["prior_covariance"] = covariance[np.newaxis] if covariance_type in ("full", "diag") else covariance
+    return {name: float(value) for name, value in given.items() if value is not None}, arrays

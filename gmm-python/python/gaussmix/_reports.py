@@ -1,4 +1,4 @@
-"""What a fit says of itself: an `Iteration` to the callback, and the lines of `verbose`."""
+"""The course of a fit: where its runs begin, an `Iteration` to the callback, and the lines of `verbose`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,28 @@ class Iteration(NamedTuple):
     mixture: _core.Mixture
 
 
-class Reporter:
-    """Prints what `verbose` asks for, and calls the callback."""
+#: Where a run begins: at what the engine finds from a seed, at a mixture with what is added to its first lower bound, or
+#: at statistics.
+Start = int | tuple[_core.Mixture, float] | _core.Statistics
 
-    def __init__(self, estimator: Any, run: int, log_scale: float) -> None:
-        self.estimator, self.run, self.log_scale = estimator, run, log_scale
+
+class Course:
+    """The runs of a fit as the engine sees them: where each begins, and what is said of it."""
+
+    def __init__(self, estimator: Any, log_scale: float, start: Callable[[], Start]) -> None:
+        self.estimator, self.log_scale, self._start = estimator, log_scale, start
         self.began = self.last = perf_counter()
 
-    def begin(self) -> None:
+    def begin(self, run: int) -> None:
+        self.began = self.last = perf_counter()
         if self.estimator.verbose:
-            print(f"Initialization {self.run}")
+            print(f"Initialization {run}")
+
+    def start(self, run: int) -> Start:
+        return self._start()
 
     def callback(self) -> Callable[[int, int, float, float, _core.Mixture], object] | None:
+        """Give what is called after each iteration, if anything is."""
         if self.estimator.verbose or self.estimator.callback is not None:
             return self.after
         return None
@@ -60,12 +70,10 @@ class Reporter:
                 self.last = now
         if self.estimator.callback is None:
             return False
-        return self.estimator.callback(
-            Iteration(self.run + run, iteration, lower_bound - self.log_scale, change, mixture)
-        )
+        return self.estimator.callback(Iteration(run, iteration, lower_bound - self.log_scale, change, mixture))
 
     def end(self, lower_bound: float, converged: bool) -> None:
-        verbose = self.estimator.verbose
+        verbose = self.estimator.verbose if self.estimator.max_iter > 0 else 0
         state = "converged" if converged else "did not converge"
         if verbose == 1:
             print(f"Initialization {state}.")

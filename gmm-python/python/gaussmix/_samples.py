@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from . import _arrays, _core, _start
 from ._arrays import Floats, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
+from ._reports import Course
 from ._units import Moments, Units
 
 
@@ -29,15 +29,9 @@ class Evaluations(Protocol):
     def fit(
         self,
         options: dict[str, Any],
-        start: _core.Mixture | None = None,
-        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
-    ) -> _core.Fit: ...
-
-    def fit_variational(
-        self,
-        options: dict[str, Any],
-        start: _core.VariationalMixture | _core.Statistics | None = None,
-        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
+        course: Course | None,
+        before: _core.Mixture | _core.VariationalMixture | None = None,
+        lower_bound: float | None = None,
     ) -> _core.Fit: ...
 
 
@@ -121,9 +115,8 @@ class ArraySamples(Samples):
             on_host(self.X),
             [(0, self.shape[0])] * len(estimators),
             self.weights,
-            [estimator._options((None, None, None)) for estimator in estimators],
+            [estimator._options(self.shape[1]) for estimator in estimators],
             [_start.runs(estimator) for estimator in estimators],
-            self.estimator.device,
             threads=n_threads(self.estimator.n_jobs),
             missing=self.estimator.missing,
         )

@@ -150,12 +150,11 @@ def runs(estimator: Any) -> dict[str, Any]:
     """Draw the random numbers with which the runs of a fit by k-means begin, for `_core.fit_many`: those of a fit alone."""
     uniform_state = taken_random_state(estimator.random_state)
     seed_state = copy.deepcopy(uniform_state)
-    # With halving the engine makes all runs of a fit in one.
-    n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(1 if estimator.halving else estimator.n_init)
+    n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
     drawn = {
         "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
         "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in n_init],
-        "own_start": (0, 0) if estimator.halving else (SCIKIT_LEARN_START, estimator._numbers_of_own_start),
+        "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start),
     }
     keep_random_state(uniform_state, estimator.random_state)
     return drawn
@@ -288,6 +287,8 @@ def _tied(
 
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
+    if estimator.halving:
+        return False
     if not is_name(estimator.init_params):
         return True
     n_samples, n_features = shape

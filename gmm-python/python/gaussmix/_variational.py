@@ -14,12 +14,13 @@ from sklearn.utils import check_array
 
 from . import _core, _parameters, _start
 from ._between import Between
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fisher import FisherVectors
 from ._fitted import Fitted
 from ._fitting import Fitting
 from ._parameters import BAYESIAN_SHARED
-from ._reports import Iteration, Reporter
+from ._reports import Iteration, Start
 from ._samples import Evaluations, Samples
 from ._units import Units
 
@@ -39,6 +40,9 @@ _POSTERIOR = (
     "degrees_of_freedom_prior_",
     "covariance_prior_",
 )
+
+#: The options of a fit that are arrays.
+_ARRAYS = ("mean_prior", "covariance_prior")
 
 
 class FittedPosterior(Fitted):
@@ -172,6 +176,7 @@ class FittedPosterior(Fitted):
         return self._copy_to(other, _POSTERIOR)
 
 
+@with_documentation_of(GaussianMixture)
 class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     """A Gaussian mixture, fitted by variational inference.
 
@@ -188,21 +193,11 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     ----------
     n_components : int, default=1
         The largest number of components.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
-        The shape of the covariances: a matrix for each component, one matrix for all, a variance
-        for each component and feature, or a variance for each component.
     tol : float, default=1e-3
         A fit has converged when an iteration changes the lower bound by less than this. As in
         scikit-learn that is the bound of all samples, not of one in the mean.
     reg_covar : float, default=1e-6
         Added to all variances of samples.
-    max_iter : int, default=100
-        The most iterations of a run.
-    n_init : int, default=1
-        The number of runs from different starts, of which the best counts.
-    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
-            default='kmeans'
-        How a start is found, as in :class:`GaussianMixture`.
     weight_concentration_prior_type : {'dirichlet_process', 'dirichlet_distribution'}, \
             default='dirichlet_process'
         The prior of the weights.
@@ -218,21 +213,6 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     covariance_prior : float or array-like, default=None
         The scale of that prior, in the shape of the covariance of one component; by default the
         covariance of the samples.
-    random_state : int, RandomState instance or None, default=None
-        The source of random numbers for starts and for `sample`.
-    warm_start : bool, default=False
-        Whether a fit goes on where the last one stopped.
-    verbose : int, default=0
-        1 prints the iterations, 2 also times and changes.
-    verbose_interval : int, default=10
-        How many iterations lie between two lines.
-    halving : bool, default=False
-        Whether poor runs of `n_init` are dropped early: all make 5 iterations, and the half with the
-        lower bounds is dropped; the others go on to 10, 20, 40, … iterations, until one is left. The
-        starts are the engine's own then, whatever the number of samples. A run that begins slowly
-        can be dropped although it would have been the best.
-    device : str, default='auto'
-        Where to compute, as in :class:`GaussianMixture`.
     freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
         Parts of the posterior that stay as the start has them: the distributions of the weights, of
         the means given the precisions, or of the precisions. The start is that of `init_params`, or
@@ -241,20 +221,11 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
         Whether to fit to columns of mean 0 and standard deviation 1; `reg_covar` is in these units
         then. The priors that are given, and all attributes, are in the units of the data. Not for
         'spherical' covariances.
-    decay : float, default=0.7
-        How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t,
-        counted from 0, has the share (t + 1) ** -decay.
     total_samples : float or None, default=None
         How many samples all chunks of `partial_fit` have together; by default, as many as it has
         seen.
-    n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as
-        RAYON_NUM_THREADS says.
-    missing : bool, default=False
-        Whether NaN stands for a value that is missing at random, instead of being an error.
-    callback : callable or None, default=None
-        Called after each iteration with an :class:`Iteration`; the fit ends when it returns
-        something true.
+    **params : dict
+        The other parameters of :class:`GaussianMixture`, which has initial parameters and a `prior` besides.
 
     Attributes
     ----------
@@ -323,6 +294,9 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.BAYESIAN_CONSTRAINTS
+    _OPTIONS = tuple(
+        name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS
+    )
     #: Of a column of a table, whose values are often few, fits end in as many optima as there are starts.
     _numbers_of_own_start: ClassVar[int] = 1 << 18
 
@@ -401,14 +375,14 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
         if self.standardize:
             units, fitted_data = samples.standardize()
             for name, apply in (("mean_prior", units.apply), ("covariance_prior", units.apply_to_covariances)):
-                if options[name] is not None:
-                    options[name] = apply(options[name])
+                if options["arrays"][name] is not None:
+                    options["arrays"][name] = apply(options["arrays"][name])
             # The densities of samples, and of precisions a priori, in units that differ by these factors.
             degrees = samples.shape[1] if self.degrees_of_freedom_prior is None else self.degrees_of_freedom_prior
             shift = data.total_weight * units.log_scale + self.n_components * degrees * np.log(units.scale).sum()
-        best, error = self._best_run(samples, fitted_data, units, shift, options)
+        best = self._best_run(samples, fitted_data, units, shift, options)
         self._keep(best, units, shift, samples.dtype)
-        self._finish(best, error)
+        self._finish(best)
         return data
 
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
@@ -423,7 +397,7 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
         return bound
 
     def _options(self, n_features: int) -> dict[str, Any]:
-        """Check the prior, with scikit-learn's messages, and give what the engine needs for a run; each sets the last two."""
+        """Check the prior, with scikit-learn's messages, and give the options of a fit."""
         mean, covariance = self.mean_prior, self.covariance_prior
         if mean is not None:
             mean = _checked(mean, (n_features,), "means")
@@ -434,25 +408,7 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
             )
         if covariance is not None:
             covariance = self._checked_covariance(covariance, n_features)
-        return {
-            "n_components": self.n_components,
-            "covariance_type": self.covariance_type,
-            "tol": self.tol,
-            "reg_covar": self.reg_covar,
-            "max_iter": self.max_iter,
-            "n_init": self.n_init if self.halving else 1,
-            "halving": self.halving,
-            "init_params": self.init_params if _start.is_name(self.init_params) else "kmeans",
-            "weight_concentration_prior_type": self.weight_concentration_prior_type,
-            "weight_concentration_prior": self.weight_concentration_prior,
-            "mean_precision_prior": self.mean_precision_prior,
-            "mean_prior": mean,
-            "degrees_of_freedom_prior": degrees,
-            "covariance_prior": covariance,
-            "freeze": _parameters.frozen(self.freeze, self.n_components),
-            "seed": 0,
-            "last_lower_bound": None,
-        }
+        return self._engine_options({"mean_prior": mean, "covariance_prior": covariance})
 
     def _checked_covariance(self, covariance: ArrayLike, n_features: int) -> NDArray[np.float64]:
         """Check the prior covariance, and give it in the shape of the covariances of one component."""
@@ -474,23 +430,17 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
 
     def _best_run(
         self, samples: Samples, data: Evaluations, units: Units | None, shift: float, options: dict[str, Any]
-    ) -> tuple[_core.Fit, BaseException | None]:
-        """Fit from each start; give the best run, and the error that ended the last one, if one did."""
+    ) -> _core.Fit:
+        """Fit from each start; give the best run."""
         before = None
         if self.warm_start and hasattr(self, "converged_"):
             before = self._posterior() if units is None else units.apply_to_posterior(self._posterior())
 
-        def run(random_state: np.random.RandomState, reporter: Reporter) -> _core.Fit:
-            start: _core.VariationalMixture | _core.Statistics | None = before
-            if before is None:
-                start = None if self.halving else samples.statistics(random_state)
-                if start is None:
-                    options["seed"] = int(random_state.randint(0, 2**31 - 1))
-            elif not math.isinf(self.lower_bound_):
-                options["last_lower_bound"] = float(self.lower_bound_) + shift
-            return data.fit_variational(options, start, reporter.callback())
+        def start(random_state: np.random.RandomState) -> Start:
+            found = samples.statistics(random_state)
+            return int(random_state.randint(0, 2**31 - 1)) if found is None else found
 
-        return self._best_of(self.n_init if before is None and not self.halving else 1, shift, run)
+        return self._run(data, options, shift, start, before)
 
     def _keep(self, fit: _core.Fit, units: Units | None, shift: float, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found, in the units of the data."""

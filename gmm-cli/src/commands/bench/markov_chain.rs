@@ -5,11 +5,11 @@
 use super::options::{MixtureOptions, Named, seconds};
 use super::problem::Problem;
 use super::rows::print_rows;
-use crate::commands::values::whole_number;
 use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
 use anyhow::bail;
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, Target};

@@ -1,7 +1,7 @@
 //! Options that several benches have.
-use crate::commands::values::whole_number;
 use clap::Args;
 use gaussmix::Error;
+use gaussmix::count::whole_number;
 use gaussmix::device::{Device, kernel_names};
 use gaussmix::io::Output;
 use std::path::PathBuf;

@@ -4,9 +4,9 @@ use super::options::{Named, OutputOptions, ascending, seconds};
 use super::report::{Missing, report};
 use super::rows::Row;
 use super::workload::{self, Workload};
-use crate::commands::values::whole_number;
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
+use gaussmix::count::whole_number;
 use std::time::Duration;
 
 /// Time the products of N vectors with a resident matrix of K rows, beside published times

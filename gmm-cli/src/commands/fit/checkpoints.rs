@@ -1,51 +1,13 @@
 //! The checkpoints that a fit writes while it runs and at its end.
+use crate::commands::training::Trainable;
 use crate::input::Source;
 use anyhow::Context;
-use gaussmix::fit::{Fit as Fitted, Regularized, Standardizable};
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
-use gaussmix::model::{Mixture, VariationalMixture};
-use std::path::Path;
+use gaussmix::fit::Fit as Fitted;
+use gaussmix::io::{Checkpoint, CheckpointOutput, Identity};
 use std::time::{Duration, Instant};
 
 /// The least time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(10);
-
-/// What is fitted, and its files.
-pub trait Fittable: Standardizable + Regularized {
-    fn read(path: &Path) -> io::Result<Checkpoint<Self>>;
-
-    fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()>;
-
-    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()>;
-}
-
-impl Fittable for Mixture {
-    fn read(path: &Path) -> io::Result<Checkpoint> {
-        io::read_checkpoint(path)
-    }
-
-    fn write(output: &CheckpointOutput, checkpoint: &Checkpoint) -> io::Result<()> {
-        output.write(checkpoint)
-    }
-
-    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()> {
-        output.write_with_summary(self, summary)
-    }
-}
-
-impl Fittable for VariationalMixture {
-    fn read(path: &Path) -> io::Result<Checkpoint<Self>> {
-        io::read_variational_checkpoint(path)
-    }
-
-    fn write(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()> {
-        output.write_variational(checkpoint)
-    }
-
-    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()> {
-        output.write_variational(self, summary)
-    }
-}
 
 /// Writes checkpoints to a file, if the user named one.
 pub struct CheckpointWriter<'a, 's, M> {
@@ -60,7 +22,7 @@ pub struct CheckpointWriter<'a, 's, M> {
     last: Option<Checkpoint<M>>,
 }
 
-impl<'a, 's, M: Fittable> CheckpointWriter<'a, 's, M> {
+impl<'a, 's, M: Trainable> CheckpointWriter<'a, 's, M> {
     pub fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'s>, made_with: Identity) -> Self {
         Self { output, source, made_with, tried: Instant::now(), any_written: false, any_failed: false, last: None }
     }
@@ -86,7 +48,8 @@ impl<'a, 's, M: Fittable> CheckpointWriter<'a, 's, M> {
         if self.tried.elapsed() < INTERVAL {
             return None;
         }
-        let written = self.checkpoint(present, best).and_then(|checkpoint| Ok(M::write(output, &checkpoint)?));
+        let written =
+            self.checkpoint(present, best).and_then(|checkpoint| Ok(M::write_checkpoint(output, &checkpoint)?));
         self.tried = Instant::now();
         self.any_written |= written.is_ok();
         written.err().filter(|_| !std::mem::replace(&mut self.any_failed, true))
@@ -100,7 +63,7 @@ impl<'a, 's, M: Fittable> CheckpointWriter<'a, 's, M> {
             self.last = Some(self.checkpoint(fit, None)?);
         }
         let Some(last) = &self.last else { return Ok(()) };
-        M::write(output, last).context("the checkpoint could not be written")
+        M::write_checkpoint(output, last).context("the checkpoint could not be written")
     }
 
     fn checkpoint(&self, present: &Fitted<M>, best: Option<&Fitted<M>>) -> anyhow::Result<Checkpoint<M>> {

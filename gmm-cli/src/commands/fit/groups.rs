@@ -1,16 +1,15 @@
 //! `gmm fit --by`: a mixture for each group of rows.
 use super::report::data;
 use super::{Fit, fingerprint};
+use crate::commands::training::{Trainable as _, Trained};
 use crate::exit_code::SUCCESS;
 use crate::input::{Groups, Input, Source, refuse_overlap};
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::bail;
-use gaussmix::fit::{Fit as Fitted, Watch};
+use gaussmix::fit::{Checked, Fit as Fitted, Fitting, Watch};
 use gaussmix::io::{FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Identity, Ids, Model, Selection};
-use gaussmix::model::CovarianceType;
 use gaussmix::{Error, Result};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -29,13 +28,15 @@ struct Progress<'a, M> {
     checkpoint: Option<FitLog>,
     /// Whether a fit could not be written to the checkpoint.
     any_failed: AtomicBool,
-    /// The fits that the checkpoint had, by the names of their groups.
-    known: HashMap<String, Fitted<M>>,
+    /// The runs of all fits.
+    n_runs: usize,
+    /// The runs that the checkpoint had, by the names of their groups and their numbers.
+    known: HashMap<(String, usize), Fitted<M>>,
 }
 
 impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
-    fn known(&self, set: usize) -> Option<Fitted<M>> {
-        self.known.get(&self.names.text(set)).cloned()
+    fn known(&self, set: usize, run: usize) -> Option<Fitted<M>> {
+        self.known.get(&(self.names.text(set), run)).cloned()
     }
 
     fn ended(&self, set: usize, result: &Result<Fitted<M>>) {
@@ -58,9 +59,10 @@ impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
         };
         line.hide_while(|| text::tell(tell));
         line.update(|| {
-            let n = self.names.len();
+            let n = self.n_runs;
+            let what = if n == self.names.len() { "groups" } else { "runs" };
             let (percent, n) = (100.0 * ended as f64 / n as f64, text::grouped(n as u64));
-            format!("fitting: {} of {n} groups, {percent:.0} %", text::grouped(ended as u64))
+            format!("fitting: {} of {n} {what}, {percent:.0} %", text::grouped(ended as u64))
         });
     }
 
@@ -113,7 +115,7 @@ enum Name {
 }
 
 impl Fit {
-    pub(super) fn run_by(&self, by: &str) -> anyhow::Result<u8> {
+    pub(super) fn run_by<M: Trained>(&self, by: &str) -> anyhow::Result<u8> {
         self.training.data.check_one_device()?;
         let output = self.open_groups()?;
         let (k, covariance_type) = self.shape(None)?;
@@ -125,23 +127,20 @@ impl Fit {
         output.as_ref().map_or(Ok(()), |output| output.check_names(by, &groups.names, source.names()))?;
         let device = self.training.data.device;
 
+        let fitting = self.training.fitting::<M>(k, covariance_type)?.device(device);
         let made_with = match data {
-            Some(data) => self.groups_identity(data, k, covariance_type, &groups)?,
+            Some(data) => self.groups_identity(data, &fitting, &groups)?,
             None => Identity::default(),
         };
+        let fitting = fitting.check()?;
 
         let begin = Instant::now();
-        let results = if self.variational.variational {
-            let params =
-                self.variational.params(&self.training, covariance_type)?.n_components(k).device(device).check()?;
-            let fits = self.fit_groups(&groups, &made_with, |watch| params.fit_many(&groups.sets, watch))?;
-            models(fits, source.names(), Model::of_posterior)
-        } else {
-            let params =
-                self.training.params().n_components(k).covariance_type(covariance_type).device(device).check()?;
-            let fits = self.fit_groups(&groups, &made_with, |watch| params.fit_many(&groups.sets, watch))?;
-            models(fits, source.names(), |mixture, summary| Ok(Model::new(mixture, summary)))
+        let fits = self.fit_groups(&groups, &made_with, &fitting)?;
+        let model = |fit: Fitted<M::Model>| {
+            let summary = FitSummary::from(&fit).with_feature_names(source.names());
+            fit.mixture.of_group(summary)
         };
+        let results: Vec<Result<Model>> = fits.into_iter().map(|fit| fit.and_then(model)).collect();
         let seconds = begin.elapsed().as_secs_f64();
 
         let stopped = results.iter().filter(|result| matches!(result, Err(Error::Stopped))).count();
@@ -207,22 +206,24 @@ impl Fit {
         Ok(SUCCESS)
     }
 
-    /// Fits to all groups by `fit`, with progress and the checkpoint.
-    fn fit_groups<M: Serialize + DeserializeOwned + Clone + Send + Sync>(
+    /// Fits to all groups, with progress and the checkpoint.
+    fn fit_groups<M: Trained>(
         &self,
         groups: &Groups<'_>,
         made_with: &Identity,
-        fit: impl FnOnce(&dyn Watch<M>) -> Vec<Result<Fitted<M>>> + Send,
-    ) -> anyhow::Result<Vec<Result<Fitted<M>>>> {
+        fitting: &Checked<Fitting<M>>,
+    ) -> anyhow::Result<Vec<Result<Fitted<M::Model>>>> {
         let (checkpoint, known) = match &self.checkpoint {
             Some(path) => {
                 let (log, known) = FitLog::open(path, made_with)?;
                 (Some(log), known)
             }
-            None => (None, Vec::new()),
+            None => (None, Vec::<(String, Fitted<M::Model>)>::new()),
         };
+        let runs_of_a_fit = if self.training.options.halving { 1 } else { self.training.options.n_init };
+        let n_runs = groups.names.len() * runs_of_a_fit;
         if let (Some(checkpoint), false) = (&checkpoint, known.is_empty()) {
-            let (known, n) = (text::grouped(known.len() as u64), text::grouped(groups.names.len() as u64));
+            let (known, n) = (text::grouped(known.len() as u64), text::grouped(n_runs as u64));
             text::note(format_args!("going on from {}: {known} of {n} fits", checkpoint.path().display()));
         }
         let progress = Progress {
@@ -232,31 +233,29 @@ impl Fit {
             names: &groups.names,
             checkpoint,
             any_failed: AtomicBool::new(false),
-            known: known.into_iter().collect(),
+            n_runs,
+            known: known.into_iter().map(|(name, fit)| ((name, fit.run), fit)).collect(),
         };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.unwrap_or(0)).build()?;
-        Ok(pool.install(|| fit(&progress)))
+        Ok(fitting.fit_many(&groups.sets, &progress))
     }
 
     /// The data, its groups, and the options of the fits. Those that are in a checkpoint are not made
     /// again, so that all options have to be the same.
-    fn groups_identity(
+    fn groups_identity<M: Trained>(
         &self,
         data: Identity,
-        k: usize,
-        covariance_type: CovarianceType,
+        fitting: &Fitting<M>,
         groups: &Groups<'_>,
     ) -> anyhow::Result<Identity> {
         let names =
             (0..groups.names.len()).flat_map(|group| groups.names.text(group).into_bytes().into_iter().chain([0]));
         let all: Vec<f64> = groups.of_row.iter().map(|&group| group as f64).chain(names.map(f64::from)).collect();
-        let identity = self.identity(data, None, k, covariance_type, None)?.with("the groups", fingerprint(&all)?);
-        self.variational.identify(self.training.identify_end(identity), covariance_type)
+        self.identity(data.with("the groups", fingerprint(&all)?), None, fitting, None)
     }
 
     /// Makes sure that the models can be written, before anything is read.
     fn open_groups(&self) -> anyhow::Result<Option<GroupOutput>> {
-        let inputs = || self.training.inputs().chain(self.variational.inputs());
+        let inputs = || self.training.inputs();
         let Some(path) = &self.output else {
             refuse_overlap([self.checkpoint.as_ref()], inputs())?;
             return Ok(None);
@@ -269,24 +268,11 @@ impl Fit {
             .as_ref()
             .is_some_and(|log| log.metadata().is_ok_and(|found| found.is_file() && found.len() > 0));
         let output = if goes_on { GroupOutput::resume(path)? } else { GroupOutput::create(path)? };
-        if self.variational.variational && !output.is_folder() {
+        if self.training.is_variational() && !output.is_folder() {
             bail!("{}: a .parquet has no place for posteriors of --variational; name a folder", path.display());
         }
         Ok(Some(output))
     }
-}
-
-/// The models of fits.
-fn models<M>(
-    fits: Vec<Result<Fitted<M>>>,
-    names: Option<&[String]>,
-    model: impl Fn(M, FitSummary) -> Result<Model>,
-) -> Vec<Result<Model>> {
-    let of = |fit: Fitted<M>| {
-        let summary = FitSummary::from(&fit).with_feature_names(names);
-        model(fit.mixture, summary)
-    };
-    fits.into_iter().map(|fit| fit.and_then(of)).collect()
 }
 
 impl Group {

@@ -3,25 +3,22 @@ mod checkpoints;
 mod groups;
 mod labels;
 mod report;
-mod variational;
 
-use super::training::Training;
-use super::values::whole_number;
-use super::variational::Variational;
+use super::training::{Trainable, Trained, Training};
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, anyhow};
-use checkpoints::{CheckpointWriter, Fittable};
+use checkpoints::CheckpointWriter;
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Description, Evaluator};
-use gaussmix::fit::{Callback, Fit as Fitted, GaussianMixtureParams};
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
+use gaussmix::fit::{Callback, Em, Fit as Fitted, Fitting, Model as _, Variational};
+use gaussmix::io::{Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
 use gaussmix::mcmc;
 use gaussmix::model::{CovarianceType, Mixture};
-use gaussmix::statistics::Freeze;
 use labels::Known;
 use ndarray::{ArrayView1, Axis};
 use report::Report;
@@ -50,7 +47,7 @@ Examples:
   gmm fit iris.csv -k 2 --by species -o models/")]
 pub struct Fit {
     /// Number of components; needed without --init. Default: that of --init
-    #[arg(short, value_parser = whole_number, required_unless_present = "init")]
+    #[arg(short, long = "n-components", value_name = "K", value_parser = whole_number, required_unless_present = "init")]
     k: Option<usize>,
     /// Shape of the covariances: full, tied, diag or spherical. Default: that of --init, or full
     #[arg(long, value_name = "TYPE")]
@@ -58,11 +55,6 @@ pub struct Fit {
     /// Start the fit at this model; with --variational, at the posterior that it has
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
-    /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
-    /// separated by commas; of single components (from 0) as in means=0,2. With weights=equal or
-    /// means=equal those of all components are equal
-    #[arg(long, value_name = "NAMES")]
-    freeze: Vec<Freeze>,
     /// What is known of the rows' components: a file of one number for each row, that of its component
     /// counted from 0, or -1 where it is not known. Components are numbered as the labels say
     #[arg(long, value_name = "FILE")]
@@ -75,12 +67,9 @@ pub struct Fit {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["init", "freeze", "labels", "plot", "standardize", "kernel"]
+        conflicts_with_all = ["init", "labels", "plot", "standardize", "kernel"]
     )]
     by: Option<String>,
-    /// How many threads the fits of --by take. Default: one for each core
-    #[arg(long, value_name = "N", requires = "by", value_parser = whole_number)]
-    threads: Option<usize>,
     /// Where to write the model: .json, or .npz with scikit-learn's attributes. With --by: a
     /// .parquet with a row for each component of each group (not with --variational), or a folder
     /// that is empty or not there (a name without an ending, or with / at its end) for a .json of
@@ -102,8 +91,6 @@ pub struct Fit {
     json: bool,
     #[command(flatten)]
     training: Training,
-    #[command(flatten)]
-    variational: Variational,
 }
 
 /// A hash of the parameters of a start, by which a checkpoint knows it again.
@@ -139,22 +126,31 @@ struct Finished<M> {
 
 impl Fit {
     pub fn run(self) -> anyhow::Result<u8> {
-        if let Some(by) = &self.by {
-            return self.run_by(by);
+        match (&self.by, self.training.is_variational()) {
+            (Some(by), false) => self.run_by::<Em>(by),
+            (Some(by), true) => self.run_by::<Variational>(by),
+            (None, false) => self.run_one::<Em>(),
+            (None, true) => self.run_one::<Variational>(),
         }
-        if self.variational.variational {
-            return self.run_variational();
-        }
+    }
+
+    /// Fits to all rows.
+    fn run_one<M: Trained>(&self) -> anyhow::Result<u8> {
         let outputs = self.open()?;
         let known = self.labels.as_deref().map(Known::read).transpose()?;
-        let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
-        let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
+        let (init, init_names) = match &self.init {
+            Some(path) => M::Model::read_model(path).map(|(init, names)| (Some(init), names))?,
+            None => (None, None),
+        };
         let resumed = self.resumed()?;
-        let (k, covariance_type) = self.shape(init.as_ref())?;
+        let (k, covariance_type) = self.shape(init.as_ref().map(M::Model::density))?;
+        let fitting = self.training.fitting::<M>(k, covariance_type)?;
         let selection = self.training.data.table.selection(init_names, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let made_with = match self.checkpoint {
-            Some(_) => self.identity(input.identity()?, known.as_ref(), k, covariance_type, init.as_ref())?,
+            Some(_) => {
+                self.identity(input.identity()?, known.as_ref(), &fitting, init.as_ref().map(M::Model::density))?
+            }
             None => Identity::default(),
         };
         if let Some(resumed) = &resumed {
@@ -162,8 +158,7 @@ impl Fit {
         }
         let source = Source::new(&mut input, self.training.standardize)?;
         source.check_columns()?;
-        let params = self.params(&source, k, covariance_type, init, resumed)?;
-        let model = params.check()?;
+        let model = self.started(fitting, &source, covariance_type, init, resumed)?.check()?;
         let mut evaluator = labels::evaluator(&source, known, k)?;
 
         let finished = self.fit(&source, evaluator.as_mut(), &outputs, made_with, |evaluator, callback| {
@@ -171,29 +166,29 @@ impl Fit {
         })?;
         let Some(Finished { fit, own, iterated_by, seconds }) = finished else { return Ok(interrupt::EXIT_CODE) };
         let line = ProgressLine::start("evaluating the fit");
-        let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
+        let report = Report::new(&source, evaluator.as_mut(), iterated_by, (&fit, &own), seconds)?;
         if let Some(plot) = &outputs.plot {
             let fitted = plot::Fitted {
-                mixture: &own.mixture,
-                alive: &vec![true; own.mixture.n_components()],
+                mixture: &own.mixture.to_mixture()?,
+                alive: &fit.mixture.alive().unwrap_or_else(|| vec![true; k]),
                 bounds: &own.lower_bounds,
-                bound: "lower bound (mean log-likelihood of a sample)",
+                bound: M::Model::BOUND,
             };
-            draw(plot, &source, evaluator.as_mut(), &fit.mixture, &fitted)?;
+            draw(plot, &source, evaluator.as_mut(), fit.mixture.density(), &fitted)?;
         }
         drop(line);
         if self.json {
             text::print_json(&report)?;
         } else {
             let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
-            text::print(report.text(&source, &own, self.training.max_iter, model, plot))?;
+            text::print(report.text(&source, &own, self.training.options.max_iter, model, plot)?)?;
         }
         Ok(SUCCESS)
     }
 
     /// Fits by `fit`, with progress and checkpoints, and writes the model. None if a signal stopped it,
     /// which is said.
-    fn fit<M: Fittable>(
+    fn fit<M: Trainable>(
         &self,
         source: &Source<'_>,
         evaluator: &mut dyn Evaluator,
@@ -227,14 +222,14 @@ impl Fit {
         }
         // The checkpoint says that the last run is done, although the fit is that of the best run.
         let mut last = fit.clone();
-        last.run = self.training.n_init - 1;
+        last.run = self.training.options.n_init - 1;
         checkpoints.finish(Some(&last))?;
         Ok(Some(Finished { fit, own, iterated_by, seconds }))
     }
 
     /// Makes sure that all results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<Outputs> {
-        let inputs = self.training.inputs().chain(self.variational.inputs()).chain([self.labels.as_ref()]);
+        let inputs = self.training.inputs().chain([self.labels.as_ref()]);
         refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
         Ok(Outputs {
             model: self.output.as_ref().map(ModelOutput::create).transpose()?,
@@ -244,9 +239,11 @@ impl Fit {
     }
 
     /// Reads the checkpoint, if the file exists and is not empty.
-    fn resumed<M: Fittable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
+    fn resumed<M: Trainable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
         match &self.checkpoint {
-            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => Ok(Some(M::read(path)?)),
+            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => {
+                Ok(Some(M::read_checkpoint(path)?))
+            }
             _ => Ok(None),
         }
     }
@@ -260,18 +257,16 @@ impl Fit {
 
     /// The data and the options that change the course of the fit. A fit goes on from a checkpoint
     /// only with the same.
-    fn identity(
+    fn identity<M: Trained>(
         &self,
         data: Identity,
         known: Option<&Known>,
-        k: usize,
-        covariance_type: CovarianceType,
+        fitting: &Fitting<M>,
         init: Option<&Mixture>,
-    ) -> gaussmix::Result<Identity> {
+    ) -> anyhow::Result<Identity> {
         let start = init.map(start_fingerprint).transpose()?;
-        let shape = data.with("k", k).with("covariance-type", covariance_type.name());
-        let shape = shape.with("freeze", self.frozen().to_string()).with("labels", known.map(Known::fingerprint));
-        Ok(self.training.identify(shape.with("init", start)))
+        let data = data.with("labels", known.map(Known::fingerprint)).with("init", start);
+        self.training.identify(data, fitting, self.by.is_none())
     }
 
     /// Refuses a checkpoint of other data or options.
@@ -284,30 +279,26 @@ impl Fit {
         })
     }
 
-    fn params(
+    /// The fit in the units of the samples, with its start.
+    fn started<M: Trained>(
         &self,
+        fitting: Fitting<M>,
         source: &Source<'_>,
-        k: usize,
         covariance_type: CovarianceType,
-        init: Option<Mixture>,
-        resumed: Option<Checkpoint>,
-    ) -> anyhow::Result<GaussianMixtureParams> {
-        let params = self.training.params().n_components(k).covariance_type(covariance_type).freeze(self.frozen());
+        init: Option<M::Model>,
+        resumed: Option<Checkpoint<M::Model>>,
+    ) -> anyhow::Result<Fitting<M>> {
+        let fitting = self.training.in_units(source, fitting)?;
         if let Some(resumed) = resumed {
             let (present, best) = self.go_on(source, covariance_type, resumed)?;
-            return Ok(params.resume(present, best));
+            return Ok(fitting.resume(present, best));
         }
-        let Some(init) = init else { return Ok(params) };
-        Ok(params.start(self.start(source, covariance_type, init)?))
-    }
-
-    /// What stays that of the start.
-    fn frozen(&self) -> Freeze {
-        self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or)
+        let Some(init) = init else { return Ok(fitting) };
+        Ok(fitting.start(self.start(source, covariance_type, init)?))
     }
 
     /// The fits of a checkpoint in the units of the samples, which a fit resumes.
-    fn go_on<M: Fittable>(
+    fn go_on<M: Trainable>(
         &self,
         source: &Source<'_>,
         covariance_type: CovarianceType,
@@ -327,7 +318,7 @@ impl Fit {
     }
 
     /// The model of --init in the units of the samples.
-    fn start<M: Fittable>(&self, source: &Source<'_>, covariance_type: CovarianceType, init: M) -> anyhow::Result<M> {
+    fn start<M: Trainable>(&self, source: &Source<'_>, covariance_type: CovarianceType, init: M) -> anyhow::Result<M> {
         let start = match &source.standardization {
             Some(standard) => standard.standardize(&init, covariance_type),
             None => Ok(init),
@@ -337,7 +328,7 @@ impl Fit {
 
     /// The number of the run, if there are several.
     fn describe_run(&self, run: usize) -> String {
-        match self.training.n_init {
+        match self.training.options.n_init {
             1 => String::new(),
             n => format!("run {}/{n}, ", run + 1),
         }
@@ -358,7 +349,7 @@ impl Fit {
     }
 
     /// What failed, and where the last checkpoint is.
-    fn describe_failure<M: Fittable>(&self, checkpoints: &CheckpointWriter<'_, '_, M>) -> String {
+    fn describe_failure<M: Trainable>(&self, checkpoints: &CheckpointWriter<'_, '_, M>) -> String {
         match (&self.checkpoint, checkpoints.any_written()) {
             (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
             _ => format!("the fit to {} failed", self.training.data.table.describe()),
@@ -399,6 +390,7 @@ mod tests {
     use super::*;
     use gaussmix::data::{Rows, Samples};
     use gaussmix::evaluator::{ReferenceEvaluator, Sampling};
+    use gaussmix::fit::GaussianMixtureParams;
     use gaussmix::statistics::Statistics;
     use ndarray::{Array1, arr2};
     use std::ops::ControlFlow;
@@ -444,7 +436,7 @@ mod tests {
         let data = gaussmix::io::read_data(concat!(env!("CARGO_MANIFEST_DIR"), "/data/iris.csv")).unwrap();
         for (max_iter, kernel) in [(5, "statistics"), (0, "total")] {
             let mut evaluator = Kernels(ReferenceEvaluator::new(data.samples().unwrap()), "none");
-            let params = GaussianMixtureParams::default().n_components(2).max_iter(max_iter);
+            let params = GaussianMixtureParams::new(2).max_iter(max_iter);
             let see = &mut |_: &gaussmix::fit::Iteration<'_>| ControlFlow::Continue(());
             let model = params.check().unwrap();
             let (fit, iterated_by) = iterate(&mut evaluator, |on, callback| model.fit_with(on, callback), see);
@@ -453,7 +445,7 @@ mod tests {
         }
         let one = arr2(&[[1.0]]);
         let mut evaluator = Kernels(ReferenceEvaluator::new(Samples::from_f64(one.view()).unwrap()), "none");
-        let params = GaussianMixtureParams::default().n_components(2).check().unwrap();
+        let params = GaussianMixtureParams::new(2).check().unwrap();
         let see = &mut |_: &gaussmix::fit::Iteration<'_>| ControlFlow::Continue(());
         let (fit, iterated_by) = iterate(&mut evaluator, |on, callback| params.fit_with(on, callback), see);
         assert!(fit.is_err() && iterated_by.is_none());

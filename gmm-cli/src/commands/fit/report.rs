@@ -1,4 +1,5 @@
 //! What `gmm fit` reports.
+use crate::commands::training::Trainable;
 use crate::input::Source;
 use crate::terminal::text;
 use gaussmix::evaluator::{Description, Evaluator, Operation};
@@ -11,27 +12,36 @@ const MAX_WEIGHTS: usize = 12;
 /// Up to so many features the report shows their names.
 const MAX_NAMES: usize = 12;
 
-/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their
-/// weights.
+/// What `--json` prints. Likelihoods are in the data's units. They, and lower bounds of --variational,
+/// are sums over all samples times their weights.
 #[derive(Serialize)]
 pub struct Report {
     n: usize,
     d: usize,
     k: usize,
+    /// With --variational the components (counted from 0) whose expected number of samples is at least
+    /// ½.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alive: Option<Vec<usize>>,
     covariance_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight_concentration_prior_type: Option<&'static str>,
     /// The names of the features, if they have any.
     #[serde(skip_serializing_if = "Option::is_none")]
     feature_names: Option<Vec<String>>,
     n_iter: usize,
     converged: bool,
-    /// Mean log-likelihood of a sample before the last M-step; null without iterations.
+    /// Mean log-likelihood of a sample before the last M-step; with --variational the lower bound of
+    /// the evidence, less what does not depend on the posterior, as scikit-learn has it. Null without
+    /// iterations.
     lower_bound: Option<f64>,
+    /// The lower bound of the log-evidence; null without iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elbo: Option<Option<f64>>,
+    /// With --variational under the posterior, as scikit-learn's `score_samples`.
     log_likelihood: f64,
-    bic: f64,
-    aic: f64,
-    /// Components (counted from 0) that had no samples or no usable covariance in the last
-    /// iteration, so that they retained their mean and covariance.
-    retained: Vec<usize>,
+    #[serde(flatten)]
+    of_mixture: Option<OfMixture>,
     /// The device of the iterations; without iterations, of the log-likelihood.
     device: String,
     /// The kernel of the iterations; without iterations, of the log-likelihood.
@@ -43,36 +53,51 @@ pub struct Report {
     seconds: f64,
 }
 
+/// What is known of likeliest parameters alone.
+#[derive(Serialize)]
+struct OfMixture {
+    bic: f64,
+    aic: f64,
+    /// Components (counted from 0) that had no samples or no usable covariance in the last
+    /// iteration, so that they retained their mean and covariance.
+    retained: Vec<usize>,
+}
+
 impl Report {
-    /// `iterated_by` describes what computed the iterations, if there were any. `n_iter` counts
-    /// those before a checkpoint too.
-    pub fn new(
+    /// `iterated_by` describes what computed the iterations, if there were any. `fit` is in the units of
+    /// the samples, `own` in those of the data.
+    pub fn new<M: Trainable>(
         source: &Source<'_>,
         evaluator: &mut dyn Evaluator,
         iterated_by: Option<Description>,
-        fit: &Fitted,
-        n_iter: usize,
+        (fit, own): (&Fitted<M>, &Fitted<M>),
         seconds: f64,
     ) -> anyhow::Result<Self> {
-        let (mixture, weight) = (&fit.mixture, evaluator.total_weight());
-        let log_likelihood = evaluator.log_likelihood(mixture)? - weight * source.log_scale();
+        let (density, weight) = (fit.mixture.density(), evaluator.total_weight());
+        let log_likelihood =
+            evaluator.log_likelihood(density)? + weight * (fit.mixture.log_factor() - source.log_scale());
         let (n, d) = (evaluator.n_samples(), evaluator.n_features());
-        let criterion = |c: Criterion| c.value(log_likelihood, mixture.n_parameters(), weight, d);
+        let alive = fit.mixture.alive();
+        let of_mixture = alive.is_none().then(|| {
+            let criterion = |c: Criterion| c.value(log_likelihood, density.n_parameters(), weight, d);
+            OfMixture { bic: criterion(Criterion::Bic), aic: criterion(Criterion::Aic), retained: fit.retained.clone() }
+        });
         let Description { device, kernel, .. } = iterated_by.unwrap_or_else(|| evaluator.describe());
-        let (precision, computed_in_float64) = source.precision(evaluator, mixture, Operation::Statistics);
+        let (precision, computed_in_float64) = source.precision(evaluator, density, Operation::Statistics);
         Ok(Self {
             n,
             d,
-            k: mixture.n_components(),
-            covariance_type: mixture.covariance_type().name(),
+            k: density.n_components(),
+            elbo: alive.is_some().then(|| M::elbo(own)),
+            alive: alive.map(|alive| (0..alive.len()).filter(|&c| alive[c]).collect()),
+            covariance_type: density.covariance_type().name(),
+            weight_concentration_prior_type: fit.mixture.prior_type(),
             feature_names: source.names().map(<[String]>::to_vec),
-            n_iter,
-            converged: fit.converged,
-            lower_bound: fit.lower_bounds.last().map(|bound| bound - source.log_scale()),
+            n_iter: own.n_iter(),
+            converged: own.converged,
+            lower_bound: own.lower_bounds.last().copied(),
             log_likelihood,
-            bic: criterion(Criterion::Bic),
-            aic: criterion(Criterion::Aic),
-            retained: fit.retained.clone(),
+            of_mixture,
             device,
             kernel,
             precision,
@@ -82,38 +107,48 @@ impl Report {
     }
 
     /// The report in words. `own` is the fit in the data's own units, which was written to `model`.
-    pub fn text(
+    pub fn text<M: Trainable>(
         &self,
         source: &Source<'_>,
-        own: &Fitted,
+        own: &Fitted<M>,
         max_iter: usize,
         model: Option<&ModelOutput>,
         plot: Option<&Output>,
-    ) -> String {
+    ) -> anyhow::Result<String> {
         let mut lines = data(source, self.feature_names.as_deref());
         lines.push(format!("model           {}, {}", text::components(self.k), self.covariance_type));
-        lines.extend(weights(&own.mixture.weights().to_vec()));
+        if let Some(alive) = &self.alive {
+            lines.push(format!("  alive         {} of them: the others have less than half a sample", alive.len()));
+        }
+        let mixture = own.mixture.to_mixture()?;
+        lines.extend(weights(&mixture.weights().to_vec()));
         lines.push(format!("iterations      {}", course(self.n_iter, self.converged, max_iter)));
+        if let (Some(lower_bound), Some(Some(elbo))) = (self.lower_bound, self.elbo) {
+            lines.push(format!("lower bound     {lower_bound}, as scikit-learn counts"));
+            lines.push(format!("ELBO            {elbo}, the lower bound of the log-evidence"));
+        }
         lines.push(format!("log-likelihood  {}", self.log_likelihood));
         lines.push(format!("  per sample    {}", self.log_likelihood / source.samples.total_weight()));
-        lines.push(format!("BIC             {}", self.bic));
-        lines.push(format!("AIC             {}", self.aic));
-        lines.extend(computed_by(&self.device, &self.kernel, self.seconds));
+        if let Some(OfMixture { bic, aic, .. }) = self.of_mixture {
+            lines.push(format!("BIC             {bic}"));
+            lines.push(format!("AIC             {aic}"));
+        }
+        lines.push(format!("computed by     {}, kernel {}", self.device, self.kernel));
+        lines.push(format!("time            {}", text::seconds(self.seconds)));
         lines.extend(self.computed_in_float64.map(String::from));
-        if !self.retained.is_empty() {
+        if let Some(OfMixture { retained, .. }) = self.of_mixture.as_ref().filter(|of| !of.retained.is_empty()) {
             lines.push(format!(
-                "retained        components {:?} (counted from 0) had no samples or no usable covariance in the last \
-                 iteration and retained their mean and covariance: try fewer components",
-                self.retained
+                "retained        components {retained:?} (counted from 0) had no samples or no usable covariance in the last \
+                 iteration and retained their mean and covariance: try fewer components"
             ));
         }
         if let Some(model) = model {
-            let other = own.mixture.covariance_type().name();
+            let other = mixture.covariance_type().name();
             let as_other = if other == self.covariance_type { String::new() } else { format!(", as {other}") };
             lines.push(format!("written         {model}{as_other}"));
         }
         lines.extend(plot.map(|plot| format!("plot            {plot}")));
-        lines.join("\n")
+        Ok(lines.join("\n"))
     }
 }
 
@@ -126,22 +161,17 @@ pub(super) fn data(source: &Source<'_>, names: Option<&[String]>) -> Vec<String>
 }
 
 /// The weights of a few components.
-pub(super) fn weights(weights: &[f64]) -> Option<String> {
+fn weights(weights: &[f64]) -> Option<String> {
     let weights: Vec<String> = weights.iter().map(|w| format!("{w:.4}")).collect();
     (2..=MAX_WEIGHTS).contains(&weights.len()).then(|| format!("  weights       {}", weights.join(", ")))
 }
 
 /// The number of iterations, and whether they ended by themselves.
-pub(super) fn course(n_iter: usize, converged: bool, max_iter: usize) -> String {
+fn course(n_iter: usize, converged: bool, max_iter: usize) -> String {
     let converged = match (converged, max_iter) {
         (true, _) => "converged",
         (false, 0) => "not converged",
         (false, _) => "not converged; raise --max-iter or --tol",
     };
     format!("{n_iter}, {converged}")
-}
-
-pub(super) fn computed_by(device: &str, kernel: &str, seconds: f64) -> [String; 2] {
-    let time = format!("time            {}", text::seconds(seconds));
-    [format!("computed by     {device}, kernel {kernel}"), time]
 }

@@ -2,7 +2,6 @@
 mod progress;
 mod report;
 
-use super::values::{whole_number, whole_number_or_0};
 use crate::exit_code::SUCCESS;
 use crate::input::{Gaps, TableOptions, note_columns, tuning_file};
 use crate::plot;
@@ -10,6 +9,7 @@ use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use gaussmix::Error;
+use gaussmix::count::{whole_number, whole_number_or_0};
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
@@ -125,7 +125,7 @@ pub struct Mcmc {
     #[arg(long, value_parser = whole_number)]
     thin: Option<usize>,
     /// Seed of every random choice
-    #[arg(long, default_value_t = 0)]
+    #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
     /// Where to write: the beginning of the names PREFIX-1.csv and so on, and PREFIX.npz
     #[arg(short, long, value_name = "PREFIX")]

@@ -1,19 +1,18 @@
 //! `gmm select`: the number of components and the covariance type that suit the data best.
-mod variational;
-
-use super::training::Training;
-use super::values::whole_number;
-use super::variational::Variational;
+use super::training::{Trainable, Trained, Training};
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use clap::Args;
+use gaussmix::count::whole_number;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{Candidate, Criterion, Iteration, Selection};
+use gaussmix::fit::{
+    Callback, Candidate, Criterion, Em, Fit, Fitting, Model as _, Ranked, Selection, Variational, select_by,
+};
 use gaussmix::io::{FitSummary, ModelOutput, Output};
-use gaussmix::model::CovarianceType;
+use gaussmix::model::{CovarianceType, VariationalMixture};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -40,7 +39,7 @@ Examples:
   gmm select iris.csv -k 1:8 --drop species")]
 pub struct Select {
     /// Numbers of components to try: 1:20 (both included), 10:100:10 (in steps) or 2,4,8
-    #[arg(short, long = "k", value_name = "RANGE", value_delimiter = ',', value_parser = range, required = true)]
+    #[arg(short, long = "n-components", alias = "k", value_name = "RANGE", value_delimiter = ',', value_parser = range, required = true)]
     k: Vec<Range>,
     /// Shapes of the covariances to try, separated by commas: full, tied, diag, spherical
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full")]
@@ -69,15 +68,16 @@ pub struct Select {
     json: bool,
     #[command(flatten)]
     training: Training,
-    #[command(flatten)]
-    variational: Variational,
 }
+
+/// The models that were tried, and the best of them.
+type Selected<M> = Selection<M, Row>;
 
 /// Numbers of components, ascending.
 type Range = Vec<usize>;
 
 /// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their
-/// weights.
+/// weights, as lower bounds are.
 #[derive(Serialize)]
 struct Report {
     n: usize,
@@ -93,20 +93,72 @@ struct Report {
 #[derive(Serialize, Clone)]
 struct Row {
     k: usize,
+    /// With --variational, how many of them are alive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alive: Option<usize>,
     covariance_type: &'static str,
-    n_parameters: usize,
-    log_likelihood: f64,
-    value: f64,
+    #[serde(flatten)]
+    of_mixture: Option<OfMixture>,
+    /// The lower bound of the log-evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elbo: Option<f64>,
     n_iter: usize,
     converged: bool,
 }
 
+/// What is known of likeliest parameters alone.
+#[derive(Serialize, Clone)]
+struct OfMixture {
+    n_parameters: usize,
+    log_likelihood: f64,
+    value: f64,
+}
+
+impl Row {
+    /// The value of the criterion, or the lower bound.
+    fn value(&self) -> f64 {
+        self.of_mixture.as_ref().map_or(self.elbo.unwrap_or(f64::NAN), |of| of.value)
+    }
+}
+
+impl Ranked for Row {
+    fn criterion(&self) -> f64 {
+        if self.of_mixture.is_some() { self.value() } else { -self.value() }
+    }
+}
+
 impl Select {
     pub fn run(self) -> anyhow::Result<u8> {
-        if self.variational.variational {
-            return self.run_variational();
+        if self.training.is_variational() {
+            return self.run_by::<Variational>("elbo", |fittings, source, evaluator, callback| {
+                let model = |fitting| self.training.in_units(source, fitting)?.check();
+                let models: Vec<_> = fittings.into_iter().map(model).collect::<gaussmix::Result<_>>()?;
+                let rank = |_: &mut dyn Evaluator, fit: &Fit<_>| Ok(posterior(&source.restore_fit(fit)?));
+                select_by(evaluator, &models, &rank, callback)
+            });
         }
+        self.run_by::<Em>(self.criterion.name(), |fittings, source, evaluator, callback| {
+            let weight = evaluator.total_weight();
+            let selection = self.select(&fittings[0], evaluator, callback)?;
+            Ok(selection.map_rows(|row| self.row(&row, source, weight)))
+        })
+    }
+
+    /// Selects by a criterion, with progress, and writes and prints what is found.
+    fn run_by<M: Trained>(
+        &self,
+        criterion: &'static str,
+        select: impl FnOnce(
+            Vec<Fitting<M>>,
+            &Source<'_>,
+            &mut dyn Evaluator,
+            Callback<'_, M::Model>,
+        ) -> gaussmix::Result<Selected<M::Model>>,
+    ) -> anyhow::Result<u8> {
         let (output, plot) = self.open()?;
+        // What is wrong with the options is said before anything is read.
+        let fittings = self.fittings::<M>()?;
+        fittings.iter().try_for_each(|fitting| fitting.clone().check().map(drop))?;
         let selection = self.training.data.table.selection(None, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let source = Source::new(&mut input, self.training.standardize)?;
@@ -116,10 +168,10 @@ impl Select {
         let interrupt = Interrupt::install();
         let begin = Instant::now();
         let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.standardization.as_ref());
-        let selection = self.select(evaluator.as_mut(), &mut |i| {
+        let selection = select(fittings, &source, evaluator.as_mut(), &mut |i| {
             progress.after_iteration(i, || {
-                let mixture = &i.fit.mixture;
-                format!("{}, K = {}, ", mixture.covariance_type(), mixture.n_components())
+                let density = i.fit.mixture.density();
+                format!("{}, K = {}, ", density.covariance_type(), density.n_components())
             })
         });
         drop(progress);
@@ -130,27 +182,27 @@ impl Select {
         self.training.note_regularization(&source, &selection.fit.mixture);
         if let Some(output) = &output {
             let own = source.restore_fit(&selection.fit)?;
-            output.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
+            own.mixture.write_model(output, &FitSummary::from(&own).with_feature_names(source.names()))?;
         }
-        let candidates: Vec<Row> =
-            selection.table.iter().map(|row| self.row(row, &source, evaluator.total_weight())).collect();
+        let candidates = selection.table;
         let best = candidates[selection.best].clone();
         if selection.stopped {
             text::note(self.interrupted(candidates.len(), best.k, best.covariance_type));
             return Ok(interrupt::EXIT_CODE);
         }
         if let Some(plot) = &plot {
-            let caption =
-                format!("{} over the number of components; lower is better", self.criterion.name().to_uppercase());
-            let series = self.series(candidates.iter().map(|row| (row.covariance_type, (row.k as f64, row.value))));
-            let svg = plot::criterion(&caption, &series, (best.k as f64, best.value))?;
+            let direction = if best.of_mixture.is_some() { "lower" } else { "higher" };
+            let name = criterion.to_uppercase();
+            let caption = format!("{name} over the number of components; {direction} is better");
+            let series = self.series(candidates.iter().map(|row| (row.covariance_type, (row.k as f64, row.value()))));
+            let svg = plot::criterion(&caption, &series, (best.k as f64, best.value()))?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         let description = evaluator.describe();
         let report = Report {
             n: evaluator.n_samples(),
             d: evaluator.n_features(),
-            criterion: self.criterion.name(),
+            criterion,
             best,
             candidates,
             device: description.device,
@@ -160,18 +212,21 @@ impl Select {
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(self.text(&source, &report, output.as_ref(), plot.as_ref()))?;
+            text::print(report.text(&source, output.as_ref(), plot.as_ref()))?;
         }
-        let largest = report.candidates.iter().map(|row| row.k).max();
-        if report.candidates.len() > 1 && Some(report.best.k) == largest {
-            text::note("the best number of components is the largest that was tried: more may be better");
-        }
+        report.note_largest();
         Ok(SUCCESS)
+    }
+
+    /// The fits to try, in the units of the data.
+    fn fittings<M: Trained>(&self) -> anyhow::Result<Vec<Fitting<M>>> {
+        let of_type = |&t| self.numbers().into_iter().map(move |k| self.training.fitting(k, t));
+        self.covariance_type.iter().flat_map(of_type).collect()
     }
 
     /// Makes sure that the results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<(Option<ModelOutput>, Option<Output>)> {
-        let inputs = self.training.inputs().chain(self.variational.inputs());
+        let inputs = self.training.inputs();
         refuse_overlap([self.output.as_ref(), self.plot.as_ref()], inputs)?;
         let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
         Ok((output, self.plot.as_ref().map(Output::create).transpose()?))
@@ -187,14 +242,14 @@ impl Select {
 
     fn select(
         &self,
+        params: &Fitting<Em>,
         evaluator: &mut dyn Evaluator,
-        callback: &mut dyn FnMut(&Iteration<'_>) -> std::ops::ControlFlow<()>,
+        callback: Callback<'_>,
     ) -> gaussmix::Result<Selection> {
         let k = self.numbers();
-        let params = self.training.params();
         if !self.merge {
             let select = if self.grow { gaussmix::fit::grow } else { gaussmix::fit::select };
-            return select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
+            return select(evaluator, params, &k, &self.covariance_type, self.criterion, callback);
         }
         // `k` has at least one element: the option is required, and no range is empty.
         let (first, last) = (k[0], k[k.len() - 1]);
@@ -225,12 +280,13 @@ impl Select {
     /// A candidate in the data's units.
     fn row(&self, row: &Candidate, source: &Source<'_>, weight: f64) -> Row {
         let log_likelihood = row.log_likelihood - weight * source.log_scale();
+        let value = self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features());
         Row {
             k: row.n_components,
+            alive: None,
             covariance_type: row.covariance_type.name(),
-            n_parameters: row.n_parameters,
-            log_likelihood,
-            value: self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features()),
+            of_mixture: Some(OfMixture { n_parameters: row.n_parameters, log_likelihood, value }),
+            elbo: None,
             n_iter: row.n_iter,
             converged: row.converged,
         }
@@ -257,46 +313,80 @@ impl Select {
         };
         self.covariance_type.iter().map(line).collect()
     }
+}
 
-    fn text(
-        &self,
-        source: &Source<'_>,
-        report: &Report,
-        output: Option<&ModelOutput>,
-        plot: Option<&Output>,
-    ) -> String {
-        let best = &report.best;
-        let name = self.criterion.name().to_uppercase();
-        let rows = report.candidates.iter().map(|row| {
-            let difference = row.value - best.value;
-            vec![
-                row.covariance_type.into(),
-                row.k.to_string(),
-                row.n_parameters.to_string(),
-                format!("{:.3}", row.log_likelihood),
-                format!("{:.3}", row.value),
-                if difference == 0.0 { "best".into() } else { format!("+{difference:.3}") },
-                format!("{}{}", row.n_iter, if row.converged { "" } else { ", not converged" }),
-            ]
+/// A posterior in the data's units.
+fn posterior(fit: &Fit<VariationalMixture>) -> Row {
+    Row {
+        k: fit.mixture.n_components(),
+        alive: Some(fit.mixture.alive().iter().filter(|alive| **alive).count()),
+        covariance_type: fit.mixture.covariance_type().name(),
+        of_mixture: None,
+        elbo: Some(fit.elbo()),
+        n_iter: fit.n_iter(),
+        converged: fit.converged,
+    }
+}
+
+impl Report {
+    fn text(&self, source: &Source<'_>, output: Option<&ModelOutput>, plot: Option<&Output>) -> String {
+        let best = &self.best;
+        let name = self.criterion.to_uppercase();
+        let rows = self.candidates.iter().map(|row| {
+            let difference = row.value() - best.value();
+            let mut cells = vec![row.covariance_type.into(), row.k.to_string()];
+            cells.extend(row.alive.map(|alive| alive.to_string()));
+            let of_mixture = row.of_mixture.as_ref();
+            cells.extend(
+                of_mixture
+                    .into_iter()
+                    .flat_map(|of| [of.n_parameters.to_string(), format!("{:.3}", of.log_likelihood)]),
+            );
+            cells.push(format!("{:.3}", row.value()));
+            cells.push(match (difference, of_mixture) {
+                (0.0, _) => "best".into(),
+                (_, Some(_)) => format!("+{difference:.3}"),
+                (_, None) => format!("{difference:.3}"),
+            });
+            cells.push(format!("{}{}", row.n_iter, if row.converged { "" } else { ", not converged" }));
+            cells
         });
-        let header = ["type", "K", "parameters", "log-likelihood", &name, "", "iterations"];
+        let header = match best.alive {
+            None => &["type", "K", "parameters", "log-likelihood", &name, "", "iterations"][..],
+            Some(_) => &["type", "K", "alive", &name, "", "iterations"],
+        };
+        let alive = best.alive.map_or_else(String::new, |alive| format!("{alive} of them alive, "));
         let mut lines = vec![
             format!("data  {}", source.describe()),
             String::new(),
-            text::table(&header, rows, 1),
+            text::table(header, rows, 1),
             String::new(),
             format!(
-                "best by {name}: {}, {}; {} by {}, kernel {}",
+                "best by {name}: {}, {alive}{}; {} by {}, kernel {}",
                 text::components(best.k),
                 best.covariance_type,
-                text::seconds(report.seconds),
-                report.device,
-                report.kernel
+                text::seconds(self.seconds),
+                self.device,
+                self.kernel
             ),
         ];
         lines.extend(output.map(|output| format!("written: {output}")));
         lines.extend(plot.map(|plot| format!("plot: {plot}")));
         lines.join("\n")
+    }
+
+    /// Notes where a larger number of components may be better.
+    fn note_largest(&self) {
+        let is_largest = self.candidates.iter().all(|row| row.k <= self.best.k);
+        match self.best.alive {
+            Some(alive) if alive == self.best.k && is_largest => {
+                text::note("all components of the best fit are alive: with a larger K there may be more");
+            }
+            None if self.candidates.len() > 1 && is_largest => {
+                text::note("the best number of components is the largest that was tried: more may be better");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
+from .._reports import Course
 from .._samples import Evaluations
 from .engine import Engine
 from .shard import Facts
@@ -171,26 +172,24 @@ class Resident(ClusterEvaluations):
     def fit(
         self,
         options: dict[str, Any],
-        start: _core.Mixture | None = None,
-        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
+        course: Course | None,
+        before: _core.Mixture | _core.VariationalMixture | None = None,
+        lower_bound: float | None = None,
     ) -> _core.Fit:
         with self.remote.told():
-            return self.data.fit(options, start, self._after(callback))
+            return self.data.fit(options, course and Interruptible(course, self.remote.interrupts), before, lower_bound)
 
-    def fit_variational(
-        self,
-        options: dict[str, Any],
-        start: _core.VariationalMixture | _core.Statistics | None = None,
-        callback: Callable[[int, int, float, float, _core.Mixture], object] | None = None,
-    ) -> _core.Fit:
-        with self.remote.told():
-            return self.data.fit_variational(options, start, self._after(callback))
 
-    def _after(self, callback: Callable[..., object] | None) -> Callable[..., object]:
-        """Give what happens after each iteration: a look at whether Ctrl-C was pressed, and the callback."""
+class Interruptible:
+    """The course of a fit that looks after each iteration whether Ctrl-C was pressed."""
 
-        def after(*iteration: Any) -> object:
-            self.remote.interrupts.check()
-            return callback is not None and callback(*iteration)
+    def __init__(self, course: Course, interrupts: Interrupts) -> None:
+        self.begin, self.start, self.end = course.begin, course.start, course.end
+        self._after, self._interrupts = course.callback(), interrupts
 
-        return after
+    def callback(self) -> Callable[..., object]:
+        return self.after
+
+    def after(self, *iteration: Any) -> object:
+        self._interrupts.check()
+        return self._after is not None and self._after(*iteration)

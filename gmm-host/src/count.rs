@@ -1,4 +1,4 @@
-//! Values of options that several commands have.
+//! Counts, as a command line has them.
 
 /// Reads a whole number above 0, also as 1e6 or 1_000_000.
 pub fn whole_number(text: &str) -> Result<usize, String> {

@@ -1,0 +1,339 @@
+//! A fit by some method: its options, where it begins, and the check of both.
+use super::options::FitOptions;
+use super::outcome::Fit;
+use super::regularization::Regularized;
+use super::standard::{Standardizable, Standardization};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
+use std::fmt::Debug;
+use std::ops::Deref;
+
+/// A method of fitting: [`Em`](super::Em) or [`Variational`](super::Variational), each with the
+/// options that it alone has.
+pub trait Method: steps::Steps {}
+
+impl<M: steps::Steps> Method for M {}
+
+/// What a fit finds: a [`Mixture`], or the posterior of one.
+pub trait Model: Standardizable + Regularized + Debug + Send + Sync + 'static {
+    /// The mixture whose density is that of samples under this model, but for a factor.
+    fn density(&self) -> &Mixture;
+
+    /// The logarithm of that factor.
+    fn log_factor(&self) -> f64;
+}
+
+impl Model for Mixture {
+    fn density(&self) -> &Mixture {
+        self
+    }
+
+    fn log_factor(&self) -> f64 {
+        0.0
+    }
+}
+
+pub(super) mod steps {
+    use super::*;
+
+    /// What an iteration gives.
+    pub struct Iterated<M> {
+        pub mixture: M,
+        pub lower_bound: f64,
+        pub retained: Vec<usize>,
+    }
+
+    /// The steps by which methods differ. Only this crate implements them.
+    pub trait Steps: Clone + Debug + Default + Send + Sync + 'static {
+        /// What an iteration improves.
+        type Model: Model;
+        /// The prior, which follows from the samples where it is not given.
+        type Prior: Send + Sync;
+
+        /// Checks everything that does not need the data.
+        fn check(&self, options: &FitOptions, has_start: bool) -> Result<()>;
+
+        /// Checks the parameters against the data's D.
+        fn check_features(&self, options: &FitOptions, d: usize) -> Result<()>;
+
+        /// The method for samples in standardised units.
+        fn standardized(self, options: &FitOptions, standard: &Standardization) -> Result<Self>;
+
+        fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<Self::Prior>;
+
+        /// The start that the engine finds, from random numbers of this seed and stream.
+        fn find(
+            &self,
+            options: &FitOptions,
+            prior: &Self::Prior,
+            evaluator: &mut dyn Evaluator,
+            seed: (u64, u64),
+        ) -> Result<Self::Model>;
+
+        /// The start at the M-step of statistics.
+        fn of_statistics(
+            &self,
+            options: &FitOptions,
+            prior: &Self::Prior,
+            statistics: &Statistics,
+        ) -> Result<Self::Model>;
+
+        /// What begins at a given start.
+        fn begin_at(&self, options: &FitOptions, given: Self::Model) -> Result<Self::Model>;
+
+        /// An E-step and an M-step.
+        fn iterate(
+            &self,
+            options: &FitOptions,
+            prior: &Self::Prior,
+            evaluator: &mut dyn Evaluator,
+            model: &Self::Model,
+        ) -> Result<Iterated<Self::Model>>;
+
+        /// Whether a GPU can make runs of this method whole.
+        fn is_plain(&self) -> bool;
+
+        /// The model of a mixture that a GPU has found; none where a GPU makes no such runs.
+        fn of_mixture(mixture: Mixture) -> Option<Self::Model>;
+    }
+}
+
+/// A fit by a method, which is yet to be checked: its options, with scikit-learn's names and
+/// defaults, and where it begins.
+///
+/// [`fit`](Self::fit) checks them and fits to an array, to [`Samples`](crate::Samples), or to the
+/// samples of an [`Evaluator`]. [`check`](Self::check) only checks them.
+///
+/// ```
+/// use gmm_host::{CovarianceType, GaussianMixtureParams};
+/// use ndarray::array;
+///
+/// let x = array![[1.0, 2.0], [1.0, 4.0], [1.0, 0.0], [10.0, 2.0], [10.0, 4.0], [10.0, 0.0]];
+/// let fit = GaussianMixtureParams::new(2).covariance_type(CovarianceType::Diag).fit(&x)?;
+/// assert!(fit.converged && (fit.mixture.means().column(0).sum() - 11.0).abs() < 1e-9);
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(bound(
+        serialize = "M: serde::Serialize, M::Model: serde::Serialize",
+        deserialize = "M: serde::Deserialize<'de>, M::Model: serde::Deserialize<'de>"
+    ))
+)]
+#[non_exhaustive]
+pub struct Fitting<M: Method> {
+    /// The options that all fits have.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub options: FitOptions,
+    /// The options of the method.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub method: M,
+    #[cfg_attr(feature = "serde", serde(default = "none", skip_serializing_if = "Option::is_none"))]
+    pub(super) start: Option<Start<M::Model>>,
+}
+
+#[cfg(feature = "serde")]
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// A fit that [`Fitting::check`] has checked.
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(transparent))]
+#[repr(transparent)]
+pub struct Checked<F>(pub(super) F);
+
+impl<F> Checked<F> {
+    /// The fit, so that some of its options can be changed and all be checked again.
+    pub fn into_inner(self) -> F {
+        self.0
+    }
+}
+
+impl<F> Deref for Checked<F> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        &self.0
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, M: Method + serde::Deserialize<'de>> serde::Deserialize<'de> for Checked<Fitting<M>>
+where
+    M::Model: serde::Deserialize<'de>,
+{
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Fitting::deserialize(deserializer)?.check().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where a fit begins instead of at what the engine finds.
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(super) enum Start<M> {
+    /// At a model, and the lower bound of the last iteration that led to it, if there was one.
+    At(Box<M>, Option<f64>),
+    /// At the M-step of these statistics.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    Statistics(Box<Statistics>),
+    /// In the middle of a run; the second fit is the best of the runs before that.
+    Resume(Box<(Fit<M>, Option<Fit<M>>)>),
+}
+
+/// K, D and a covariance type.
+pub(super) type Shape = (usize, usize, CovarianceType);
+
+pub(super) fn shape_of(model: &impl Model) -> Shape {
+    let (k, d) = model.density().means().dim();
+    (k, d, model.density().covariance_type())
+}
+
+pub(super) fn shape_of_statistics(statistics: &Statistics) -> Shape {
+    let (k, d) = statistics.means().dim();
+    (k, d, statistics.covariance_type())
+}
+
+impl<M: Model> Start<M> {
+    /// The shapes of everything that the start holds.
+    fn shapes(&self) -> impl Iterator<Item = Shape> {
+        let (first, second) = match self {
+            Self::At(model, _) => (shape_of(&**model), None),
+            Self::Statistics(statistics) => (shape_of_statistics(statistics), None),
+            Self::Resume(fits) => (shape_of(&fits.0.mixture), fits.1.as_ref().map(|fit| shape_of(&fit.mixture))),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+impl<M: Method> Default for Fitting<M> {
+    fn default() -> Self {
+        Self { options: FitOptions::default(), method: M::default(), start: None }
+    }
+}
+
+impl<M: Method> From<(FitOptions, M)> for Fitting<M> {
+    /// A fit that begins at what the engine finds.
+    fn from((options, method): (FitOptions, M)) -> Self {
+        Self { options, method, start: None }
+    }
+}
+
+impl<M: Method> Fitting<M> {
+    /// The default options for K components.
+    pub fn new(n_components: usize) -> Self {
+        Self::default().n_components(n_components)
+    }
+
+    /// Starts at a model of the same K and covariance type; `n_init` is then ignored. Variational
+    /// inference takes the prior of these options.
+    #[must_use]
+    pub fn start(mut self, model: M::Model) -> Self {
+        self.start = Some(Start::At(Box::new(model), None));
+        self
+    }
+
+    /// Starts at the M-step of statistics, for example of the clusters that another method has found;
+    /// `n_init` is then ignored.
+    #[must_use]
+    pub fn start_statistics(mut self, statistics: Statistics) -> Self {
+        self.start = Some(Start::Statistics(Box::new(statistics)));
+        self
+    }
+
+    /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first
+    /// iteration is taken against that fit's last lower bound.
+    #[must_use]
+    pub fn warm_start(mut self, fit: &Fit<M::Model>) -> Self {
+        self.start = Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bounds.last().copied()));
+        self
+    }
+
+    /// Goes on with a fit that was interrupted, to the same bits as if it had not been: `present`
+    /// is the run that it was in and `best` the best run before that, as an
+    /// [`Iteration`](super::Iteration) shows them. The iterations and runs that are done count;
+    /// those that are left are done.
+    #[must_use]
+    pub fn resume(mut self, present: Fit<M::Model>, best: Option<Fit<M::Model>>) -> Self {
+        self.start = Some(Start::Resume(Box::new((present, best))));
+        self
+    }
+
+    /// The fit to standardised samples, whose priors are given in the units of the samples. What is
+    /// not given of a prior follows from the standardised samples.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`] where a `spherical`
+    /// prior covariance is not spherical in standardised units.
+    pub fn standardized(mut self, standard: &Standardization) -> Result<Self> {
+        self.method = self.method.standardized(&self.options, standard)?;
+        Ok(self)
+    }
+
+    /// Checks everything that does not need the data.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`],
+    /// [`Error::BadComponent`], [`Error::WeightSum`], [`Error::NotSymmetric`],
+    /// [`Error::NotPositiveDefinite`] for initial parameters, priors and the start.
+    pub fn check(self) -> Result<Checked<Self>> {
+        self.checked()?;
+        Ok(Checked(self))
+    }
+
+    /// As [`check`](Self::check), by reference.
+    pub(crate) fn checked(&self) -> Result<&Checked<Self>> {
+        self.options.check()?;
+        self.check_start()?;
+        self.method.check(&self.options, self.start.is_some())?;
+        // SAFETY: `Checked` has the layout of its only field.
+        Ok(unsafe { &*std::ptr::from_ref(self).cast::<Checked<Self>>() })
+    }
+
+    /// A given start against K and the covariance type.
+    fn check_start(&self) -> Result<()> {
+        let Some(start) = &self.start else { return Ok(()) };
+        if self.options.halving && matches!(start, Start::Resume(_)) {
+            return Err(Error::BadParameter {
+                name: "halving",
+                value: "true, beside a fit to be resumed".into(),
+                remedy: "the runs that were dropped are not known any more; resume without halving, or fit anew",
+            });
+        }
+        start.shapes().try_for_each(|shape| self.check_shape(shape))
+    }
+
+    /// The shape of a start against K and the covariance type.
+    pub(super) fn check_shape(&self, (of_start, d, got): Shape) -> Result<()> {
+        let FitOptions { n_components: k, covariance_type, .. } = self.options;
+        if of_start != k {
+            let (expected, got) = (vec![k, d], vec![of_start, d]);
+            return Err(Error::ShapeMismatch { what: "the start's means", expected, got });
+        }
+        if got != covariance_type {
+            let (what, expected) = ("the start's covariances", covariance_type.name());
+            return Err(Error::WrongCovarianceType { what, expected, got: got.name() });
+        }
+        Ok(())
+    }
+
+    /// The shape of a start against the data's D.
+    pub(super) fn check_n_features(&self, (k, of_start, _): Shape, d: usize) -> Result<()> {
+        if of_start != d {
+            let what = "the start's means (against the data's columns)";
+            return Err(Error::ShapeMismatch { what, expected: vec![k, d], got: vec![k, of_start] });
+        }
+        Ok(())
+    }
+
+    /// Checks the start and the parameters against the data's D.
+    pub(super) fn check_features(&self, d: usize) -> Result<()> {
+        self.start.iter().flat_map(Start::shapes).try_for_each(|shape| self.check_n_features(shape, d))?;
+        self.method.check_features(&self.options, d)
+    }
+}

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from gaussmix import BayesianGaussianMixture, BayesianMixture, GaussianMixture, plot, select
+from gaussmix import BayesianGaussianMixture, MixturePosterior, GaussianMixture, plot, select
 
 SHORT = dict(order=0, chains=2, warmup=200, draws=100, random_state=0)
 
@@ -20,7 +20,7 @@ def x():
 @pytest.mark.parametrize("sampler", ["nuts", "metropolis", "ensemble"])
 def test_draws_are_near_the_mixture(sampler, x):
     short = dict(SHORT, chains=20 if sampler == "ensemble" else 2, warmup=1000, thin=10 if sampler != "nuts" else 1)
-    posterior = BayesianMixture(2, sampler=sampler, **short).fit(x)
+    posterior = MixturePosterior(2, sampler=sampler, **short).fit(x)
     assert posterior.finished_ and posterior.draws_["weights"].shape == (short["chains"], 100, 2)
     gm = GaussianMixture(2, covariance_type="diag", random_state=0).fit(x)
     means = posterior.draws_["means"].mean(axis=(0, 1))[:, 0]
@@ -30,15 +30,15 @@ def test_draws_are_near_the_mixture(sampler, x):
 
 
 def test_the_same_seed_gives_the_same_draws_also_in_parts(x, tmp_path):
-    whole = BayesianMixture(2, **SHORT).fit(x)
-    part = BayesianMixture(2, **{**SHORT, "draws": 40}).fit(x).go_on(100)
+    whole = MixturePosterior(2, **SHORT).fit(x)
+    part = MixturePosterior(2, **{**SHORT, "draws": 40}).fit(x).go_on(100)
     np.testing.assert_array_equal(part.draws_["means"], whole.draws_["means"])
-    files = BayesianMixture(2, **{**SHORT, "draws": 40}).fit(x).save(tmp_path / "run")
+    files = MixturePosterior(2, **{**SHORT, "draws": 40}).fit(x).save(tmp_path / "run")
     assert len(files) == 3
-    resumed = BayesianMixture(2, **SHORT).fit(x, resume=tmp_path / "run")
+    resumed = MixturePosterior(2, **SHORT).fit(x, resume=tmp_path / "run")
     np.testing.assert_array_equal(resumed.draws_["means"], whole.draws_["means"])
     with pytest.raises(ValueError, match="other settings"):
-        BayesianMixture(2, **{**SHORT, "random_state": 1}).fit(x, resume=tmp_path / "run")
+        MixturePosterior(2, **{**SHORT, "random_state": 1}).fit(x, resume=tmp_path / "run")
     kept = pickle.loads(pickle.dumps(whole))
     np.testing.assert_array_equal(kept.draws_["weights"], whole.draws_["weights"])
 
@@ -47,14 +47,14 @@ def test_arviz_takes_the_draws(x):
     pytest.importorskip("arviz")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data = BayesianMixture(2, **SHORT).fit(x).to_arviz()
+        data = MixturePosterior(2, **SHORT).fit(x).to_arviz()
     assert data.posterior["means"].dims == ("chain", "draw", "component", "feature")
     assert data.sample_stats["diverging"].dtype == bool
 
 
 def test_priors_and_wrong_settings(x):
     prior = {"means": {"normal": {"location": 0.0, "scale": 1e-3}}}
-    posterior = BayesianMixture(1, prior=prior, chains=1, warmup=100, draws=50, random_state=0).fit(x)
+    posterior = MixturePosterior(1, prior=prior, chains=1, warmup=100, draws=50, random_state=0).fit(x)
     assert np.abs(posterior.draws_["means"]).max() < 0.1
     for params, message in [
         (dict(sampler="gibbs"), "no sampler 'gibbs'"),
@@ -63,7 +63,7 @@ def test_priors_and_wrong_settings(x):
         (dict(covariance_type="tied"), "tied"),
     ]:
         with pytest.raises(ValueError, match=message):
-            BayesianMixture(2, **params).fit(x)
+            MixturePosterior(2, **params).fit(x)
 
 
 def test_selection(x, iris):
@@ -197,7 +197,7 @@ def test_variational_means_are_those_of_the_draws(name):
         "means": {"scaled_normal": {"location": mean, "precision": beta}},
         "scales": {"inverse_gamma": {"shape": nu / 2, "scale": scale / 2}},
     }
-    draws = BayesianMixture(k, order=0, prior=prior, chains=2, warmup=300, draws=1000, random_state=0).fit(x).draws_
+    draws = MixturePosterior(k, order=0, prior=prior, chains=2, warmup=300, draws=1000, random_state=0).fit(x).draws_
     order = np.argsort(variational.means_[:, 0])
     pairs = [
         (draws["weights"], variational.weights_),
@@ -214,7 +214,7 @@ def test_the_posterior_in_any_units(scale):
     """The means in units of the data; their posterior deviation is 0.1, of 2000 draws that of the mean less than 0.01."""
     rng = np.random.default_rng(1)
     X = np.r_[rng.normal(0, 1, (80, 2)), rng.normal(4, 1, (70, 2))]
-    posterior = BayesianMixture(2, order=0, chains=4, random_state=0, warmup=500, draws=500).fit(X * scale)
+    posterior = MixturePosterior(2, order=0, chains=4, random_state=0, warmup=500, draws=500).fit(X * scale)
     means = posterior.draws_["means"].mean((0, 1)) / scale
     np.testing.assert_allclose(means, [X[:80].mean(axis=0), X[80:].mean(axis=0)], atol=0.1)
     assert max(posterior.r_hat().values()) < 1.05

@@ -28,7 +28,7 @@ def test_the_mixtures_are_those_of_the_classes_alone(iris, kind, params, global_
         classifier = GaussianMixtureClassifier([1, 3, 2], **params)
         classifier.fit(x[order], SPECIES[order], sample_weight=weights[order])
         joint = []
-        for k, label, gm in zip([1, 3, 2], classifier.classes_, classifier.mixtures_, strict=True):
+        for k, label, gm in zip([1, 3, 2], classifier.classes_, classifier._gms, strict=True):
             rows = order[SPECIES[order] == label]
             alone = GaussianMixture(k, **params).fit(x[rows], sample_weight=weights[rows])
             for name in ("weights_", "means_", "covariances_", "lower_bounds_"):
@@ -67,7 +67,7 @@ def test_one_component_each_is_quadratic_discriminant_analysis(iris):
         theirs = QuadraticDiscriminantAnalysis(priors=priors).fit(iris, SPECIES)
         # scikit-learn divides by n - 1.
         for gm, label in zip(ours.mixtures_, theirs.classes_, strict=True):
-            np.testing.assert_allclose(gm.covariances_[0], np.cov(iris[SPECIES == label].T, bias=True), rtol=1e-9)
+            np.testing.assert_allclose(gm.covariances[0], np.cov(iris[SPECIES == label].T, bias=True), rtol=1e-9)
         assert np.array_equal(ours.classes_, theirs.classes_)
         np.testing.assert_allclose(ours.priors_, theirs.priors_)
         # Which changes probabilities by less than this, and three labels at most.
@@ -79,10 +79,10 @@ def test_numbers_of_components_by_class(iris):
     by_class = GaussianMixtureClassifier({"virginica": 2, "setosa": 1, "versicolor": 3}, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert [len(gm.weights_) for gm in by_class.fit(iris, SPECIES).mixtures_] == [1, 3, 2]
+        assert [gm.n_components for gm in by_class.fit(iris, SPECIES).mixtures_] == [1, 3, 2]
         in_order = GaussianMixtureClassifier([1, 3, 2], random_state=0).fit(iris, SPECIES)
     assert np.array_equal(by_class.predict_proba(iris), in_order.predict_proba(iris))
-    assert by_class.n_iter_.tolist() == [gm.n_iter_ for gm in by_class.mixtures_]
+    assert by_class.n_iter_.tolist() == [gm.n_iter_ for gm in by_class._gms]
 
 
 def test_missing_values(iris):
@@ -93,7 +93,7 @@ def test_missing_values(iris):
         warnings.simplefilter("ignore")
         classifier = GaussianMixtureClassifier(2, missing=True, random_state=0, standardize=False).fit(x, SPECIES)
         alone = GaussianMixture(2, missing=True, random_state=0).fit(x[50:100])
-    assert np.array_equal(classifier.mixtures_[1].means_, alone.means_)
+    assert np.array_equal(classifier.mixtures_[1].means, alone.means_)
     # Three quarters of the flowers that have one value of four are still recognised.
     assert classifier.score(x, SPECIES) > 0.9 and np.isfinite(classifier.predict_log_proba(x)).all()
     with pytest.raises(ValueError, match="NaN"):
@@ -104,7 +104,7 @@ def test_pipeline_grid_search_names_and_pickles(iris):
     pandas = pytest.importorskip("pandas")
     x = pandas.DataFrame(iris, columns=["a", "b", "c", "d"])
     classifier = GaussianMixtureClassifier(random_state=0).fit(x, pandas.Series(SPECIES, dtype="category"))
-    assert list(classifier.feature_names_in_) == list(classifier.mixtures_[2].feature_names_in_) == ["a", "b", "c", "d"]
+    assert list(classifier.feature_names_in_) == list(classifier.mixtures_[2].feature_names) == ["a", "b", "c", "d"]
     copy = pickle.loads(pickle.dumps(classifier))
     assert np.array_equal(copy.predict_proba(x), classifier.predict_proba(x))
     pipe = make_pipeline(StandardScaler(), GaussianMixtureClassifier(random_state=0))

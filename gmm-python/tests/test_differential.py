@@ -115,7 +115,7 @@ def _missing_values_agree(case: Case) -> None:
     # The density of the observed features is that of the marginal mixture.
     for row, score in zip(X[:5], scores[:5], strict=True):
         seen = np.flatnonzero(~np.isnan(row))
-        truth = case.ours().marginal(seen).score_samples(row[None, seen])[0] if len(seen) else 0.0
+        truth = case.ours().mixture_.marginal(seen).score_samples(row[None, seen])[0] if len(seen) else 0.0
         _near("a row with gaps", score, truth, FLOAT64 * (1 + abs(truth)))
 
 

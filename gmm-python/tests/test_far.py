@@ -85,8 +85,8 @@ def test_probabilities_sum_to_one_far_away(kind, device, far):
     assert_allclose(like.score_function(w, m, c)[2, 0], -far, rtol=1e-12)
     slope = 0.5 if kind in ("full", "tied") else 0.0
     assert_allclose(gm.impute(X)[2, 1], 1.5 + slope * far, rtol=1e-12)
-    assert_allclose(gm.condition({0: far}).weights_, [0.5, 0.5], rtol=1e-12)
-    assert_allclose(gm.product(gm)[0].weights_.sum(), 1, rtol=1e-12)
+    assert_allclose(gm.mixture_.condition({0: far}).weights, [0.5, 0.5], rtol=1e-12)
+    assert_allclose(gm.mixture_.product(gm)[0].weights.sum(), 1, rtol=1e-12)
 
 
 def test_a_few_samples_of_large_matrices_far_away():

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gaussmix import BayesianMixture, GaussianMixture, Likelihood, _core, select
+from gaussmix import MixturePosterior, GaussianMixture, Likelihood, _core, select
 
 # Without a GPU: what a producer hands out.
 
@@ -263,7 +263,7 @@ def assert_missing_is_computed_on_the_host(on_gpu):
     mixture = a.weights_, a.means_, a.covariances_
     assert Likelihood(on_gpu, **cpu)(*mixture) == Likelihood(HOLES, **cpu)(*mixture)
     chains = {"chains": 1, "warmup": 20, "draws": 20, "random_state": 0, **cpu}
-    mine, theirs = (BayesianMixture(1, **chains).fit(x) for x in (on_gpu, HOLES))
+    mine, theirs = (MixturePosterior(1, **chains).fit(x) for x in (on_gpu, HOLES))
     np.testing.assert_array_equal(mine.draws_["means"], theirs.draws_["means"])
 
 
@@ -378,7 +378,7 @@ def test_other_methods(library):
     assert_same(gm().set_params(device="cpu").fit(on_gpu), gm().set_params(device="cpu").fit(x), x, x)
     assert select(on_gpu, [1, 2], random_state=0, device="cuda").best.n_components == 2
     chains = {"n_components": 2, "chains": 1, "warmup": 20, "draws": 20, "random_state": 0, "device": "cpu"}
-    mine, theirs = BayesianMixture(**chains).fit(on_gpu[:100]), BayesianMixture(**chains).fit(x[:100])
+    mine, theirs = MixturePosterior(**chains).fit(on_gpu[:100]), MixturePosterior(**chains).fit(x[:100])
     np.testing.assert_array_equal(mine.draws_["means"], theirs.draws_["means"])
 
 

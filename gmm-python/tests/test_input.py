@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, plot, select
+from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, Mixture, plot, select
 
 
 @pytest.fixture(scope="module")
@@ -252,9 +252,9 @@ def test_a_mask_where_nothing_may_be_missing_is_refused(iris, call):
 
 
 def test_a_mask_chooses_features(iris):
-    gm = GaussianMixture(2, random_state=0).fit(iris)
+    gm = GaussianMixture(2, random_state=0).fit(iris).mixture_
     for mask in ([True, False, False, True], np.array([True, False, False, True])):
-        assert np.array_equal(gm.marginal(mask).means_, gm.marginal([0, 3]).means_)
+        assert np.array_equal(gm.marginal(mask).means, gm.marginal([0, 3]).means)
     for call in (lambda: gm.marginal([True, False]), lambda: gm.cdf(1.0, feature=True), lambda: gm.condition({True: 1.0})):
         with pytest.raises(TypeError, match="a feature is True; give its name, or its number"):
             call()
@@ -269,19 +269,19 @@ def test_a_mask_chooses_features(iris):
     (lambda gm: gm.condition([(0, 1.0)]), TypeError, r"is a list; give a dict of features and their values"),
     (lambda gm: gm.condition({0: 10**400}), ValueError, "value of feature 0 is 1000"),
     (lambda gm: gm.condition({0: None}), TypeError, "value of feature 0 is None"),
-    (lambda gm: GaussianMixture.sum([3, gm]), TypeError, "give a list of fitted mixtures"),
-    (lambda gm: GaussianMixture.sum({"a": gm}), TypeError, "give a list of fitted mixtures"),
+    (lambda gm: Mixture.sum([3, gm]), TypeError, "one of mixtures is a int; give a Mixture"),
+    (lambda gm: Mixture.sum({"a": gm}), TypeError, "give a list of mixtures"),
 ])  # fmt: skip
 def test_wrong_arguments_of_mixtures_are_named(iris, call, kind, message):
     with pytest.raises(kind, match=message):
-        call(GaussianMixture(2, random_state=0).fit(iris))
+        call(GaussianMixture(2, random_state=0).fit(iris).mixture_)
 
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda x, y: select(x, 3, estimator=BayesianGaussianMixture()), "is a BayesianGaussianMixture; .* elbo_ compares"),
     (lambda x, y: select(x, "1:3"), r"n_components is '1:3'; .* such as range\(1, 4\)"),
     (lambda x, y: select(x, [1, 2.0]), r"a number of n_components is 2.0; give a whole number"),
-    (lambda x, y: plot(GaussianMixtureClassifier(1).fit(x, y), x), "is a GaussianMixtureClassifier; give .* one of mixtures_"),
+    (lambda x, y: plot(GaussianMixtureClassifier(1).fit(x, y), x), "is a GaussianMixtureClassifier; give a Mixture"),
 ])  # fmt: skip
 def test_what_is_no_mixture_is_refused_by_name(iris, call, message):
     with pytest.raises(TypeError, match=message):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gaussmix.cluster
-from gaussmix import BayesianMixture, GaussianMixture, InnerProducts, Likelihood, gaussian_kernel, inner_products, select
+from gaussmix import MixturePosterior, GaussianMixture, InnerProducts, Likelihood, gaussian_kernel, inner_products, select
 
 #: More bytes than any machine has.
 MANY = 10**15
@@ -67,18 +67,18 @@ def test_products_and_kernels(dtype):
 def test_chains(x, sampler):
     base = {"sampler": sampler, "random_state": 0}
     with refused("the chains, of shape .100000000000, .*use fewer chains"):
-        BayesianMixture(1, chains=10**11, draws=1, **base).fit(x)
+        MixturePosterior(1, chains=10**11, draws=1, **base).fit(x)
     with refused("the draws, of shape"):
-        BayesianMixture(1, draws=10**13, **base).fit(x)
+        MixturePosterior(1, draws=10**13, **base).fit(x)
     with pytest.raises(ValueError, match="51 components"):
-        BayesianMixture(51, **base).fit(x)
+        MixturePosterior(51, **base).fit(x)
     with pytest.raises(ValueError, match="components"):
-        BayesianMixture(10**12, **base).fit(x)
+        MixturePosterior(10**12, **base).fit(x)
     for name in ("chains", "draws", "warmup", "thin", "order", "max_depth", "n_components"):
         for value in (10**30, -1):
             with pytest.raises(ValueError, match=f"{name} is {value}"):
-                BayesianMixture(**{**base, name: value}).fit(x)
-    posterior = BayesianMixture(1, draws=10, warmup=100, thin=1, **base).fit(x)
+                MixturePosterior(**{**base, name: value}).fit(x)
+    posterior = MixturePosterior(1, draws=10, warmup=100, thin=1, **base).fit(x)
     with refused("the draws, of shape"):
         posterior.go_on(draws=10**13)
 
@@ -148,7 +148,7 @@ def test_threads(x):
         for work in (
             lambda: GaussianMixture(2, n_jobs=n_jobs).fit(x),
             lambda: Likelihood(x, n_jobs=n_jobs),
-            lambda: BayesianMixture(1, n_jobs=n_jobs).fit(x),
+            lambda: MixturePosterior(1, n_jobs=n_jobs).fit(x),
             lambda: gaussmix.cluster.GaussianMixture(2, n_jobs=n_jobs).fit(x),
         ):
             with pytest.raises(ValueError, match=f"n_jobs is {n_jobs}; at most 4096 threads"):

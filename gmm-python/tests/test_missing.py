@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 
-from gaussmix import BayesianMixture, GaussianMixture, Likelihood, plot
+from gaussmix import MixturePosterior, GaussianMixture, Likelihood, plot
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no observed value")
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -229,7 +229,7 @@ def test_a_posterior() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal([3.0, -2.0], [1.0, 2.0], (200, 2))
     X[rng.random(X.shape) < 0.4] = np.nan
-    posterior = BayesianMixture(1, missing=True, chains=2, warmup=200, draws=300, random_state=0).fit(X)
+    posterior = MixturePosterior(1, missing=True, chains=2, warmup=200, draws=300, random_state=0).fit(X)
     means = posterior.draws_["means"].reshape(-1, 2)
     for j in range(2):
         seen = X[~np.isnan(X[:, j]), j]

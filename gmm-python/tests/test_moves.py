@@ -94,7 +94,7 @@ def test_no_component_collapses_under_the_default_prior():
 def test_adapted_models_are_those_of_reynolds(parameters):
     background = GaussianMixture(4, covariance_type="diag", random_state=0).fit(clouds(400))
     x = clouds(40, seed=1) + 0.5
-    adapted = background.adapt(x, relevance=16, parameters=parameters)
+    adapted = background.mixture_.adapt(x, relevance=16, parameters=parameters)
     p = background.predict_proba(x)
     n = p.sum(axis=0)
     alpha = n / (n + 16)
@@ -107,11 +107,11 @@ def test_adapted_models_are_those_of_reynolds(parameters):
     want = {"means": means, "weights": weights, "covariances": variances}
     for name in want:
         expected = want[name] if name in parameters else getattr(background, f"{name}_")
-        np.testing.assert_allclose(getattr(adapted, f"{name}_"), expected, rtol=1e-10, atol=1e-10)
-    np.testing.assert_array_equal(adapted.supervector(), np.concatenate(list(adapted.means_)))
+        np.testing.assert_allclose(getattr(adapted, name), expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(adapted.supervector(), np.concatenate(list(adapted.means)))
     assert adapted.predict(x).shape == (40,)
     with pytest.raises(ValueError, match="`mean`"):
-        background.adapt(x, parameters="mean")
+        background.mixture_.adapt(x, parameters="mean")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_the_share_of_the_samples_lies_below_the_threshold(iris, kind, global_dt
         detector = GaussianMixtureOutlierDetector(3, contamination=share, **params)
         labels = detector.fit_predict(x)
         gm = GaussianMixture(3, **params).fit(x)
-        assert np.array_equal(detector.mixture_.means_, gm.means_) and detector.n_iter_ == gm.n_iter_
+        assert np.array_equal(detector.mixture_.means, gm.means_) and detector.n_iter_ == gm.n_iter_
         scores = detector.score_samples(x)
         assert np.array_equal(scores, gm.score_samples(x)) and scores.dtype == global_dtype
         # No two scores about the threshold are equal.
@@ -47,7 +47,7 @@ def test_a_weight_counts_as_so_many_samples():
 def test_the_threshold_of_a_gaussian_is_a_quantile_of_chi_squared(share):
     x = np.random.default_rng(2).normal(size=(500, 3)) * [1, 10, 0.1]
     detector = GaussianMixtureOutlierDetector(contamination=share, threshold="mixture", random_state=1).fit(x)
-    normal = multivariate_normal(detector.mixture_.means_[0], detector.mixture_.covariances_[0])
+    normal = multivariate_normal(detector.mixture_.means[0], detector.mixture_.covariances[0])
     p = 0.01 if share == "auto" else share
     mode = normal.logpdf(normal.mean)
     # At least 1,000 draws lie below: the share of the threshold is p with a standard error of 3.2%.
@@ -81,7 +81,7 @@ def test_pipeline_grid_search_names_and_pickles(iris):
     pandas = pytest.importorskip("pandas")
     x = pandas.DataFrame(iris, columns=["a", "b", "c", "d"])
     detector = GaussianMixtureOutlierDetector(2, contamination=0.1, random_state=0).fit(x)
-    assert list(detector.feature_names_in_) == list(detector.mixture_.feature_names_in_) == ["a", "b", "c", "d"]
+    assert list(detector.feature_names_in_) == list(detector.mixture_.feature_names) == ["a", "b", "c", "d"]
     with pytest.raises(ValueError, match="feature names should match"):
         detector.predict(x[["b", "a", "c", "d"]])
     copy = pickle.loads(pickle.dumps(detector))

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gaussmix import GaussianMixture, GaussianMixtureRegressor
+from gaussmix import GaussianMixture, GaussianMixtureRegressor, Mixture
 
 KINDS = ["full", "tied", "diag", "spherical"]
 
@@ -27,8 +27,8 @@ def curve(n, seed=0):
 
 def matrices(gm):
     """The covariance of each component, whatever their type."""
-    k, d = gm.means_.shape
-    c = gm.covariances_
+    k, d = gm.means.shape
+    c = gm.covariances
     return {
         "full": lambda: c,
         "tied": lambda: np.repeat(c[np.newaxis], k, axis=0),
@@ -40,7 +40,7 @@ def matrices(gm):
 def conditional(gm, x, columns, targets):
     """The weights, means and covariances of the targets given the values of some columns: the textbook's formulas, row by row."""
     terms, means, covariances = [], [], []
-    for weight, mean, sigma in zip(gm.weights_, gm.means_, matrices(gm), strict=True):
+    for weight, mean, sigma in zip(gm.weights, gm.means, matrices(gm), strict=True):
         of_x, across, of_y = (sigma[np.ix_(a, b)] for a, b in ((columns, columns), (targets, columns), (targets, targets)))
         density = multivariate_normal(mean[columns], of_x).logpdf(x) if columns else 0.0
         terms.append(np.log(weight) + density)
@@ -57,7 +57,7 @@ def test_predictions_are_those_of_the_conditional_mixture(kind, targets):
     y = y[:, 0] if targets == 1 else y
     regressor = GaussianMixtureRegressor(3, covariance_type=kind, random_state=0, standardize=False).fit(x, y)
     gm = GaussianMixture(3, covariance_type=kind, random_state=0).fit(np.column_stack([x, y]))
-    assert np.array_equal(regressor.mixture_.means_, gm.means_) and regressor.n_iter_ == gm.n_iter_
+    assert np.array_equal(regressor.mixture_.means, gm.means_) and regressor.n_iter_ == gm.n_iter_
     x = x[:50]
     found, (again, std), (and_again, cov) = (
         regressor.predict(x),
@@ -82,7 +82,7 @@ def test_the_log_density_is_joint_minus_marginal_and_that_of_the_components(kind
     x, y = curve(300, seed=1)
     regressor = GaussianMixtureRegressor(3, covariance_type=kind, random_state=0).fit(x, y)
     gm, c = regressor.mixture_, matrices(regressor.mixture_)
-    marginal = GaussianMixture.from_parameters(gm.weights_, gm.means_[:, :3], c[:, :3, :3], covariance_type="full")
+    marginal = Mixture(gm.weights, gm.means[:, :3], c[:, :3, :3], covariance_type="full")
     found = regressor.log_prob(x, y)
     expected = gm.score_samples(np.column_stack([x, y])) - marginal.score_samples(x)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
@@ -97,7 +97,7 @@ def test_it_agrees_with_gmr():
     x, y = curve(1000, seed=2)
     regressor = GaussianMixtureRegressor(4, random_state=0).fit(x, y)
     gm = regressor.mixture_
-    other = gmr.GMM(4, priors=gm.weights_, means=gm.means_, covariances=gm.covariances_)
+    other = gmr.GMM(4, priors=gm.weights, means=gm.means, covariances=gm.covariances)
     np.testing.assert_allclose(regressor.predict(x), other.predict(np.arange(3), x), rtol=1e-10, atol=1e-10)
 
 
@@ -166,7 +166,7 @@ def test_missing_values(kind):
         params = {"covariance_type": kind, "missing": True, "random_state": 0, "standardize": False}
         regressor = GaussianMixtureRegressor(2, **params).fit(with_gaps, targets)
         gm = GaussianMixture(2, **params).fit(np.column_stack([with_gaps, targets]))
-    assert np.array_equal(regressor.mixture_.means_, gm.means_)
+    assert np.array_equal(regressor.mixture_.means, gm.means_)
     mean, std = regressor.predict(with_gaps, return_std=True)
     log_prob = regressor.log_prob(with_gaps, y[:, 0])
     for i in range(60):
@@ -190,7 +190,7 @@ def test_float32_stays_float32():
     wide = GaussianMixtureRegressor(2, random_state=0, tol=1e-8, max_iter=500).fit(x, y)
     narrow = GaussianMixtureRegressor(2, random_state=0, tol=1e-8, max_iter=500).fit(x.astype(np.float32), y)
     mean, std = narrow.predict(x.astype(np.float32), return_std=True)
-    assert mean.dtype == std.dtype == narrow.mixture_.means_.dtype == np.float32
+    assert mean.dtype == std.dtype == np.float32
     # Both have converged; the data has 7 digits.
     np.testing.assert_allclose(mean, wide.predict(x), rtol=1e-2, atol=1e-2)
     assert narrow.log_prob(x.astype(np.float32), y).dtype == np.float64
@@ -215,7 +215,7 @@ def test_the_start_of_features_and_targets_is_used():
     both = np.column_stack([x, y])
     means = both[[3, 200]]
     regressor = GaussianMixtureRegressor(2, means_init=means, freeze=["means"], random_state=0).fit(x, y)
-    np.testing.assert_allclose(regressor.mixture_.means_, means)
+    np.testing.assert_allclose(regressor.mixture_.means, means)
     warm = GaussianMixtureRegressor(2, random_state=0, warm_start=True, tol=1e-6, max_iter=1000).fit(x, y)
     assert warm.fit(x, y).n_iter_ <= 2
 
@@ -244,7 +244,8 @@ def test_a_mixture_that_is_changed_counts():
     x, y = curve(100)
     regressor = GaussianMixtureRegressor(2, random_state=0).fit(x, y)
     before = regressor.predict(x)
-    regressor.mixture_.means_ = regressor.mixture_.means_ + np.eye(5)[4]
+    mixture = regressor.mixture_
+    regressor.mixture_ = Mixture(mixture.weights, mixture.means + np.eye(5)[4], mixture.covariances)
     # The second target is higher by one.
     np.testing.assert_allclose(regressor.predict(x), before + [0, 1], rtol=1e-12)
 

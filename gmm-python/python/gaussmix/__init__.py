@@ -2,7 +2,8 @@
 
 `GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn` puts them in
 their place.
-`Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
+A `Mixture` is what they find: it evaluates and draws samples, has parts and distances, and makes other mixtures.
+`Likelihood` evaluates many mixtures over data that stays in a device, and `MixturePosterior` draws from the posterior.
 `fit_many` fits a mixture to each of many groups of samples.
 `GaussianMixtureRegressor`, `GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
 """
@@ -10,16 +11,15 @@ their place.
 import os
 
 from . import _core
-from ._bayes import BayesianMixture
-from ._between import Estimate, Transport
+from ._bayes import MixturePosterior
 from ._classifier import GaussianMixtureClassifier
 from ._core import Statistics, __version__
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
+from ._mixture import Estimate, Mixture, OnAxis, Region, Regression, Transport
 from ._onnx import register_skl2onnx, to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
-from ._parts import OnAxis, Region
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._regressor import GaussianMixtureRegressor
 from ._reports import Iteration
@@ -28,7 +28,6 @@ from ._variational import BayesianGaussianMixture
 
 __all__ = [
     "BayesianGaussianMixture",
-    "BayesianMixture",
     "Candidate",
     "Estimate",
     "GaussianMixture",
@@ -39,8 +38,11 @@ __all__ = [
     "Iteration",
     "Likelihood",
     "ManyMixtures",
+    "Mixture",
+    "MixturePosterior",
     "OnAxis",
     "Region",
+    "Regression",
     "Selection",
     "Statistics",
     "Transport",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Number
@@ -17,6 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from . import _core
 from ._gpu import checked, on_gpu, on_host
+from ._warnings import warn
 
 Floats = NDArray[np.floating[Any]]
 
@@ -181,7 +181,7 @@ def note_missing(missing: Missing) -> None:
         what = f"{first} has no observed value; it"
         if missing.empty_rows > 1:
             what = f"{missing.empty_rows} rows have no observed value, the first is {first}; each"
-        warnings.warn(f"{what} counts with the log-likelihood 0", UserWarning, stacklevel=5)
+        warn(f"{what} counts with the log-likelihood 0")
 
 
 def load(

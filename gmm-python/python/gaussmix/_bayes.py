@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
+from ._documentation import documented
 from ._gpu import on_host
-from ._estimator import GaussianMixture
+from ._mixture import AnyMixture, Mixture, mixture_of
 
 #: The statistics of the samplers under the names that ArviZ gives them.
 _ARVIZ_NAMES = {
@@ -38,7 +39,8 @@ _AXES = {
 }
 
 
-class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@documented
+class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Draws of mixtures from their posterior, by Markov chain Monte Carlo.
 
     Where EM finds one best mixture, the chains visit all mixtures that are plausible after seeing the data, each as
@@ -102,9 +104,9 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     Examples
     --------
     >>> import numpy as np
-    >>> from gaussmix import BayesianMixture
+    >>> from gaussmix import MixturePosterior
     >>> X = np.concatenate([np.linspace(-1, 1, 20), np.linspace(9, 11, 20)])[:, np.newaxis]
-    >>> posterior = BayesianMixture(2, order=0, chains=2, warmup=200, draws=100, random_state=0).fit(X)
+    >>> posterior = MixturePosterior(2, order=0, chains=2, warmup=200, draws=100, random_state=0).fit(X)
     >>> posterior.draws_["means"].shape
     (2, 100, 2, 1)
     """
@@ -162,28 +164,23 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         y: object = None,
         sample_weight: ArrayLike | None = None,
         *,
-        init: GaussianMixture | None = None,
+        init: AnyMixture | None = None,
         resume: str | os.PathLike[str] | None = None,
-    ) -> BayesianMixture:
+    ) -> MixturePosterior:
         """Make all draws. Ctrl-C ends the run; `go_on` makes those that are left.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-        init : GaussianMixture or None, default=None
-            A fitted mixture near which the chains start. By default it is the best of ten fits by EM.
+        X, y, sample_weight
+        init : Mixture, estimator or None, default=None
+            A mixture near which the chains start. By default it is the best of ten fits by EM.
         resume : str or path-like, default=None
             The prefix of a run that `save` or the command ``gmm mcmc`` has written, to go on with. The data and all
             parameters must be the same, except for a larger number of draws.
 
         Returns
         -------
-        self : BayesianMixture
+        self : MixturePosterior
             With the draws.
         """
         x: Floats = on_host(validated(self, X, reset=True, check_finite=True))
@@ -213,11 +210,11 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             "float64": self.float64,
             "threads": n_threads(self.n_jobs),
         }
-        start = None if init is None else init._mixture()
+        start = None if init is None else mixture_of(init, "init")._engine
         self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
         return self.go_on()
 
-    def go_on(self, draws: int | None = None) -> BayesianMixture:
+    def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
 
         Parameters
@@ -227,7 +224,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
         Returns
         -------
-        self : BayesianMixture
+        self : MixturePosterior
             With the draws.
         """
         if not hasattr(self, "_chains"):
@@ -246,6 +243,15 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         if error is not None:
             raise error
         return self
+
+    @property
+    def mixtures_(self) -> list[Mixture]:
+        """The mixture of each draw, chain after chain; their `Mixture.sum` is the predictive density."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        arrays = (self.draws_[name] for name in ("weights", "means", "covariances"))
+        draws = zip(*(array.reshape(-1, *array.shape[2:]) for array in arrays), strict=True)
+        return [Mixture._of(_core.Mixture(w, m, c, self.covariance_type), names) for w, m, c in draws]
 
     def summary(self) -> str:
         """Give a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.

@@ -15,15 +15,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start
 from ._arrays import Floats, checked_weights, n_threads, refuse_masked
-from ._documentation import with_documentation_of
+from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
 from ._gpu import on_host
+from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
+from ._warnings import warn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,6 +36,7 @@ _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "deca
 
 
 @with_documentation_of(GaussianMixture)
+@documented
 class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
     """Classification by a Gaussian mixture for each class.
 
@@ -60,7 +64,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         The classes in ascending order.
     priors_ : ndarray of shape (n_classes,)
         Their probabilities.
-    mixtures_ : list of GaussianMixture
+    mixtures_ : list of Mixture
         The mixture of each class.
     n_iter_ : ndarray of shape (n_classes,)
         The iterations of each fit.
@@ -93,7 +97,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     }
     classes_: NDArray[Any]
     priors_: NDArray[np.float64]
-    mixtures_: list[GaussianMixture]
+    #: The fitted estimators of the mixtures.
+    _gms: list[GaussianMixture]
     n_iter_: NDArray[np.int64]
 
     @with_parameters(_WITHOUT)
@@ -107,18 +112,22 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         super().__init__(n_components, **params)
         self.priors = priors
 
+    @property
+    def mixtures_(self) -> list[Mixture]:
+        """The mixture of each class."""
+        check_is_fitted(self)
+        return [gm.mixture_ for gm in self._gms]
+
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture of each class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
         y : array-like of shape (n_samples,)
             The class of each sample.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
+        sample_weight
 
         Returns
         -------
@@ -147,14 +156,13 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             take_features(gm, self)
         counts = np.bincount(codes, weights)
         self.priors_ = counts / counts.sum() if priors is None else priors
-        self.mixtures_, self.n_iter_ = mixtures, np.array([gm.n_iter_ for gm in mixtures])
+        self._gms, self.n_iter_ = mixtures, np.array([gm.n_iter_ for gm in mixtures])
         going_on = [label for label, gm in zip(self.classes_.tolist(), mixtures, strict=True) if not gm.converged_]
         if going_on and mixtures[0].max_iter > 0:
-            warnings.warn(
+            warn(
                 f"the mixture of class {going_on[0]!r}{' and of others' * (len(going_on) > 1)} did not converge. Try to "
                 "increase max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return self
 
@@ -168,7 +176,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return normalized
 
     def _of_each_class(self, name: str, given: Any) -> Any:
-        """Give the values of a parameter that may be given by class, in the order of the classes."""
+        """Return the values of a parameter that may be given by class, in the order of the classes."""
         if not isinstance(given, Mapping):
             return given
         labels = self.classes_.tolist()
@@ -180,7 +188,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return [given[label] for label in labels]
 
     def _numbers_of_components(self) -> list[Any]:
-        """Give the number of components of each class."""
+        """Return the number of components of each class."""
         given, labels = self.n_components, self.classes_.tolist()
         if isinstance(given, Integral):
             return [given] * len(labels)
@@ -234,24 +242,23 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
                 raise ValueError(f"there is no mixture of class {label!r}: {error}") from error
 
     def _joint(self, X: Any) -> Floats:
-        """Give the logarithm of the prior times the density, for each class."""
+        """Return the logarithm of the prior times the density, for each class."""
         x = self._checked(X, reset=False)
         data = self._load(x, X)
-        scores = np.stack([data.scores(gm._mixture()) for gm in self.mixtures_], axis=1)
+        scores = np.stack([data.scores(gm._mixture()) for gm in self._gms], axis=1)
         # A sample that no class reaches has what is known without it.
         scores[np.isneginf(scores).all(axis=1)] = 0.0
         with np.errstate(divide="ignore"):
             scores += np.log(self.priors_)
-        narrow = all(gm._value_type(x.dtype) == np.float32 for gm in self.mixtures_)
+        narrow = all(gm._value_type(x.dtype) == np.float32 for gm in self._gms)
         return scores.astype(np.float32) if narrow else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the most probable class of each sample.
+        """Return the most probable class of each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -263,12 +270,11 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return labels
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Give the logarithm of the probability of each class for each sample.
+        """Return the logarithm of the probability of each class for each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -279,12 +285,11 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return log_proba
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Give the probability of each class for each sample.
+        """Return the probability of each class for each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------

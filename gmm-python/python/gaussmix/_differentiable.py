@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._likelihood import Likelihood
+from ._mixture import mixture_of
 from ._parameters import CHOICES
 from ._start import shape_of
 
@@ -20,6 +21,22 @@ NO_SECOND_DERIVATIVES = (
 #: How far mirrored entries of a covariance may be apart, in units of its standard deviations. Twice the step of a check
 #: by differences passes; a matrix that was never symmetric does not.
 _ASYMMETRY = 1e-4
+
+
+def arrays_of(
+    covariance_type: str | None, weights: Any, means: Any, covariances: Any
+) -> tuple[Any, Any, Any]:
+    """Return weights, means and covariances that are given as such, or as a mixture in the place of the weights."""
+    if means is not None and covariances is not None:
+        return weights, means, covariances
+    mixture = mixture_of(weights, "what stands alone in the place of weights, means and covariances")
+    kind, (k, d), matrices = mixture.covariance_type, mixture.means.shape, mixture.covariances
+    if covariance_type not in (None, kind):
+        raise ValueError(f"the mixture has {kind!r} covariances; covariance_type is {covariance_type!r}")
+    if covariance_type is None and k == d and kind in ("tied", "diag"):
+        # One shape is that of both types; a matrix for each component has one of its own.
+        matrices = np.array(np.broadcast_to(matrices, (k, d, d))) if kind == "tied" else matrices[:, :, np.newaxis] * np.eye(d)
+    return mixture.weights, mixture.means, matrices
 
 
 class Parameters(NamedTuple):

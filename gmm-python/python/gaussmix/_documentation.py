@@ -1,19 +1,95 @@
-"""Signatures and documentation of estimators most of whose parameters are those of another."""
+"""Signatures and documentation that functions share: texts of parameters, and parameters of other estimators."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
+_Documented = TypeVar("_Documented")
 _Init = TypeVar("_Init", bound=Callable[..., None])
 _Class = TypeVar("_Class", bound=type)
+
+#: The entries of parameters that stand in docstrings by their names alone.
+PARAMETERS = {
+    "X": ("array-like of shape (n_samples, n_features)", "The samples."),
+    "y": ("Ignored", "Not used, present by convention."),
+    "sample_weight": ("array-like of shape (n_samples,), default=None", "A sample of weight 2 counts as two."),
+    "labels": (
+        "array-like of shape (n_samples,) or (n_samples, n_components), default=None",
+        "What is known of the samples' components: the number of each one's component, -1 where it is not known; or a\n"
+        "mask of the components that each sample may belong to. A fit under labels has EM's guarantee too.",
+    ),
+    "random_state": ("int, RandomState instance or None, default=None", "The source of random numbers."),
+    "weights": ("array-like of shape (n_components,), or Mixture or estimator", "The weights, or a mixture alone."),
+    "means": ("array-like of shape (n_components, n_features), default=None", "The means."),
+    "covariances": ("array-like, default=None", "The covariances, in the shape of their type."),
+    "covariance_type": (
+        "{'full', 'tied', 'diag', 'spherical'} or None, default=None",
+        "The type of all covariances. By default it follows from their shape, which leaves it open\n"
+        "between 'tied' and 'diag' where there are as many components as features.",
+    ),
+    "device": (
+        "str, default='auto'",
+        "Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.",
+    ),
+    "float64": ("bool, default=False", "Whether to compute in float64 for float32 samples too."),
+    "n_jobs": (
+        "int or None, default=None",
+        "The number of threads, as joblib counts; by default all cores, or as many as\nRAYON_NUM_THREADS says.",
+    ),
+    "missing": (
+        "bool, default=False",
+        "Whether NaN stands for a value that is missing at random. The likelihood of a sample is then\n"
+        "that of its observed values.",
+    ),
+    "other": ("Mixture or estimator", "A mixture of the same features, or an estimator that was fitted."),
+    "feature": (
+        "int or str, default=None",
+        "The feature, by number, counted from 0, or by name; needed unless it is the only one.",
+    ),
+    "path": ("str or path-like", "The file; its name ends in .json or .npz."),
+}
 
 _HEADING = "Parameters\n----------\n"
 #: Where the entry of a parameter begins.
 _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
+
+
+#: The heading of parameters with its indentation, and what follows up to a blank line.
+_SECTION = re.compile(r"^( *)Parameters\n\1----------\n((?:.*\S.*\n?)+)", re.MULTILINE)
+
+
+def filled(text: str) -> str:
+    """Return a docstring in which parameters that stand by their names alone have entries."""
+
+    def section(found: re.Match[str]) -> str:
+        indent = found[1]
+
+        def entries(line: re.Match[str]) -> str:
+            texts = ((name, *PARAMETERS[name]) for name in line[1].split(", "))
+            return "\n".join(
+                f"{indent}{name} : {kind}\n{textwrap.indent(about, indent + 4 * ' ')}" for name, kind, about in texts
+            )
+
+        parameters = re.sub(rf"^{indent}(\w+(?:, \w+)*)$", entries, found[2], flags=re.MULTILINE)
+        return found[0].removesuffix(found[2]) + parameters
+
+    return _SECTION.sub(section, text)
+
+
+def documented(thing: _Documented) -> _Documented:
+    """Fill in the docstring of a function, or those of a class and of its methods."""
+    members = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
+    for member in members:
+        # Class methods, and scikit-learn's methods that are not always there, hold the function.
+        holder: Any = getattr(member, "__func__", getattr(member, "fn", member))
+        if isinstance(holder, type | FunctionType) and holder.__doc__:
+            holder.__doc__ = filled(holder.__doc__)
+    return thing
 
 
 def with_parameters_of(

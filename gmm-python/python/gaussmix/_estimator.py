@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,20 +14,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
-from ._between import Between
-from ._fisher import FisherVectors
-from ._fitted import FittedMixture, take_features
+from ._documentation import documented
+from ._fitted import take_features
 from ._fitting import Fitting, ill_defined
-from ._prediction import Criteria
+from ._mixture import Mixture, ScikitLearn
 from ._reports import Iteration, Start
 from ._samples import ArraySamples, Evaluations, Samples
 from ._units import Units
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
 
 
-class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
+@documented
+class GaussianMixture(Fitting):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and
@@ -151,7 +155,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
 
     See Also
     --------
-    sklearn.mixture.GaussianMixture : The estimator in whose place this one can be put.
+    sklearn.mixture.GaussianMixture : The scikit-learn estimator that this class replaces.
 
     Examples
     --------
@@ -167,6 +171,8 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
+    _shared = _parameters.SHARED
+    retained_: list[int]
     _OPTIONS = (*_core.option_names()[0], "prior")
 
     def __init__(
@@ -220,6 +226,144 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         self.missing = missing
         self.callback = callback
 
+    def _forget(self) -> None:
+        super()._forget()
+        self.retained_ = []
+
+    def _bits(self) -> bytes:
+        return self._bits_of()
+
+    def _make(self) -> _core.Mixture:
+        return self._point_of_attributes()
+
+    def _mixture(self) -> _core.Mixture:
+        mixture: _core.Mixture = self._engine()
+        return mixture
+
+    _point = _written = _mixture
+
+    def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
+        exact = self._set_arrays(mixture, dtype) == np.float64
+        self._made = (self._bits(), mixture) if exact else None
+        self._engine()
+
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike | Mixture,
+        means: ArrayLike | None = None,
+        covariances: ArrayLike | None = None,
+        *,
+        covariance_type: str | None = None,
+        **params: Any,
+    ) -> Self:
+        """Make a fitted estimator of the parameters of a mixture.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_components,), or Mixture
+            The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
+        means : array-like of shape (n_components, n_features), default=None
+            The means; where they are float32, so are the attributes, if float32 holds the mixture.
+        covariances : array-like, default=None
+            The covariances, in the shape of their type.
+        covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
+            Their type. It follows from the shape, unless there are as many components as features.
+        **params : dict
+            Other parameters of the estimator.
+
+        Returns
+        -------
+        gm : GaussianMixture
+            The estimator, as if fitted.
+        """
+        narrow = np.asarray(means).dtype == np.float32
+        if not isinstance(weights, Mixture):
+            w, m, c = (np.asarray(part) for part in (weights, means, covariances))
+            weights = Mixture._of(_core.Mixture(w, m, c, covariance_type))
+        elif not (means is covariances is covariance_type is None):
+            raise ValueError("means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out")
+        dtype = np.dtype(np.float32 if narrow else np.float64)
+        return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
+
+    @classmethod
+    def _of(
+        cls, mixture: _core.Mixture, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]
+    ) -> Self:
+        gm = cls(len(mixture.weights), covariance_type=mixture.covariance_type, **params)
+        gm._forget()
+        gm._set_mixture(mixture, dtype)
+        gm._take_bounds(found)
+        return gm
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
+        """Read a mixture from a file of `save` or of the command ``gmm``.
+
+        Parameters
+        ----------
+        path
+        **params : dict
+            Parameters of the estimator, which the file does not hold.
+
+        Returns
+        -------
+        gm : GaussianMixture
+            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
+        """
+        mixture, found = _core.Mixture.read(os.fspath(path))
+        return cls._of(mixture, np.dtype(np.float64), found, params)
+
+    def to_sklearn(self) -> Any:
+        """Return the same mixture as an object of scikit-learn.
+
+        Returns
+        -------
+        gm : sklearn.mixture.GaussianMixture
+            With the same parameters, and fitted if this one is.
+        """
+        params = self.get_params()
+        return self._copy_to(ScikitLearn(**{name: params[name] for name in self._shared}))
+
+    def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the Bayesian information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X, sample_weight
+
+        Returns
+        -------
+        bic : float
+            -2 log L + p log N, with p parameters and N samples.
+        """
+        return self._criterion("bic", *self._total(X, sample_weight))
+
+    def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the Akaike information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X, sample_weight
+
+        Returns
+        -------
+        aic : float
+            -2 log L + 2 p, with p parameters.
+        """
+        return self._criterion("aic", *self._total(X, sample_weight))
+
+    def _criterion(self, name: str, total: float, n: float) -> float:
+        """Return a criterion for samples of this total log-likelihood and weight."""
+        penalty = math.log(n) if name == "bic" else 2.0
+        return -2.0 * total + penalty * self._mixture().n_parameters
+
+    def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
+        """Return the total log-likelihood of samples, and their weight."""
+        check_is_fitted(self)
+        data = self._data(X, sample_weight)
+        return data.mean_score(self._mixture()) * data.total_weight, data.total_weight
+
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
         frozen = _parameters.frozen(self.freeze, self.n_components)
@@ -227,10 +371,6 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         self._set_mixture(mixture, self.means_.dtype)
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
-
-    @classmethod
-    def _mixtures(cls) -> type[GaussianMixture]:
-        return cls
 
     @classmethod
     def _fitted(
@@ -248,8 +388,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         first._validate_params()
         models = chain([first], models)
         if cls is GaussianMixture and not first.standardize and _start.is_side_by_side(X, first):
-            with first._samples(X, sample_weight) as samples:
-                assert isinstance(samples, ArraySamples)
+            with ArraySamples(first, X, sample_weight) as samples:
                 data = samples.load()
                 while some := list(islice(models, _TOGETHER)):
                     yield from cls._fitted_side_by_side(some, samples, data)
@@ -304,8 +443,7 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         """Improve what `_fitted` gives by fits that start at the mixture before, where that has the same type."""
         if self.freeze:
             raise ValueError("freeze is given beside growing, but a component that is split changes all parameters; leave out one of them")
-        with self._samples(X, sample_weight) as samples:
-            assert isinstance(samples, ArraySamples)
+        with ArraySamples(self, X, sample_weight) as samples:
             data = samples.load()
             units: Units | None
             units, fitted_data = samples.standardize() if self.standardize else (None, data)
@@ -383,10 +521,9 @@ class GaussianMixture(Fitting, Criteria, FisherVectors, Between, FittedMixture):
         if self.warm_start and hasattr(self, "converged_"):
             before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
         log_scale = 0.0 if units is None else units.log_scale
-        array = samples if isinstance(samples, ArraySamples) and samples.labels is None else None
-        if self.n_init > 1 and array is not None and _start.is_side_by_side(array.X, self):
-            with ill_defined(self):
-                return array.fit_many([self])[0]
+        with ill_defined(self):
+            if self.n_init > 1 and (fit := samples.fit_side_by_side(self)) is not None:
+                return fit
         total_weight = data.total_weight
 
         def start(random_state: np.random.RandomState) -> Start:

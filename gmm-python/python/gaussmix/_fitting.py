@@ -17,10 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
+from ._documentation import documented
 from ._gpu import beside
 from ._prediction import Prediction
 from ._reports import Course, Start
 from ._samples import ArraySamples, Evaluations, Samples
+from ._warnings import warn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,11 +61,9 @@ def note_regularization(estimator: Any, found: tuple[int, float] | None, of: str
     if found is None or estimator.standardize:
         return
     column, variance = found
-    warnings.warn(
+    warn(
         f"reg_covar={estimator.reg_covar:g} is more than a thousandth of the variance of {_name(estimator, column)} (counted from "
-        f"0), {variance:.2g}{of}: the fit depends on the units; set standardize=True, scale the columns, or use a smaller reg_covar",
-        UserWarning,
-        stacklevel=6,
+        f"0), {variance:.2g}{of}: the fit depends on the units; set standardize=True, scale the columns, or use a smaller reg_covar"
     )
 
 
@@ -75,6 +75,7 @@ def _takes_chunks(estimator: Fitting) -> bool:
     return True
 
 
+@documented
 class Fitting(Prediction):
     """An estimator that is fitted by iterations from a start."""
 
@@ -109,15 +110,7 @@ class Fitting(Prediction):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-        labels : array-like of shape (n_samples,) or (n_samples, n_components), default=None
-            What is known of the samples' components: the number of each one's component, -1 where it is not known; or a
-            mask of the components that each sample may belong to. A fit under labels has EM's guarantee too.
+        X, y, sample_weight, labels
 
         Returns
         -------
@@ -136,15 +129,7 @@ class Fitting(Prediction):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-        labels : array-like of shape (n_samples,) or (n_samples, n_components), default=None
-            What is known of the samples' components: the number of each one's component, -1 where it is not known; or a
-            mask of the components that each sample may belong to. A fit under labels has EM's guarantee too.
+        X, y, sample_weight, labels
 
         Returns
         -------
@@ -166,12 +151,7 @@ class Fitting(Prediction):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples of the chunk.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
+        X, y, sample_weight
 
         Returns
         -------
@@ -272,9 +252,8 @@ class Fitting(Prediction):
             raise best.error
         note_regularization(self, best.mixture.over_regularized(self.reg_covar))
         if not best.converged and not best.stopped and self.max_iter > 0:
-            warnings.warn(
+            warn(
                 "Best performing initialization did not converge. Try different init parameters, or increase "
                 "max_iter, tol, or check for degenerate data.",
                 ConvergenceWarning,
-                stacklevel=5,
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,13 +11,18 @@ from sklearn.utils import check_array
 
 from . import _arrays, _core
 from ._arrays import Floats, is_mapped, n_threads
+from ._documentation import documented
 from ._gpu import checked, on_gpu, on_host
+from ._mixture import AnyMixture, mixture_of
 
 _Value = TypeVar("_Value")
+#: Weights beside means and covariances, or a mixture alone; for totals also a list of mixtures.
+Weights: TypeAlias = ArrayLike | AnyMixture | Sequence[AnyMixture]
 
 
+@documented
 class Evaluation:
-    """The methods of a likelihood: each makes a mixture of the parameters that it is given, and evaluates it."""
+    """The methods of a likelihood: each evaluates a mixture, or that of the parameters that it is given."""
 
     #: The samples.
     _data: _core.Data
@@ -32,39 +37,52 @@ class Evaluation:
     def _evaluate(
         self,
         evaluate: Callable[[_core.Data, Any], _Value],
-        parameters: tuple[ArrayLike, ArrayLike, ArrayLike],
-        kind: type[_core.Mixture] | type[_core.Mixtures] = _core.Mixture,
+        weights: Any,
+        means: ArrayLike | None,
+        covariances: ArrayLike | None,
+        several: bool = False,
     ) -> _Value:
-        """Evaluate the mixture, or the mixtures, of parameters."""
-        return evaluate(self._data, kind(*parameters, self._covariance_type))
+        """Evaluate the mixture of parameters, or a mixture; with ``several`` one set of parameters or more."""
+        if means is None and covariances is None:
+            return evaluate(self._data, self._of_mixtures(weights) if several else mixture_of(weights, "what is evaluated")._engine)
+        if means is None or covariances is None:
+            raise TypeError("give weights, means and covariances, or a mixture alone")
+        kind = _core.Mixtures if several else _core.Mixture
+        return evaluate(self._data, kind(weights, means, covariances, self._covariance_type))
 
-    def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Any:
-        """Give the total log-likelihood, of one set of parameters or of each of several."""
-        return self._evaluate(_core.Data.totals, (weights, means, covariances), _core.Mixtures)
+    @staticmethod
+    def _of_mixtures(given: Any) -> _core.Mixtures:
+        if isinstance(given, list | tuple):
+            return _core.Mixtures.from_bytes([bytes(mixture_of(one, "one of the mixtures")._engine) for one in given])
+        one = mixture_of(given, "what is evaluated")
+        return _core.Mixtures(one.weights, one.means, one.covariances, one.covariance_type)
 
-    def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
-        """Give the log-likelihood of each sample, without its weight.
+    def __call__(
+        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
+    ) -> Any:
+        """Return the total log-likelihood, of one set of parameters or of each of several."""
+        return self._evaluate(_core.Data.totals, weights, means, covariances, True)
+
+    def score_samples(
+        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return the log-likelihood of each sample, without its weight.
 
         Parameters
         ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
+        weights, means, covariances
 
         Returns
         -------
         log_prob : ndarray of shape (n_samples,)
             The logarithms of the density.
         """
-        return self._evaluate(_core.Data.scores, (weights, means, covariances))
+        return self._evaluate(_core.Data.scores, weights, means, covariances)
 
     def gradient(
-        self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
+        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Give the total log-likelihood and its derivatives.
+        """Return the total log-likelihood and its derivatives.
 
         Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the
         two mirrored entries of a covariance matrix are two variables with the same derivative. A
@@ -72,12 +90,7 @@ class Evaluation:
 
         Parameters
         ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
+        weights, means, covariances
 
         Returns
         -------
@@ -90,29 +103,28 @@ class Evaluation:
         by_covariances : ndarray
             Its derivatives by the covariances, in their shape.
         """
-        return self._evaluate(_core.Data.gradient, (weights, means, covariances))
+        return self._evaluate(_core.Data.gradient, weights, means, covariances)
 
-    def score_function(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
-        """Give the score function: the derivatives of each sample's log-likelihood by the sample.
+    def score_function(
+        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return the score function: the derivatives of each sample's log-likelihood by the sample.
 
         Parameters
         ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
+        weights, means, covariances
 
         Returns
         -------
         by_samples : ndarray of shape (n_samples, n_features)
             The derivatives, without the weights of the samples; 0 by a value that is missing.
         """
-        return self._evaluate(_core.Data.score_function, (weights, means, covariances))
+        return self._evaluate(_core.Data.score_function, weights, means, covariances)
 
-    def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
-        """Give the sufficient statistics under a mixture, from which an M-step follows.
+    def statistics(
+        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
+    ) -> _core.Statistics:
+        """Return the sufficient statistics under a mixture, from which an M-step follows.
 
         They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and
         `Statistics.from_bytes` carry them from one computer to another, and ``a.to_mixture()`` is
@@ -120,28 +132,25 @@ class Evaluation:
 
         Parameters
         ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
+        weights, means, covariances
 
         Returns
         -------
         statistics : Statistics
             Counts, means and scatter of the components, and the log-likelihood.
         """
-        return self._evaluate(_core.Data.e_step, (weights, means, covariances))
+        return self._evaluate(_core.Data.e_step, weights, means, covariances)
 
 
+@documented
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
 
     ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays
     have the shapes (K,), (K, D) and that of the covariance type. Where each has one more axis in
     front, they are B sets of parameters, and the result is an array (B,) of totals, which takes
-    less time than B calls.
+    less time than B calls. ``likelihood(mixture)`` takes a `Mixture` or a fitted estimator instead, or
+    a list of them; so do the methods.
 
     Several threads may call the same object; they take turns.
 
@@ -151,20 +160,12 @@ class Likelihood(Evaluation):
         The samples. float32 is computed in float32 with sums in float64, other types in float64. An
         array in a GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays
         on that GPU.
-    sample_weight : array-like of shape (n_samples,), default=None
-        A sample of weight 2 counts as two.
+    sample_weight
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
         'reference'. 'auto' chooses before the first result; for an
         array in a GPU's memory it is that GPU, as 'cuda' is.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open
-        between 'tied' and 'diag' where there are as many components as features.
-    float64 : bool, default=False
-        Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as
-        RAYON_NUM_THREADS says.
+    covariance_type, float64, n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then
         that of its observed values. An array in a GPU's memory is copied to the host first.
@@ -206,7 +207,7 @@ class Likelihood(Evaluation):
             x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
             if not x.dtype.isnative:
                 x = x.astype(x.dtype.newbyteorder("="))
-            # What check_array has made is nobody else's.
+            # A copy made by check_array is ours, so it need not be copied again.
             copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
             samples = np.asarray(x)
         _arrays.refuse_masked(sample_weight, "sample_weight")
@@ -303,7 +304,7 @@ class InnerProducts:
         self._resident = _core.InnerProducts(self._matrix, device)
 
     def __call__(self, rows: ArrayLike) -> Floats:
-        """Give ``rows @ matrix.T``.
+        """Return ``rows @ matrix.T``.
 
         Parameters
         ----------

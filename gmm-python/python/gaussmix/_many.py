@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from numbers import Integral
@@ -16,13 +15,14 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _start
+from . import _core, _start, _tables
 from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
 from ._gpu import on_host
 from ._variational import BayesianGaussianMixture
+from ._warnings import warn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -202,18 +202,34 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         n_groups, failed = len(self.groups_), len(self.errors_)
         if failed:
             group, text = next(iter(self.errors_.items()))
-            warnings.warn(
+            warn(
                 f"{failed} of {n_groups} fits failed (errors_ has all); that of group {group!r}: {text}",
                 RuntimeWarning,
-                stacklevel=3,
             )
         going_on = n_groups - failed - int(self.converged_.sum())
         if going_on and template.max_iter > 0:
-            warnings.warn(
+            warn(
                 f"{going_on} of {n_groups} fits did not converge (converged_ says which). Try to increase max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
+
+    def _table(self) -> tuple[str, list[str], Iterator[list[Any]], int]:
+        """Return the title, the head and the rows of the table that is printed, and the number of rows."""
+        table = self.table()
+        rows = zip(*(column.tolist() for column in table.values()), strict=True)
+        return f"{len(self)} fits of {self.estimator}", list(table), map(list, rows), len(self)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Give a table of the groups; before a fit the parameters."""
+        text: str = _tables.as_text(*self._table()) if hasattr(self, "groups_") else super().__repr__(N_CHAR_MAX)
+        return text
+
+    def _repr_html_inner(self) -> str:
+        html: str = _tables.as_html(*self._table()) if hasattr(self, "groups_") else super()._repr_html_inner()
+        return html
+
+    def _repr_mimebundle_(self, **how: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_inner()}
 
     def __len__(self) -> int:
         """Give the number of groups."""

@@ -16,6 +16,7 @@ from . import _core, _parameters
 from ._arrays import Floats, is_plain, load, n_threads, takes_missing, validated
 from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
+from ._mixture import AnyMixture, Mixture, mixture_of
 from ._samples import ArraySamples
 from ._units import Moments, Units
 
@@ -82,13 +83,6 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         own = {name: getattr(self, name) for name in _parameters.CONSTRAINTS if hasattr(self, name)}
         return GaussianMixture(**{**own, **params})
 
-    def _to_be_fitted(self) -> GaussianMixture:
-        """Make the mixture of this estimator, or take the fitted one to go on with."""
-        if getattr(self, "warm_start", False) and hasattr(self, "mixture_"):
-            fitted: GaussianMixture = self.mixture_.set_params(**self._unfitted().get_params(deep=False))
-            return fitted
-        return self._unfitted()
-
     def _checked(self, X: Any, *, reset: bool) -> Floats | _core.GpuArray:
         """Check samples, for a fit or for the fitted estimator; in those for the latter the engine looks for NaN."""
         if reset:
@@ -103,3 +97,27 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _load(self, x: Floats | _core.GpuArray, X: Any) -> _core.Data:
         """Bring checked samples to the device; ``X`` is what the caller gave."""
         return load(self, x, None, device=self.device, threads=n_threads(self.n_jobs), original=X)
+
+
+class OfOneMixture(OfMixtures):
+    """An estimator that fits one mixture."""
+
+    #: The fitted estimator of the mixture.
+    _gm: GaussianMixture
+
+    @property
+    def mixture_(self) -> Mixture:
+        """The fitted mixture, which may be replaced by another one of the same features."""
+        check_is_fitted(self)
+        return self._gm.mixture_
+
+    @mixture_.setter
+    def mixture_(self, mixture: AnyMixture) -> None:
+        self._gm = GaussianMixture.from_parameters(mixture_of(mixture, "mixture_"))
+
+    def _to_be_fitted(self) -> GaussianMixture:
+        """Make the estimator of the mixture, or take the fitted one to go on with."""
+        if getattr(self, "warm_start", False) and hasattr(self, "_gm"):
+            fitted: GaussianMixture = self._gm.set_params(**self._unfitted().get_params(deep=False))
+            return fitted
+        return self._unfitted()

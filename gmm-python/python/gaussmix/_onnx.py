@@ -13,6 +13,7 @@ from . import _core
 from ._classifier import GaussianMixtureClassifier
 from ._conditional import Conditional
 from ._estimator import GaussianMixture
+from ._mixture import Mixture
 from ._outliers import GaussianMixtureOutlierDetector
 from ._regressor import GaussianMixtureRegressor
 from ._variational import BayesianGaussianMixture
@@ -29,7 +30,7 @@ Model = (
 _OPSET, _FORMAT = 18, 9
 
 
-def to_onnx(model: Model, *, dtype: DTypeLike | None = None) -> Any:
+def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     """Write what a fitted model predicts as a graph of ONNX.
 
     It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape
@@ -42,8 +43,8 @@ def to_onnx(model: Model, *, dtype: DTypeLike | None = None) -> Any:
 
     Parameters
     ----------
-    model : GaussianMixture, BayesianGaussianMixture or an estimator of mixtures
-        The fitted model.
+    model : Mixture or estimator
+        The mixture, or a fitted estimator of this package.
     dtype : dtype, default=None
         The type of ``X`` and of the numbers: float64, or float32 for runtimes that have no other,
         which is less exact where features are nearly collinear. By default that of the fitted
@@ -143,16 +144,17 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         container.add_node(node.op_type, inputs, outputs, op_version=_OPSET, name=unique, **attributes)
 
 
-def _graph(model: Model, dtype: DTypeLike | None, numbered: bool = False) -> _Graph:
+def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = False) -> _Graph:
     """Make the nodes and outputs of a model, of a classifier with its labels or the numbers of its classes."""
-    if not isinstance(model, Model):
+    if not isinstance(model, Model | Mixture):
         raise TypeError(f"the model is a {type(model).__name__}; give a fitted mixture or estimator of this package")
-    check_is_fitted(model)
+    if not isinstance(model, Mixture):
+        check_is_fitted(model)
     graph = _Graph(_type_of(model) if dtype is None else np.dtype(dtype))
     if isinstance(model, GaussianMixtureClassifier):
         _classifier(graph, model, np.arange(len(model.classes_)) if numbered else model.classes_)
     elif isinstance(model, GaussianMixtureOutlierDetector):
-        difference = graph.add("Sub", _log_total(graph, model.mixture_._mixture()), graph.number(model.offset_))
+        difference = graph.add("Sub", _log_total(graph, model.mixture_._engine), graph.number(model.offset_))
         outlier = graph.add("Less", difference, graph.number(0.0))
         labels = [graph.constant(np.array(label, dtype=np.int64)) for label in (-1, 1)]
         graph.give("label", graph.add("Where", outlier, *labels), np.dtype(np.int64))
@@ -160,18 +162,24 @@ def _graph(model: Model, dtype: DTypeLike | None, numbered: bool = False) -> _Gr
     elif isinstance(model, GaussianMixtureRegressor):
         _regressor(graph, model)
     else:
-        logs, shares = _log_densities(graph, model._mixture())
+        if isinstance(model, Mixture):
+            engine, log_factor = model._engine, 0.0
+        else:
+            engine, log_factor = model._mixture(), model._log_factor()
+        logs, shares = _log_densities(graph, engine)
         graph.give("label", graph.add("ArgMax", shares, axis=1, keepdims=0), np.dtype(np.int64))
         graph.give("probabilities", graph.add("Softmax", shares, axis=1))
-        graph.give("score", graph.add("Add", _log_sum(graph, logs), graph.number(model._log_factor())))
+        graph.give("score", graph.add("Add", _log_sum(graph, logs), graph.number(log_factor)))
     return graph
 
 
 def _type_of(model: Any) -> np.dtype[Any]:
     """Give the type of a model's attributes."""
     if isinstance(model, GaussianMixtureClassifier):
-        return np.result_type(*(gm.means_.dtype for gm in model.mixtures_))
-    fitted: np.dtype[Any] = getattr(model, "mixture_", model).means_.dtype
+        return np.result_type(*(gm.means_.dtype for gm in model._gms))
+    if isinstance(model, Mixture):
+        return np.dtype(np.float64)
+    fitted: np.dtype[Any] = getattr(model, "_gm", model).means_.dtype
     return fitted
 
 
@@ -221,11 +229,12 @@ class _Graph:
         shape = {"label": ["n_samples"], "score": ["n_samples"]}.get(name, ["n_samples", None])
         self._outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, shape))
 
-    def model(self, model: Model) -> Any:
+    def model(self, model: Model | Mixture) -> Any:
         """Put all together, and have it checked."""
         helper = self.onnx.helper
         kind = helper.np_dtype_to_tensor_dtype(self.dtype)
-        x = helper.make_tensor_value_info("X", kind, ["n_samples", model.n_features_in_])
+        n_features = model.n_features if isinstance(model, Mixture) else model.n_features_in_
+        x = helper.make_tensor_value_info("X", kind, ["n_samples", n_features])
         graph = helper.make_graph(self._nodes, type(model).__name__, [x], self._outputs, self._constants)
         made = helper.make_model(
             graph,
@@ -302,8 +311,8 @@ def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLi
     with np.errstate(divide="ignore"):
         priors = np.log(model.priors_)
     totals = [
-        _log_sum(graph, _log_densities(graph, gm._mixture(), float(prior))[0], keepdims=1)
-        for gm, prior in zip(model.mixtures_, priors, strict=True)
+        _log_sum(graph, _log_densities(graph, mixture._engine, float(prior))[0], keepdims=1)
+        for mixture, prior in zip(model.mixtures_, priors, strict=True)
     ]
     joint = graph.add("Concat", *totals, axis=1)
     joint = graph.add("Where", _is_reached(graph, joint), joint, graph.constant(priors))
@@ -314,7 +323,7 @@ def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLi
 
 def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
     d, t = model.n_features_in_, model.n_targets_
-    conditional = Conditional(model.mixture_._mixture(), np.arange(d), np.arange(d, d + t))
+    conditional = Conditional(model.mixture_._engine, np.arange(d), np.arange(d, d + t))
     assert conditional.marginal is not None  # There is at least one feature.
     k = len(conditional.marginal.weights)
     shares = graph.add("Softmax", _log_densities(graph, conditional.marginal)[1], axis=1)

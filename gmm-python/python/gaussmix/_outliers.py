@@ -14,11 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
 from ._arrays import Floats, checked_weights
-from ._documentation import with_documentation_of
+from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._gpu import beside, on_host
-from ._of_mixtures import OfMixtures, constraints, with_parameters
+from ._of_mixtures import OfOneMixture, constraints, with_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +36,8 @@ _AT_ONCE = 1 << 22
 
 
 @with_documentation_of(GaussianMixture)
-class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
+@documented
+class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Outliers: samples where a Gaussian mixture has a small density.
 
     A mixture is fitted to the samples, outliers among them, and a threshold is set for its log
@@ -60,7 +61,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
 
     Attributes
     ----------
-    mixture_ : GaussianMixture
+    mixture_ : Mixture
         The mixture.
     offset_ : float
         The threshold: samples of a smaller log density are outliers.
@@ -91,7 +92,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         "contamination": [StrOptions({"auto"}), Interval(Real, 0.0, 0.5, closed="right")],
         "threshold": [StrOptions({"samples", "mixture"})],
     }
-    mixture_: GaussianMixture
     offset_: float
     n_iter_: int
 
@@ -114,12 +114,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
+        X, y, sample_weight
 
         Returns
         -------
@@ -132,10 +127,10 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         if self.standardize:
             x = on_host(x)
             units = self._units(x, weights)
-        self.mixture_ = self._to_be_fitted()
-        self._fit_mixture(self.mixture_, x, weights, units)
-        take_features(self.mixture_, self)
-        self.n_iter_ = self.mixture_.n_iter_
+        self._gm = self._to_be_fitted()
+        self._fit_mixture(self._gm, x, weights, units)
+        take_features(self._gm, self)
+        self.n_iter_ = self._gm.n_iter_
         share = _AUTO if isinstance(self.contamination, str) else float(self.contamination)
         by_mixture, auto = self.threshold == "mixture", self.contamination == "auto"
         self.offset_ = _threshold(self._scores_of_draws(share), None, share) if by_mixture or auto else -math.inf
@@ -148,13 +143,13 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         return self
 
     def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:
-        scores = self._load(x, X).scores(self.mixture_._mixture())
+        scores = self._load(x, X).scores(self._gm._mixture())
         with np.errstate(over="ignore"):
-            return scores.astype(self.mixture_._value_type(x.dtype), copy=False)
+            return scores.astype(self._gm._value_type(x.dtype), copy=False)
 
     def _scores_of_draws(self, share: float) -> NDArray[np.float64]:
-        """Give the log densities of samples that are drawn from the mixture."""
-        mixture, random_state = self.mixture_._mixture(), check_random_state(self.random_state)
+        """Return the log densities of samples that are drawn from the mixture."""
+        mixture, random_state = self._gm._mixture(), check_random_state(self.random_state)
         n = min(max(_DRAWS, math.ceil(_BELOW / share)), _MOST_DRAWS)
         step = max(1, _AT_ONCE // self.n_features_in_)
         parts = []
@@ -164,12 +159,11 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         return np.concatenate(parts)
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Give the log density of each sample.
+        """Return the log density of each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -179,12 +173,11 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
         return beside(self._scores(self._checked(X, reset=False), X), X)
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Give the log density of each sample above the threshold.
+        """Return the log density of each sample above the threshold.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -199,8 +192,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -212,7 +204,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfMixtures):  # type: ignore[
 
 
 def _threshold(scores: Floats, weights: NDArray[np.float64] | None, share: float) -> float:
-    """Give the threshold below which a share of the samples lies, and as little less as can be.
+    """Return the threshold below which a share of the samples lies, and as little less as can be.
 
     It lies half way between two samples, so that rounding puts none on the other side.
     """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import warnings
-from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +12,13 @@ import sklearn.mixture
 from sklearn import get_config
 
 from ._estimator import GaussianMixture
-from ._fitted import ScikitLearn
+from ._fitted import Abstract
+from ._mixture import ScikitLearn
 from ._variational import BayesianGaussianMixture, BayesianScikitLearn
+from ._warnings import warn
 
 
-class _EitherClass(ABCMeta):
+class _EitherClass(Abstract):
     """Has the objects of scikit-learn's class and of ours count as objects of the class that is in the place of scikit-learn's."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -68,7 +68,7 @@ def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
         why = _cannot(data)
         if why is None:
             return ours(self, *args, **kwargs)
-        warnings.warn(f"scikit-learn's own {theirs.__name__} does this: {why}", UserWarning, stacklevel=2)
+        warn(f"scikit-learn's own {theirs.__name__} does this: {why}")
         other = _theirs(self, theirs)
         result = getattr(other, name)(*args, **kwargs)
         if name not in ("fit", "fit_predict"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
 from typing import Any, TypeGuard
 
@@ -14,10 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _arrays, _core
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
+from ._documentation import documented
 from ._fitted import Fitted
 from ._gpu import beside
 
 
+@documented
 class Prediction(Fitted):
     """The methods of a fitted mixture that evaluate samples, or draw them."""
 
@@ -53,7 +54,7 @@ class Prediction(Fitted):
         )
 
     def _value_type(self, dtype: Any) -> np.dtype[Any]:
-        """Give the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
+        """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
         return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
 
     def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
@@ -63,12 +64,11 @@ class Prediction(Fitted):
         return beside(typed, X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Give the most probable component of each sample.
+        """Return the most probable component of each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -82,12 +82,11 @@ class Prediction(Fitted):
         return beside(self._data(X).labels(self._mixture()), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Give the probability of each component for each sample.
+        """Return the probability of each component for each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -102,12 +101,11 @@ class Prediction(Fitted):
         return self._typed(data, data.responsibilities(self._mixture()), X)
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Give the log-likelihood of each sample.
+        """Return the log-likelihood of each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
+        X
 
         Returns
         -------
@@ -120,36 +118,12 @@ class Prediction(Fitted):
         data = self._data(X)
         return self._typed(data, data.scores(self._mixture()) + self._log_factor(), X)
 
-    def score_function(self, X: ArrayLike) -> Floats:
-        """Give the score function: the derivatives of each sample's log-likelihood by the sample.
-
-        It points to where the density rises. (`score` is scikit-learn's mean log-likelihood.)
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        by_samples : ndarray of shape (n_samples, n_features)
-            The derivatives; 0 by a value that is missing.
-        """
-        check_is_fitted(self)
-        data = self._data(X)
-        return self._typed(data, data.score_function(self._mixture()), X)
-
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Give the mean log-likelihood of a sample.
+        """Return the mean log-likelihood of a sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
+        X, y, sample_weight
 
         Returns
         -------
@@ -186,8 +160,7 @@ class Prediction(Fitted):
             For multiple imputation: how many times the missing values are drawn from their
             distribution given the observed values of their sample. By default they are replaced by
             the means of that distribution, which vary less than the data does.
-        random_state : int, RandomState instance or None, default=None
-            The source of the draws.
+        random_state
 
         Returns
         -------
@@ -225,76 +198,4 @@ class Prediction(Fitted):
         y : ndarray of shape (n_samples,)
             The component of each.
         """
-        check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(
-                f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample."
-            )
-        random_state = check_random_state(self.random_state)
-        k, d = self.means_.shape
-        # The parts, and what they are put together to; of the components there is one number a
-        # sample.
-        _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
-        counts = random_state.multinomial(n_samples, self.weights_.astype(np.float64))
-        parts = []
-        for component, count in enumerate(counts):
-            mean = self.means_[component]
-            if self.covariance_type in ("full", "tied"):
-                covariance = self.covariances_ if self.covariance_type == "tied" else self.covariances_[component]
-                parts.append(random_state.multivariate_normal(mean, covariance, int(count)))
-            else:
-                deviation = np.sqrt(self.covariances_[component])
-                parts.append(mean + random_state.standard_normal(size=(count, d)) * deviation)
-        return np.vstack(parts).astype(np.float64, copy=False), np.repeat(np.arange(k, dtype=np.int64), counts)
-
-
-class Criteria(Prediction):
-    """Criteria for the choice of a mixture by its likelihood."""
-
-    def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Give the Bayesian information criterion; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        bic : float
-            -2 log L + p log N, with p parameters and N samples.
-        """
-        return self._criterion("bic", *self._total(X, sample_weight))
-
-    def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Give the Akaike information criterion; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        aic : float
-            -2 log L + 2 p, with p parameters.
-        """
-        return self._criterion("aic", *self._total(X, sample_weight))
-
-    def _criterion(self, name: str, total: float, n: float) -> float:
-        """Give a criterion for samples of this total log-likelihood and weight."""
-        penalty = math.log(n) if name == "bic" else 2.0
-        return -2.0 * total + penalty * self._n_parameters()
-
-    def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
-        check_is_fitted(self)
-        data = self._data(X, sample_weight)
-        n = data.total_weight
-        return data.mean_score(self._mixture()) * n, n
-
-    def _n_parameters(self) -> int:
-        return self._mixture().n_parameters
+        return self.mixture_.sample(n_samples, self.random_state)

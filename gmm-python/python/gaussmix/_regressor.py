@@ -15,10 +15,10 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from . import _core
 from ._arrays import Floats, checked_weights, n_threads, na_as_nan
 from ._conditional import Conditional
-from ._documentation import with_documentation_of
+from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import on_host
-from ._of_mixtures import OfMixtures, constraints, with_parameters
+from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ _Part = tuple[Any, Conditional, Floats]
 
 
 @with_documentation_of(GaussianMixture)
-class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
+@documented
+class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Regression by a Gaussian mixture of features and targets.
 
     A mixture is fitted to the samples of both, side by side. Given features, the targets have a
@@ -65,7 +66,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
 
     Attributes
     ----------
-    mixture_ : GaussianMixture
+    mixture_ : Mixture
         The mixture of features and targets, in this order.
     n_iter_ : int
         The iterations of the fit.
@@ -94,7 +95,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints(_WITHOUT)
-    mixture_: GaussianMixture
     n_iter_: int
     n_targets_: int
     #: Whether the targets were an array of one dimension.
@@ -123,8 +123,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
             The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             The targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two.
+        sample_weight
 
         Returns
         -------
@@ -135,10 +134,10 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         targets = self._targets(y, x)
         self._one_dimension = targets.ndim == 1
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
-        weights, self.mixture_ = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
-        self._fit_mixture(self.mixture_, both, weights, self._units(both, weights))
-        self.n_iter_, self.n_targets_ = self.mixture_.n_iter_, both.shape[1] - x.shape[1]
-        self._given_all(self.mixture_._mixture())
+        weights, self._gm = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
+        self._fit_mixture(self._gm, both, weights, self._units(both, weights))
+        self.n_iter_, self.n_targets_ = self._gm.n_iter_, both.shape[1] - x.shape[1]
+        self._given_all(self._gm._mixture())
         return self
 
     def _targets(self, y: Any, x: Floats) -> Floats:
@@ -171,7 +170,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         return load
 
     def _given_all(self, mixture: _core.Mixture) -> Conditional:
-        """Give the distribution of the targets given all features, which is kept."""
+        """Return the distribution of the targets given all features, which is kept."""
         if self._made is None or self._made[0] is not mixture:
             self._made = mixture, self._given(mixture, np.ones(self.n_features_in_, dtype=bool))
         return self._made[1]
@@ -191,7 +190,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
 
         Of each row there are so many numbers to be computed.
         """
-        mixture, d = self.mixture_._mixture(), self.n_features_in_
+        mixture, d = self._gm._mixture(), self.n_features_in_
         made: dict[bytes, Conditional] = {}
         k, t = len(mixture.weights), self.n_targets_
         step = max(1, _AT_ONCE // (d + k * (t + 1) + numbers))
@@ -211,7 +210,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
     ) -> Floats | tuple[Floats, Floats]:
-        """Give the mean of the targets given the features, and how they vary about it.
+        """Return the mean of the targets given the features, and how they vary about it.
 
         Parameters
         ----------
@@ -235,7 +234,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
             raise ValueError("At most one of return_std or return_cov can be requested.")
         x: Floats = on_host(self._checked(X, reset=False))
         n, t, load = len(x), self.n_targets_, self._loader(x, X)
-        dtype = self.mixture_._value_type(x.dtype)
+        dtype = self._gm._value_type(x.dtype)
         y_mean = np.empty((n, t), dtype)
         spread = np.empty((n, t) if return_std else (n, t, t), dtype) if return_std or return_cov else None
 
@@ -292,9 +291,9 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
         rng, t, load = check_random_state(random_state), self.n_targets_, self._loader(x, X)
-        k = len(self.mixture_.weights_)
+        k = len(self._gm.weights_)
         _core.check_memory("the draws", (len(x), t, n_samples), 8, "draw fewer at a time")
-        y = np.empty((len(x), t, n_samples), self.mixture_._value_type(x.dtype))
+        y = np.empty((len(x), t, n_samples), self._gm._value_type(x.dtype))
         for rows, conditional, given in self._parts(x, n_samples * (k + t**2 + 3 * t)):
             shares, means = conditional.responsibilities(given, load), conditional.means(given)
             uniforms = rng.random_sample((len(given), n_samples, 1))
@@ -306,7 +305,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         return y[:, 0] if self._one_dimension else y
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        """Give the log density of targets given the features.
+        """Return the log density of targets given the features.
 
         Parameters
         ----------
@@ -325,7 +324,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         d, t = self.n_features_in_, self.n_targets_
         if targets.shape[1] != t:
             raise ValueError(f"y has {targets.shape[1]} targets, but {type(self).__name__} was fitted to {t}")
-        mixture, load = self.mixture_._mixture(), self._loader(x, X)
+        mixture, load = self._gm._mixture(), self._loader(x, X)
         conditional = self._given_all(mixture)
         marginal = conditional.marginal
         assert marginal is not None  # There is at least one feature.

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from . import _core
+from ._mixture import Mixture
 
 
 class Iteration(NamedTuple):
@@ -23,14 +24,14 @@ class Iteration(NamedTuple):
     change : float
         Its change since the iteration before; infinite in the first.
     mixture : Mixture
-        The mixture after the iteration, with `weights`, `means` and `covariances`.
+        The mixture after the iteration.
     """
 
     run: int
     iteration: int
     lower_bound: float
     change: float
-    mixture: _core.Mixture
+    mixture: Mixture
 
 
 #: Where a run begins: at what the engine finds from a seed, at a mixture with what is added to its first lower bound, or
@@ -53,13 +54,15 @@ class Course:
     def start(self, run: int) -> Start:
         return self._start()
 
-    def callback(self) -> Callable[[int, int, float, float, _core.Mixture], object] | None:
+    def callback(self) -> Callable[[int, int, float, float, Any], object] | None:
         """Give what is called after each iteration, if anything is."""
         if self.estimator.verbose or self.estimator.callback is not None:
             return self.after
         return None
 
-    def after(self, run: int, iteration: int, lower_bound: float, change: float, mixture: _core.Mixture) -> object:
+    def after(
+        self, run: int, iteration: int, lower_bound: float, change: float, mixture: _core.Mixture | _core.VariationalMixture
+    ) -> object:
         verbose = self.estimator.verbose
         if verbose and iteration % self.estimator.verbose_interval == 0:
             if verbose == 1:
@@ -70,7 +73,11 @@ class Course:
                 self.last = now
         if self.estimator.callback is None:
             return False
-        return self.estimator.callback(Iteration(run, iteration, lower_bound - self.log_scale, change, mixture))
+        if isinstance(mixture, _core.VariationalMixture):
+            arrays = (mixture.weights, mixture.means, mixture.covariances)
+            mixture = _core.Mixture(*arrays, mixture.covariance_type)
+        value = Mixture._of(mixture, getattr(self.estimator, "feature_names_in_", None))
+        return self.estimator.callback(Iteration(run, iteration, lower_bound - self.log_scale, change, value))
 
     def end(self, lower_bound: float, converged: bool) -> None:
         verbose = self.estimator.verbose if self.estimator.max_iter > 0 else 0

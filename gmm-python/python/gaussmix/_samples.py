@@ -1,4 +1,4 @@
-"""What a fit is to: the samples, and the evaluations of a mixture over them in their device."""
+"""The samples a fit uses, and the evaluation of mixtures over them on their device."""
 
 from __future__ import annotations
 
@@ -61,6 +61,10 @@ class Samples(AbstractContextManager["Samples"]):
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
         """Give the statistics of scikit-learn's start, or nothing where the engine is to find one."""
 
+    def fit_side_by_side(self, estimator: Any) -> _core.Fit | None:
+        """Make the runs of a fit on different cores, where that is faster."""
+        return None
+
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
 
@@ -77,6 +81,9 @@ class ArraySamples(Samples):
         self.labels = None if labels is None else checked_labels(labels, self.shape[0], estimator.n_components)
         if labels is not None and on_gpu(self.X):
             raise ValueError("labels do not go with an array in a GPU's memory; bring the array to the host")
+
+    def __enter__(self) -> ArraySamples:
+        return self
 
     def load(self) -> _core.Data:
         if self.estimator.standardize and on_gpu(self.X):
@@ -123,6 +130,11 @@ class ArraySamples(Samples):
         if fits.error is not None:
             raise fits.error
         return fits
+
+    def fit_side_by_side(self, estimator: Any) -> _core.Fit | None:
+        if self.labels is not None or not _start.is_side_by_side(self.X, estimator):
+            return None
+        return self.fit_many([estimator])[0]
 
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float

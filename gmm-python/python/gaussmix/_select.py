@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -11,16 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted
 
-from . import _core
+from . import _core, _tables
+from ._documentation import documented
 from ._estimator import GaussianMixture
+from ._fitted import Fitted
 from ._gpu import on_host
+from ._mixture import AnyMixture, Mixture, mixture_of
 from ._parameters import count
 from ._variational import BayesianGaussianMixture
+from ._warnings import warn
 
-#: What can be drawn.
-AnyMixture = GaussianMixture | BayesianGaussianMixture
 #: What models are compared by; the lower the better.
 CRITERIA = ("bic", "aic")
 
@@ -72,8 +72,21 @@ class Selection(NamedTuple):
     table: list[Candidate]
     best: GaussianMixture
 
+    def _shown(self) -> tuple[str, list[str], list[list[Any]], int]:
+        """Return the title, the head and the rows of the table that is printed, and the number of rows."""
+        best = f"{self.best.covariance_type!r} covariances, {self.best.n_components} components"
+        head = [self.criterion.upper() if name == "criterion" else name for name in Candidate._fields]
+        return f"Selection by {self.criterion.upper()}, best: {best}", head, [list(row) for row in self.table], len(self.table)
+
+    def __repr__(self) -> str:
+        """Return a table of the models."""
+        return _tables.as_text(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return _tables.as_html(*self._shown())
+
     def to_frame(self) -> Any:
-        """Give the table as a DataFrame of pandas.
+        """Return the table as a DataFrame of pandas.
 
         Returns
         -------
@@ -107,6 +120,7 @@ class Selection(NamedTuple):
         return ax
 
 
+@documented
 def select(
     X: ArrayLike,
     n_components: int | Iterable[int],
@@ -130,8 +144,7 @@ def select(
         The covariance types to try.
     criterion : {'bic', 'aic'}, default='bic'
         What to minimise.
-    sample_weight : array-like of shape (n_samples,), default=None
-        A sample of weight 2 counts as two.
+    sample_weight
     grow : bool, default=False
         Whether each number of components but the first also starts at the fit of the number before,
         of which components are split in two. No bound is lower than without that.
@@ -195,20 +208,20 @@ def select(
             continue
         total, n = found
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
-        table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
+        table.append(Candidate(kind, k, gm.mixture_.n_parameters, total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:
             best = (value, gm)
     if too_many is not None:
         if best is None:
             raise too_many[1]
-        warnings.warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}", UserWarning, stacklevel=2)
+        warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}")
     if best is None:
         raise ValueError("there is nothing to select from; give at least one number of components and covariance type")
     return Selection(criterion, table, best[1])
 
 
 def _numbers(n_components: Any) -> Sequence[int]:
-    """Give the numbers of components to try, as often as they are asked for."""
+    """Return the numbers of components to try, as often as they are asked for."""
     if isinstance(n_components, Integral):
         if n_components < 1:
             raise ValueError(f"n_components is {n_components}; give the largest number to try, at least 1, or several numbers")
@@ -233,7 +246,7 @@ def plot(
     features: tuple[int, int] | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw a fitted mixture as the command ``gmm fit --plot`` draws it.
+    """Draw a mixture as the command ``gmm fit --plot`` draws it.
 
     Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
     random, have the colour of their most probable component. Samples with missing values (of a mixture with
@@ -243,8 +256,8 @@ def plot(
 
     Parameters
     ----------
-    gm : GaussianMixture or BayesianGaussianMixture
-        The fitted mixture.
+    gm : Mixture or estimator
+        The mixture, or a fitted estimator that has one.
     X : array-like of shape (n_samples, n_features), default=None
         Samples.
     features : tuple of int, default=None
@@ -259,33 +272,31 @@ def plot(
     ax : matplotlib.axes.Axes
         The axes with the mixture.
     """
-    if not isinstance(gm, AnyMixture):
-        raise TypeError(
-            f"what is to be drawn is a {type(gm).__name__}; give a GaussianMixture or a BayesianGaussianMixture of this package, "
-            "such as mixture_ of a detector or regressor, or one of mixtures_ of a classifier"
-        )
-    check_is_fitted(gm)
+    mixture = mixture_of(gm, "what is to be drawn")
     if ax is None:
         ax = _figure(gm)
     x = labels = missing = None
     if X is not None:
         X = on_host(X)
         x = _some_rows(X)
-        labels = gm.predict(x)
-        filled = gm.impute(x)
-        x = np.asarray(x, dtype=np.float64)
+        # A posterior has labels of its own; NaN stands for missing values unless an estimator takes none.
+        if isinstance(gm, Fitted):
+            labels, filled, x = gm.predict(x), gm.impute(x), np.asarray(x, dtype=np.float64)
+        else:
+            labels, x = mixture.predict(x, missing=True), np.asarray(x, dtype=np.float64)
+            filled = _core.impute(x, mixture._engine)
         missing = np.isnan(x)
         # Samples without any value are nowhere.
         somewhere = ~missing.all(axis=1)
         x, labels, missing = np.where(missing, filled, x)[somewhere], labels[somewhere], missing[somewhere]
-    if gm.means_.shape[1] == 1:
-        _plot_density(gm, x, ax)
+    if mixture.n_features == 1:
+        _plot_density(mixture, _alive(gm, mixture), x, ax)
     else:
-        _plot_plane(gm, x, labels, missing, features, ax)
+        _plot_plane(mixture, _alive(gm, mixture), x, labels, missing, features, ax)
     if x is not None:
         n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
         shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
-        k, alive = len(gm.weights_), int(_alive(gm).sum())
+        k, alive = mixture.n_components, int(_alive(gm, mixture).sum())
         of_them = f", {alive} alive" if alive < k else ""
         ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}{of_them}")
     return ax
@@ -295,10 +306,11 @@ def _figure(gm: AnyMixture) -> Any:
     """Make a figure with axes for the mixture, and draw the lower bounds beside them if there are any."""
     import matplotlib.pyplot as plt
 
-    if not gm.lower_bounds_:
+    bounds = getattr(gm, "lower_bounds_", [])
+    if not bounds:
         return plt.subplots()[1]
     _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
-    beside.plot(np.arange(1, len(gm.lower_bounds_) + 1), gm.lower_bounds_, marker=".")
+    beside.plot(np.arange(1, len(bounds) + 1), bounds, marker=".")
     beside.set_xlabel("iteration")
     of_posterior = isinstance(gm, BayesianGaussianMixture)
     beside.set_ylabel("lower bound" + (", as scikit-learn counts" if of_posterior else ": mean log-likelihood of a sample"))
@@ -315,19 +327,24 @@ def _some_rows(X: Any) -> Any:
 
 
 def _plot_plane(
-    gm: AnyMixture, x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
+    gm: Mixture,
+    alive: NDArray[np.bool_],
+    x: Any,
+    labels: Any,
+    missing: Any,
+    features: tuple[int, int] | None,
+    ax: Any,
 ) -> None:
     from matplotlib.patches import Ellipse
 
-    d = gm.means_.shape[1]
-    names = [str(name) for name in getattr(gm, "feature_names_in_", ())]
+    d, names = gm.n_features, list(gm.feature_names or ())
     if features is None:
-        projection, origin, axis_labels = gm._mixture().plane(names)
+        projection, origin, axis_labels = gm._engine.plane(names)
     else:
         projection, origin = np.eye(d)[list(features)], np.zeros(d)
         axis_labels = [names[j] if names else f"feature {j}" for j in features]
-    means, alive = (gm.means_ - origin) @ projection.T, _alive(gm)
-    for k, (weight, mean, covariance) in enumerate(zip(gm.weights_, means, _matrices(gm), strict=True)):
+    means = (gm.means - origin) @ projection.T
+    for k, (weight, mean, covariance) in enumerate(zip(gm.weights, means, _matrices(gm), strict=True)):
         colour = f"C{k % 10}"
         if x is not None:
             points = (x[labels == k] - origin) @ projection.T
@@ -351,20 +368,19 @@ def _plot_plane(
     _legend(ax, len(means))
 
 
-def _plot_density(gm: AnyMixture, x: Any, ax: Any) -> None:
-    means, deviations, alive = gm.means_[:, 0], np.sqrt(_matrices(gm)[:, 0, 0]), _alive(gm)
+def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> None:
+    means, deviations = gm.means[:, 0], np.sqrt(_matrices(gm)[:, 0, 0])
     seen = alive | ~alive.any()
     ends = (means - 4 * deviations)[seen].min(), (means + 4 * deviations)[seen].max()
     at = np.linspace(*ends, 512)
     squares = ((at - means[:, np.newaxis]) / deviations[:, np.newaxis]) ** 2
-    densities = (gm.weights_ / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
+    densities = (gm.weights / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
     if x is not None:
         ax.hist(x[:, 0], bins="auto", density=True, alpha=0.3, color="grey")
     ax.plot(at, densities.sum(axis=0), color="black", label="all")
-    for k, (weight, density) in enumerate(zip(gm.weights_, densities, strict=True)):
+    for k, (weight, density) in enumerate(zip(gm.weights, densities, strict=True)):
         ax.plot(at, density, color=f"C{k % 10}", alpha=None if alive[k] else _FAINT, label=f"{k}: {weight:.3f}")
-    names = getattr(gm, "feature_names_in_", ["feature 0"])
-    ax.set_xlabel(names[0])
+    ax.set_xlabel("feature 0" if gm.feature_names is None else gm.feature_names[0])
     ax.set_ylabel("density")
     _legend(ax, len(means))
 
@@ -375,21 +391,19 @@ def _legend(ax: Any, n_components: int) -> None:
         ax.legend(title="component: weight", fontsize="small")
 
 
-def _alive(gm: AnyMixture) -> NDArray[np.bool_]:
+def _alive(gm: AnyMixture, mixture: Mixture) -> NDArray[np.bool_]:
     """Say which components are alive (n_components,): all but those of a posterior that have hardly any samples."""
     if isinstance(gm, BayesianGaussianMixture):
         return np.array(gm._posterior().alive)
-    return np.ones(len(gm.weights_), dtype=bool)
+    return np.ones(mixture.n_components, dtype=bool)
 
 
-def _matrices(gm: AnyMixture) -> Any:
-    """Give the covariances as matrices (n_components, n_features, n_features)."""
-    k, d = gm.means_.shape
-    if gm.covariance_type == "full":
-        return gm.covariances_
-    if gm.covariance_type == "tied":
-        return np.broadcast_to(gm.covariances_, (k, d, d))
-    variances = gm.covariances_ if gm.covariance_type == "diag" else np.repeat(gm.covariances_[:, np.newaxis], d, 1)
+def _matrices(gm: Mixture) -> Any:
+    """Return the covariances as matrices (n_components, n_features, n_features)."""
+    k, d, covariances = gm.n_components, gm.n_features, gm.covariances
+    if gm.covariance_type in ("full", "tied"):
+        return np.broadcast_to(covariances, (k, d, d))
+    variances = covariances if gm.covariance_type == "diag" else np.repeat(covariances[:, np.newaxis], d, 1)
     return variances[:, :, np.newaxis] * np.eye(d)
 
 

@@ -6,7 +6,6 @@ import copy
 import math
 import re
 import threading
-import warnings
 from numbers import Integral
 from typing import Any
 
@@ -18,6 +17,7 @@ from sklearn.utils import check_array, check_random_state
 from . import _core
 from ._arrays import Floats
 from ._gpu import on_gpu, on_host
+from ._warnings import warn
 
 #: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``: the engine's
 #: `kmeans` computes what scikit-learn's does, from the same random numbers. Above it, the engine makes one by the same
@@ -239,11 +239,10 @@ def statistics_of(
         uniforms = random_state.random_sample(_core.n_uniforms(k))
         statistics, found = _core.kmeans_statistics(X, sample_weight, k, kind, uniforms)
         if found < k:
-            warnings.warn(
+            warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
                 "points in X.",
                 ConvergenceWarning,
-                stacklevel=10,
             )
         return statistics
     if init_params == "k-means++":

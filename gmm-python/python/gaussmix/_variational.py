@@ -13,10 +13,8 @@ from sklearn.mixture import BayesianGaussianMixture as _ScikitLearn
 from sklearn.utils import check_array
 
 from . import _core, _parameters, _start
-from ._between import Between
-from ._documentation import with_documentation_of
+from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
-from ._fisher import FisherVectors
 from ._fitted import Fitted
 from ._fitting import Fitting
 from ._parameters import BAYESIAN_SHARED
@@ -45,6 +43,7 @@ _POSTERIOR = (
 _ARRAYS = ("mean_prior", "covariance_prior")
 
 
+@documented
 class FittedPosterior(Fitted):
     """The attributes of a posterior, and the ways to and from files and scikit-learn's class."""
 
@@ -57,8 +56,6 @@ class FittedPosterior(Fitted):
     mean_prior_: NDArray[Any]
     degrees_of_freedom_prior_: float
     covariance_prior_: Any
-    #: The bits of the attributes that a posterior was made of, and what was made of them.
-    _made: tuple[bytes, _core.Mixture, _core.VariationalMixture, _core.Mixture] | None
     _shared = BAYESIAN_SHARED
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
@@ -87,23 +84,20 @@ class FittedPosterior(Fitted):
         self.degrees_of_freedom_prior_ = prior["degrees_of_freedom"]
         covariance = narrow(prior["covariance"])
         self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
-        self._made = None
-        self._posterior()
+        self._made = (self._bits(), self._make(posterior)) if dtype == np.float64 else None
+        self._engine()
 
     def _bits(self) -> bytes:
-        """Give the bits of the small attributes of which a posterior is made."""
-        small = (*np.atleast_2d(self.weight_concentration_), self.mean_precision_, self.degrees_of_freedom_)
         prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
-        return b"".join(np.asarray(array, dtype=np.float64).tobytes() for array in (*small, *prior))
+        return self._bits_of(self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_, *prior)
 
-    def _checked_attributes(self) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
-        """Give the mixture, the posterior and its density of the attributes, which may have been set by hand."""
-        made, bits = getattr(self, "_made", None), self._bits()
-        weights, means, factors = self.weights_, self.means_, self.precisions_cholesky_
-        if made is None or made[0] != bits or not made[1].made_of(weights, means, factors):
-            covariances, kind = getattr(self, "covariances_", None), self.covariance_type
-            mixture = _core.Mixture.from_attributes(weights, means, covariances, factors, kind)
-            k, d = means.shape
+    def _make(
+        self, posterior: _core.VariationalMixture | None = None
+    ) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
+        """Return the mixture of the attributes, the posterior, and its density."""
+        mixture = self._point_of_attributes()
+        if posterior is None:
+            kind, (k, d) = self.covariance_type, self.means_.shape
             prior = {
                 "weight_concentration_prior_type": self.weight_concentration_prior_type,
                 "weight_concentration": float(self.weight_concentration_prior_),
@@ -115,17 +109,19 @@ class FittedPosterior(Fitted):
             degrees = np.broadcast_to(self.degrees_of_freedom_, k)
             concentration = np.atleast_2d(self.weight_concentration_)
             posterior = _core.VariationalMixture(prior, mixture, concentration, self.mean_precision_, degrees)
-            made = self._made = (bits, mixture, posterior, posterior.density)
-        return made[1:]
-
-    def _posterior(self) -> _core.VariationalMixture:
-        return self._checked_attributes()[1]
-
-    def _mixture(self) -> _core.Mixture:
-        return self._checked_attributes()[2]
+        return mixture, posterior, posterior.density
 
     def _point(self) -> _core.Mixture:
-        return self._checked_attributes()[0]
+        point: _core.Mixture = self._engine()[0]
+        return point
+
+    def _posterior(self) -> _core.VariationalMixture:
+        posterior: _core.VariationalMixture = self._engine()[1]
+        return posterior
+
+    def _mixture(self) -> _core.Mixture:
+        density: _core.Mixture = self._engine()[2]
+        return density
 
     def _log_factor(self) -> float:
         return self._posterior().log_total
@@ -143,8 +139,7 @@ class FittedPosterior(Fitted):
 
         Parameters
         ----------
-        path : str or path-like
-            The file, JSON or .npz.
+        path
         **params : dict
             Parameters of the estimator, which the file does not hold.
 
@@ -164,7 +159,7 @@ class FittedPosterior(Fitted):
         return gm
 
     def to_sklearn(self) -> Any:
-        """Give the same mixture as an object of scikit-learn.
+        """Return the same mixture as an object of scikit-learn.
 
         Returns
         -------
@@ -177,7 +172,8 @@ class FittedPosterior(Fitted):
 
 
 @with_documentation_of(GaussianMixture)
-class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
+@documented
+class BayesianGaussianMixture(FittedPosterior, Fitting):
     """A Gaussian mixture, fitted by variational inference.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`,
@@ -185,9 +181,8 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     as the samples need; `n_components` is their largest number. The arithmetic is done by the engine
     of this package, as in :class:`GaussianMixture`.
 
-    Methods about samples use the posterior predictive as scikit-learn does. Those that mixtures of both
-    classes have (`marginal`, `kl_divergence`, `cdf`, …) take the mixture of the attributes `weights_`,
-    `means_` and `covariances_`.
+    Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the
+    attributes `weights_`, `means_` and `covariances_`.
 
     Parameters
     ----------
@@ -277,8 +272,8 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
     --------
     GaussianMixture : A mixture whose number of components is given, fitted by
         expectation-maximisation.
-    BayesianMixture : Draws from the posterior, by Markov chains.
-    sklearn.mixture.BayesianGaussianMixture : The estimator in whose place this one can be put.
+    MixturePosterior : Draws from the posterior, by Markov chains.
+    sklearn.mixture.BayesianGaussianMixture : The scikit-learn estimator that this class replaces.
 
     Examples
     --------
@@ -356,10 +351,6 @@ class BayesianGaussianMixture(Fitting, FisherVectors, Between, FittedPosterior):
         self.n_jobs = n_jobs
         self.missing = missing
         self.callback = callback
-
-    @classmethod
-    def _mixtures(cls) -> type[GaussianMixture]:
-        return GaussianMixture
 
     def _few(self, X: Any) -> None:
         """Have all samples evaluated by the engine, under the constants of the posterior."""

@@ -16,8 +16,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, check_shapes
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
 from ._gpu import on_gpu
+from ._mixture import AnyMixture
 
 __all__ = ["LogLikelihood", "log_likelihood"]
 
@@ -108,16 +109,18 @@ class LogLikelihood:
         samples = x if there else np.asarray(x)
         self._source = _Held(Differentiable(samples, weights, covariance_type, device=device, **options))
 
-    def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Array:
-        """Give the total log-likelihood."""
+    def __call__(
+        self, weights: ArrayLike | AnyMixture, means: ArrayLike | None = None, covariances: ArrayLike | None = None
+    ) -> Array:
+        """Return the total log-likelihood."""
         return _evaluated(self._source, None, None, weights, means, covariances)
 
 
 def log_likelihood(
     x: ArrayLike,
-    weights: ArrayLike,
-    means: ArrayLike,
-    covariances: ArrayLike,
+    weights: ArrayLike | AnyMixture,
+    means: ArrayLike | None = None,
+    covariances: ArrayLike | None = None,
     *,
     covariance_type: str | None = None,
     sample_weight: ArrayLike | None = None,
@@ -134,11 +137,11 @@ def log_likelihood(
     ----------
     x : array of shape (n_samples, n_features)
         The samples, float32 or float64.
-    weights : array of shape (n_components,)
-        The weights of the components, which need not sum to 1.
-    means : array of shape (n_components, n_features)
+    weights : array of shape (n_components,), or Mixture or estimator
+        The weights of the components, which need not sum to 1; or a mixture alone.
+    means : array of shape (n_components, n_features), default=None
         The means.
-    covariances : array
+    covariances : array, default=None
         The covariances, in the shape of their type.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
         The type of all covariances. By default it follows from their shape, which leaves it open
@@ -159,8 +162,8 @@ def log_likelihood(
     return _evaluated(source, x, sample_weight, weights, means, covariances)
 
 
-def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: ArrayLike) -> Array:
-    arrays = [jax.numpy.asarray(parameter) for parameter in parameters]
+def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) -> Array:
+    arrays = [jax.numpy.asarray(parameter) for parameter in arrays_of(source.covariance_type, *parameters)]
     if x is not None:
         x = jax.numpy.asarray(x)
     if sample_weight is not None:

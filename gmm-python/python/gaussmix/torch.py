@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
+from ._mixture import AnyMixture
 
 __all__ = ["LogLikelihood", "log_likelihood"]
 
@@ -95,23 +96,27 @@ class LogLikelihood:
         )
         self._on_gpu = x.is_cuda and not missing
 
-    def __call__(self, weights: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
-        """Give the total log-likelihood."""
+    def __call__(
+        self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None
+    ) -> Tensor:
+        """Return the total log-likelihood."""
         return self._apply(_Total, weights, means, covariances)
 
-    def score_samples(self, weights: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
-        """Give the log-likelihood of each sample, without its weight.
+    def score_samples(
+        self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None
+    ) -> Tensor:
+        """Return the log-likelihood of each sample, without its weight.
 
         Its derivatives by the parameters take one or two more evaluations of all samples, which are
         loaded again for them; those of the total cost nothing beside its value.
 
         Parameters
         ----------
-        weights : Tensor of shape (n_components,)
-            The weights of the components.
-        means : Tensor of shape (n_components, n_features)
+        weights : Tensor of shape (n_components,), or Mixture or estimator
+            The weights of the components, or a mixture alone.
+        means : Tensor of shape (n_components, n_features), default=None
             The means.
-        covariances : Tensor
+        covariances : Tensor, default=None
             The covariances, in the shape of their type.
 
         Returns
@@ -121,12 +126,12 @@ class LogLikelihood:
         """
         return self._apply(_Scores, weights, means, covariances)
 
-    def _apply(self, function: Any, *parameters: Tensor) -> Tensor:
+    def _apply(self, function: Any, *parameters: Any) -> Tensor:
         if _version(self._x) != self._version:
             raise RuntimeError(
                 "the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them"
             )
-        given = [torch.as_tensor(parameter) for parameter in parameters]
+        given = [torch.as_tensor(parameter) for parameter in arrays_of(self._function.covariance_type, *parameters)]
         _refuse_transformed(*given)
         value: Tensor = function.apply(self._x, *given, self, torch.is_grad_enabled())
         return value
@@ -144,9 +149,9 @@ class LogLikelihood:
 
 def log_likelihood(
     x: Tensor,
-    weights: Tensor,
-    means: Tensor,
-    covariances: Tensor,
+    weights: Tensor | AnyMixture,
+    means: Tensor | None = None,
+    covariances: Tensor | None = None,
     *,
     covariance_type: str | None = None,
     sample_weight: Tensor | None = None,
@@ -161,11 +166,11 @@ def log_likelihood(
     ----------
     x : Tensor of shape (n_samples, n_features)
         The samples, float32 or float64.
-    weights : Tensor of shape (n_components,)
-        The weights of the components, which need not sum to 1.
-    means : Tensor of shape (n_components, n_features)
+    weights : Tensor of shape (n_components,), or Mixture or estimator
+        The weights of the components, which need not sum to 1; or a mixture alone.
+    means : Tensor of shape (n_components, n_features), default=None
         The means.
-    covariances : Tensor
+    covariances : Tensor, default=None
         The covariances, in the shape of their type.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
         The type of all covariances. By default it follows from their shape, which leaves it open

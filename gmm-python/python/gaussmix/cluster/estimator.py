@@ -176,28 +176,11 @@ class ClusterEstimator(Fitting):
         log_prob: Floats = self._values("scores", X)
         return log_prob
 
-    def score_function(self, X: ArrayLike) -> Floats:
-        """Give the score function: the derivatives of each sample's log-likelihood by the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples.
-
-        Returns
-        -------
-        by_samples : array of shape (n_samples, n_features)
-            The derivatives; 0 by a value that is missing.
-        """
-        by_samples: Floats = self._values("score_function", X)
-        return by_samples
-
     #: The method of the local estimator that gives the values of an operation.
     _METHODS: ClassVar[dict[str, str]] = {
         "labels": "predict",
         "responsibilities": "predict_proba",
         "scores": "score_samples",
-        "score_function": "score_function",
     }
 
     def _values(self, operation: str, X: Any) -> Any:

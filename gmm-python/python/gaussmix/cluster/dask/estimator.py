@@ -59,8 +59,8 @@ class OnDask(estimator.ClusterEstimator):
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
         method = self._METHODS[operation]
-        local, (k, d) = self._local(), self.means_.shape
-        n_columns = {"responsibilities": k, "score_function": d}.get(operation)
+        local = self._local()
+        n_columns = len(self.weights_) if operation == "responsibilities" else None
         files = _partitions.are_paths(X)
         if not files and not hasattr(X, "dask"):
             return getattr(local, method)(X)

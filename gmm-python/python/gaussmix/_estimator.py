@@ -237,7 +237,7 @@ class GaussianMixture(Fitting):
         return self._point_of_attributes()
 
     def _mixture(self) -> _core.Mixture:
-        mixture: _core.Mixture = self._engine()
+        mixture: _core.Mixture = self._current()
         return mixture
 
     _point = _written = _mixture
@@ -245,7 +245,7 @@ class GaussianMixture(Fitting):
     def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
         exact = self._set_arrays(mixture, dtype) == np.float64
         self._made = (self._bits(), mixture) if exact else None
-        self._engine()
+        self._current()
 
     @classmethod
     def from_parameters(

@@ -99,7 +99,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     def _make(self) -> Any:
         """Make of the attributes what the engine has."""
 
-    def _engine(self) -> Any:
+    def _current(self) -> Any:
         """Return what the engine has of the attributes, which is made again where these have changed."""
         bits = self._bits()
         if self._made is None or self._made[0] != bits:
@@ -192,5 +192,5 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
                     setattr(made, name, value)
             made.lower_bounds_ = list(getattr(gm, "lower_bounds_", []))
             made._forget()
-            made._engine()
+            made._current()
         return made

@@ -85,7 +85,7 @@ class FittedPosterior(Fitted):
         covariance = narrow(prior["covariance"])
         self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
         self._made = (self._bits(), self._make(posterior)) if dtype == np.float64 else None
-        self._engine()
+        self._current()
 
     def _bits(self) -> bytes:
         prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
@@ -112,15 +112,15 @@ class FittedPosterior(Fitted):
         return mixture, posterior, posterior.density
 
     def _point(self) -> _core.Mixture:
-        point: _core.Mixture = self._engine()[0]
+        point: _core.Mixture = self._current()[0]
         return point
 
     def _posterior(self) -> _core.VariationalMixture:
-        posterior: _core.VariationalMixture = self._engine()[1]
+        posterior: _core.VariationalMixture = self._current()[1]
         return posterior
 
     def _mixture(self) -> _core.Mixture:
-        density: _core.Mixture = self._engine()[2]
+        density: _core.Mixture = self._current()[2]
         return density
 
     def _log_factor(self) -> float:

@@ -8,6 +8,7 @@ Pages read as they stand, in the repository as on the site. So the hook
 """
 
 import ast
+import importlib.util
 import os
 import posixpath
 import re
@@ -175,9 +176,13 @@ class Documentation(griffe.Extension):
             found = re.search(rf"((?:^ *///.*\n)+)(?:^ *#\[.*\n)*^ *(?:pub )?(?:struct|fn) {item.name}\b", source, re.M)
             if found:
                 item.docstring = griffe.Docstring(re.sub("^ */// ?", "", found[1], flags=re.M), parent=item, parser="numpy")
+        # Parameters that stand by their names alone have their entries in one table.
+        specification = importlib.util.spec_from_file_location("documentation", PACKAGE / "_documentation.py")
+        documentation = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(documentation)
         # "array-like" is no subtraction, the first of several choices is not the default, and roles are those of Sphinx.
         for item in everything(pkg):
             if item.docstring:
-                text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", item.docstring.value)
+                text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", documentation.filled(item.docstring.value))
                 text = re.sub(r"^(\s*\w+ : )\{(.*)\}", r"\1one of \2", text, flags=re.M)
                 item.docstring.value = re.sub(":[a-z]+:(?=`)", "", text)

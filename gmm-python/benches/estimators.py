@@ -33,7 +33,7 @@ def regression(rounds):
     x, y = rows[:, :d].copy(), rows[:, d].copy()
     ours = gaussmix.GaussianMixtureRegressor(k, random_state=0, device="cpu").fit(x[:50_000], y[:50_000])
     gm = ours.mixture_
-    theirs = gmr.GMM(k, priors=gm.weights_, means=gm.means_, covariances=gm.covariances_)
+    theirs = gmr.GMM(k, priors=gm.weights, means=gm.means, covariances=gm.covariances)
     found, seconds = best(lambda: ours.predict(x), rounds)
     expected, slow = best(lambda: theirs.predict(np.arange(d), x[:some]), min(rounds, 2))
     slow *= n / some
@@ -47,7 +47,7 @@ def fisher(rounds):
     rng = np.random.default_rng(0)
     for n, d, k in ((1000, 64, 64), (100_000, 64, 64)):
         x = rng.normal(size=(n, d))
-        gm = gaussmix.GaussianMixture.from_parameters(
+        gm = gaussmix.Mixture(
             np.full(k, 1 / k), 0.3 * rng.normal(size=(k, d)), rng.uniform(0.5, 2, (k, d)), covariance_type="diag"
         )
         other = gm.to_sklearn()

@@ -16,6 +16,7 @@ from gaussmix import (
     GaussianMixtureClassifier,
     GaussianMixtureOutlierDetector,
     GaussianMixtureRegressor,
+    Mixture,
     fit_many,
     plot,
     select,
@@ -158,21 +159,21 @@ def between(iris):
     rng = np.random.default_rng(3)
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
 
-    petals = GaussianMixture(3, random_state=0).fit(iris[["petal length", "sepal width"]])
+    petals = GaussianMixture(3, random_state=0).fit(iris[["petal length", "sepal width"]]).mixture_
     shuffled = iris[["petal length", "sepal width"]] * [0.8, 0.9] + rng.normal([2.5, 1.2], 0.1, (len(iris), 2))
-    other = GaussianMixture(4, random_state=1).fit(shuffled)
+    other = GaussianMixture(4, random_state=1).fit(shuffled).mixture_
     angles = np.linspace(0, 2 * np.pi, 60)
     circle = np.stack([np.cos(angles), np.sin(angles)])
     for gm, colour in ((petals, "C0"), (other, "C1")):
-        for mean, covariance in zip(gm.means_, gm.covariances_, strict=True):
+        for mean, covariance in zip(gm.means, gm.covariances, strict=True):
             left.plot(*(mean[:, np.newaxis] + 2 * np.linalg.cholesky(covariance) @ circle), colour)
     distance, plan = petals.transport(other)
     for i, j in np.argwhere(plan > 0):
         style = {"arrowstyle": "-|>", "linewidth": 8 * plan[i, j], "color": "0.4"}
-        left.annotate("", other.means_[j], petals.means_[i], arrowprops=style)
+        left.annotate("", other.means[j], petals.means[i], arrowprops=style)
     left.set(title=f"transport, distance {distance:.2f}", xlabel="petal length", ylabel="sepal width")
 
-    large = GaussianMixture(12, random_state=0).fit(iris)
+    large = GaussianMixture(12, random_state=0).fit(iris).mixture_
     k = np.arange(1, 13)
     smaller, bounds = zip(*(large.reduce(n) for n in k), strict=True)
     estimates = [large.kl_divergence(gm, 20_000, random_state=0) for gm in smaller]
@@ -182,7 +183,7 @@ def between(iris):
     middle.set(title="12 components reduced", xlabel="components left", ylabel="nats")
     middle.legend(frameon=False)
 
-    flowers = GaussianMixture(3, random_state=0).fit(iris)
+    flowers = GaussianMixture(3, random_state=0).fit(iris).mixture_
     axis, region = flowers.on_axis(300, feature="petal length"), flowers.hdr(0.9, feature="petal length")
     right.plot(axis.x, axis.components, "0.6", linewidth=1)
     right.plot(axis.x, axis.density, "C0")
@@ -198,7 +199,7 @@ def ellipses(ax, gm, colour, **look):
     """Draw each component's ellipse of two standard deviations."""
     angles = np.linspace(0, 2 * np.pi, 60)
     circle = np.stack([np.cos(angles), np.sin(angles)])
-    for mean, covariance in zip(gm.means_, gm.covariances_, strict=True):
+    for mean, covariance in zip(gm.means, gm.covariances, strict=True):
         ax.plot(*(mean[:, np.newaxis] + 2 * np.linalg.cholesky(covariance) @ circle), colour, **look)
 
 
@@ -212,7 +213,7 @@ def moves():
     start = np.array([[-4.0, 0.0], [0.5, 0.0], [3.0, -1.0]])
     gm = GaussianMixture(3, means_init=start, freeze={"means": [0, 2]}, random_state=0).fit(samples)
     left.plot(*samples.T, "k.", markersize=2)
-    ellipses(left, gm, "C0")
+    ellipses(left, gm.mixture_, "C0")
     left.plot(*start[[0, 2]].T, "C1s", label="frozen")
     left.annotate("", gm.means_[1], start[1], arrowprops={"arrowstyle": "-|>", "color": "C0", "linewidth": 2})
     left.plot(*start[1], "C0o")
@@ -224,7 +225,7 @@ def moves():
     middle.plot(*equal.T, "k.", markersize=2)
     for prior, colour, look in ((None, "C1", {"marker": "o", "markersize": 3}), ("default", "C0", {})):
         gm = GaussianMixture(4, prior=prior, n_init=20, random_state=0).fit(equal)
-        ellipses(middle, gm, colour, **look)
+        ellipses(middle, gm.mixture_, colour, **look)
         least = np.sqrt(np.linalg.eigvalsh(gm.covariances_)[:, 0]).min()
         middle.plot([], [], colour, label=f"prior={prior!r}: least deviation {least:.1g}")
     middle.set(title="a prior", xticks=[], yticks=[], ylim=(-6.5, 5.5))
@@ -232,16 +233,16 @@ def moves():
 
     # Few samples, of two of the components only.
     new = centres[rng.choice([0, 1], 30, p=[0.8, 0.2])] + [1.2, 1.0] + rng.normal(0, 0.5, (30, 2))
-    background = GaussianMixture(3, random_state=0).fit(samples)
+    background = GaussianMixture(3, random_state=0).fit(samples).mixture_
     right.plot(*new.T, "k.", markersize=3)
     ellipses(right, background, "0.6")
     for relevance, colour in ((16, "C0"), (2, "C1")):
         adapted = background.adapt(new, relevance=relevance)
         ellipses(right, adapted, colour, linewidth=1)
-        for before, after in zip(background.means_, adapted.means_, strict=True):
+        for before, after in zip(background.means, adapted.means, strict=True):
             right.plot(*np.transpose([before, after]), f"{colour}-")
-        right.plot(*adapted.means_.T, f"{colour}o", markersize=5, label=f"relevance={relevance}")
-    right.plot(*background.means_.T, "o", color="0.6", markersize=5, label="background")
+        right.plot(*adapted.means.T, f"{colour}o", markersize=5, label=f"relevance={relevance}")
+    right.plot(*background.means.T, "o", color="0.6", markersize=5, label="background")
     right.set(title="adapted to 30 samples", xticks=[], yticks=[])
     right.legend(frameon=False, fontsize="small")
     return figure
@@ -250,7 +251,7 @@ def moves():
 def gradients():
     """Draw the score function over the density, and the paths of samples that follow it to a peak."""
     covariances = [[[1.0, 0.6], [0.6, 1.0]], [[0.5, -0.2], [-0.2, 1.2]], [[1.5, 0.0], [0.0, 0.3]]]
-    gm = GaussianMixture.from_parameters([0.4, 0.3, 0.3], [[-2.0, -0.5], [2.2, 0.8], [0.5, -2.8]], covariances)
+    gm = Mixture([0.4, 0.3, 0.3], [[-2.0, -0.5], [2.2, 0.8], [0.5, -2.8]], covariances)
     x, y = np.linspace(-5, 5, 61), np.linspace(-4.5, 4.0, 52)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)

@@ -30,7 +30,7 @@ def members(cls):
     found = {}
     for base in reversed(cls.__mro__):
         # The methods that a class of a cluster has of the estimator of one process are looked at there.
-        parts = ("_between", "_fisher", "_fitted", "_fitting", "_likelihood", "_parts", "_prediction", "_variational", "cluster.estimator")
+        parts = ("_fitted", "_fitting", "_likelihood", "_of_mixtures", "_prediction", "_variational", "cluster.estimator")
         if base is cls or base.__module__.removeprefix("gaussmix.") in parts:
             found.update(vars(base))
     return found

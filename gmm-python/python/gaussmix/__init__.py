@@ -14,6 +14,7 @@ from . import _core
 from ._bayes import MixturePosterior
 from ._classifier import GaussianMixtureClassifier
 from ._core import Statistics, __version__
+from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
@@ -60,13 +61,12 @@ __all__ = [
 ]
 
 
+@documented
 def devices() -> list[tuple[str, str | None, str | None]]:
     """Look for devices.
 
-    Returns
-    -------
-    devices : list of tuple
-        The name of each, its description, and where it cannot be used, None and why not.
+    Returns:
+    devices : list of tuple -- The name of each, its description, and where it cannot be used, None and why not.
     """
     return _core.devices()
 

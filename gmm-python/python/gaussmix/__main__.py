@@ -16,10 +16,7 @@ Runs a program unchanged, with GaussianMixture and BayesianGaussianMixture of ga
 def main() -> int:
     """Run the program that the arguments name.
 
-    Returns
-    -------
-    code : int
-        The exit code.
+    Returns: code : int -- The exit code.
     """
     arguments = sys.argv[1:]
     as_module = arguments[:1] == ["-m"]

@@ -20,18 +20,13 @@ _AT_ONCE = 1 << 20
 def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Give the type of all attributes of a mixture that was fitted to samples of this type.
 
-    Parameters
-    ----------
-    mixture : Mixture
-        The mixture.
+    Parameters:
+    mixture : Mixture -- The mixture.
+    dtype : dtype -- The type of the samples.
+    Returns:
     dtype : dtype
-        The type of the samples.
-
-    Returns
-    -------
-    dtype : dtype
-        float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their Cholesky
-        factors define the same mixture each; otherwise float64.
+        float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their
+        Cholesky factors define the same mixture each; otherwise float64.
     """
     wide = np.dtype(np.float64)
     if dtype != np.float32:

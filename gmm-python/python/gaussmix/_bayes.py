@@ -47,12 +47,9 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     often as it is plausible. (scikit-learn's `BayesianGaussianMixture` is something else: one mixture by variational
     inference.)
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components.
-    covariance_type : {'diag', 'spherical', 'full'}, default='diag'
-        The shape of the covariances.
+    Parameters:
+    n_components : int, default=1 -- The number of components.
+    covariance_type : {'diag', 'spherical', 'full'}, default='diag' -- The shape of the covariances.
     order : int or None, default=None
         Keeps the components in the order of their means in this feature, so that chains do not exchange them.
     prior : dict or None, default=None
@@ -63,43 +60,29 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         NUTS uses gradients. A step of the others is cheap and small.
     by_component : bool, default=False
         Whether 'metropolis' updates the weights and each component one after the other.
-    target_accept : float, default=0.8
-        The acceptance rate that the warm-up of 'nuts' aims for.
-    max_depth : int, default=10
-        The most doublings of a trajectory of 'nuts'.
+    target_accept : float, default=0.8 -- The acceptance rate that the warm-up of 'nuts' aims for.
+    max_depth : int, default=10 -- The most doublings of a trajectory of 'nuts'.
     chains : int or None, default=None
         The number of chains, or of walkers of 'ensemble'. By default 4, or twice the number of parameters.
     warmup : int or None, default=None
         The iterations before the first draw. By default what usually suffices for the sampler.
-    draws : int or None, default=None
-        The draws of each chain. By default 1000; 200 of each walker.
-    thin : int or None, default=None
-        The iterations for a draw. By default what usually suffices for the sampler.
-    random_state : int, RandomState instance or None, default=None
-        The source of random numbers.
+    draws : int or None, default=None -- The draws of each chain. By default 1000; 200 of each walker.
+    thin : int or None, default=None -- The iterations for a draw. By default what usually suffices for the sampler.
+    random_state : int, RandomState instance or None, default=None -- The source of random numbers.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
-        'reference'.
-    float64 : bool, default=False
-        Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None
-        The number of threads.
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
+    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None -- The number of threads.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values.
-    progress : bool, default=False
-        Whether to show how far the run has come, on stderr.
-
-    Attributes
-    ----------
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
+        observed values.
+    progress : bool, default=False -- Whether to show how far the run has come, on stderr.
+    Attributes:
     draws_ : dict of str to ndarray
         The draws of each variable, of shape (chains, draws, ...): 'weights', 'means', and those of the covariances.
-    sample_stats_ : dict of str to ndarray
-        Statistics of each draw, of shape (chains, draws), under CmdStan's names.
-    finished_ : bool
-        Whether all draws were made.
-    n_features_in_ : int
-        The number of features.
+    sample_stats_ : dict of str to ndarray -- Statistics of each draw, of shape (chains, draws), under CmdStan's names.
+    finished_ : bool -- Whether all draws were made.
+    n_features_in_ : int -- The number of features.
 
     Examples
     --------
@@ -169,19 +152,13 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     ) -> MixturePosterior:
         """Make all draws. Ctrl-C ends the run; `go_on` makes those that are left.
 
-        Parameters
-        ----------
-        X, y, sample_weight
+        Parameters: X, y, sample_weight
         init : Mixture, estimator or None, default=None
             A mixture near which the chains start. By default it is the best of ten fits by EM.
         resume : str or path-like, default=None
             The prefix of a run that `save` or the command ``gmm mcmc`` has written, to go on with. The data and all
             parameters must be the same, except for a larger number of draws.
-
-        Returns
-        -------
-        self : MixturePosterior
-            With the draws.
+        Returns: self : MixturePosterior -- With the draws.
         """
         x: Floats = on_host(validated(self, X, reset=True, check_finite=True))
         weights = checked_weights(sample_weight, x.shape[0])
@@ -217,15 +194,9 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
 
-        Parameters
-        ----------
-        draws : int or None, default=None
-            The number of draws of each chain in all; by default as many as before.
-
-        Returns
-        -------
-        self : MixturePosterior
-            With the draws.
+        Parameters:
+        draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
+        Returns: self : MixturePosterior -- With the draws.
         """
         if not hasattr(self, "_chains"):
             check_is_fitted(self, "_chains")
@@ -256,10 +227,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def summary(self) -> str:
         """Give a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
 
-        Returns
-        -------
-        table : str
-            The table as text.
+        Returns: table : str -- The table as text.
         """
         check_is_fitted(self)
         return self._chains.summary()[0]
@@ -267,10 +235,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def r_hat(self) -> dict[str, float]:
         """Give the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
 
-        Returns
-        -------
-        values : dict of str to float
-            By CmdStan's names of the parameters, with indices from 1.
+        Returns: values : dict of str to float -- By CmdStan's names of the parameters, with indices from 1.
         """
         check_is_fitted(self)
         return {name: numbers[-1] for name, numbers in self._chains.summary()[2]}
@@ -278,17 +243,10 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def save(self, prefix: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write what the command ``gmm mcmc`` writes: a CSV in CmdStan's layout for each chain, and PREFIX.npz.
 
-        Parameters
-        ----------
-        prefix : str or path-like
-            The beginning of the names of the files.
-        overwrite : bool, default=False
-            Whether to replace existing files.
-
-        Returns
-        -------
-        files : list of str
-            The files.
+        Parameters:
+        prefix : str or path-like -- The beginning of the names of the files.
+        overwrite : bool, default=False -- Whether to replace existing files.
+        Returns: files : list of str -- The files.
         """
         check_is_fitted(self)
         return [os.fspath(path) for path in self._chains.save(os.fspath(prefix), overwrite)]
@@ -296,10 +254,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def to_arviz(self) -> Any:
         """Give the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
 
-        Returns
-        -------
-        data : arviz.InferenceData or xarray.DataTree
-            With the groups `posterior` and `sample_stats`.
+        Returns: data : arviz.InferenceData or xarray.DataTree -- With the groups `posterior` and `sample_stats`.
         """
         check_is_fitted(self)
         # Its functions differ by version.

@@ -46,32 +46,23 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     the start is by 'kmeans', all are fitted in one call of the engine, small ones side by side.
     With one component for each class it is quadratic discriminant analysis.
 
-    Parameters
-    ----------
+    Parameters:
     n_components : int, array-like of shape (n_classes,) or dict, default=1
-        The number of components of each mixture: one for all, or a number for each class in
-        ascending order, or by class.
+        The number of components of each mixture: one for all, or a number for each class in ascending order, or by
+        class.
     priors : array-like of shape (n_classes,) or dict, default=None
-        The probabilities of the classes in ascending order, or by class; by default their shares of
-        the samples, by weight.
+        The probabilities of the classes in ascending order, or by class; by default their shares of the samples, by
+        weight.
     **params : dict
-        The parameters of :class:`GaussianMixture`, but for `weights_init`, `means_init`,
-        `precisions_init`, `warm_start`, `decay` and `callback`.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes in ascending order.
-    priors_ : ndarray of shape (n_classes,)
-        Their probabilities.
-    mixtures_ : list of Mixture
-        The mixture of each class.
-    n_iter_ : ndarray of shape (n_classes,)
-        The iterations of each fit.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
+        The parameters of :class:`GaussianMixture`, but for `weights_init`, `means_init`, `precisions_init`,
+        `warm_start`, `decay` and `callback`.
+    Attributes:
+    classes_ : ndarray of shape (n_classes,) -- The classes in ascending order.
+    priors_ : ndarray of shape (n_classes,) -- Their probabilities.
+    mixtures_ : list of Mixture -- The mixture of each class.
+    n_iter_ : ndarray of shape (n_classes,) -- The iterations of each fit.
+    n_features_in_ : int -- The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
 
     See Also
     --------
@@ -122,17 +113,10 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture of each class.
 
-        Parameters
-        ----------
-        X
-        y : array-like of shape (n_samples,)
-            The class of each sample.
+        Parameters: X
+        y : array-like of shape (n_samples,) -- The class of each sample.
         sample_weight
-
-        Returns
-        -------
-        self : object
-            The fitted classifier.
+        Returns: self : object -- The fitted classifier.
         """
         if y is None:
             raise ValueError(
@@ -256,14 +240,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The classes.
+        Parameters: X
+        Returns: labels : ndarray of shape (n_samples,) -- The classes.
         """
         joint = self._joint(X)
         labels: NDArray[Any] = self.classes_[joint.argmax(axis=1)]
@@ -272,14 +250,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithm of the probability of each class for each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            The logarithms, in the order of `classes_`.
+        Parameters: X
+        Returns: log_proba : ndarray of shape (n_samples, n_classes) -- The logarithms, in the order of `classes_`.
         """
         log_proba: Floats = log_softmax(self._joint(X), axis=1)
         return log_proba
@@ -287,12 +259,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each class for each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
+        Parameters: X
+        Returns:
         proba : ndarray of shape (n_samples, n_classes)
             The probabilities, which sum to 1 for each sample, in the order of `classes_`.
         """

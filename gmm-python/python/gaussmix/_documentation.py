@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
@@ -59,26 +58,45 @@ _HEADING = "Parameters\n----------\n"
 _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
-#: The heading of parameters with its indentation, and what follows up to a blank line.
-_SECTION = re.compile(r"^( *)Parameters\n\1----------\n((?:.*\S.*\n?)+)", re.MULTILINE)
+#: The beginning of a section in the short form.
+_SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes):(?: (\S.*))?$", re.MULTILINE)
 
 
 def filled(text: str) -> str:
-    """Return a docstring in which parameters that stand by their names alone have entries."""
+    """Return a docstring in numpydoc's form.
 
-    def section(found: re.Match[str]) -> str:
-        indent = found[1]
+    In the short form a section begins with ``Parameters:``, ``Returns:`` or ``Attributes:``, and ends at a blank line or
+    at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by their
+    names alone, as in ``Parameters: X, sample_weight``.
+    """
+    lines: list[str] = []
+    # The indentation of the section that a line is in.
+    indent: str | None = None
+    for line in text.split("\n"):
+        if start := _SHORT.match(line):
+            if indent is not None:
+                lines.append("")
+            indent, name, entry = start.groups()
+            lines += [indent + name, indent + "-" * len(name)]
+            if entry is None:
+                continue
+            line = indent + entry
+        elif not line.strip():
+            indent = None
+        if indent is None or line.startswith(indent + " "):
+            lines.append(line)
+        else:
+            lines += (indent + part for part in _entry(line.strip()))
+    return "\n".join(lines)
 
-        def entries(line: re.Match[str]) -> str:
-            texts = ((name, *PARAMETERS[name]) for name in line[1].split(", "))
-            return "\n".join(
-                f"{indent}{name} : {kind}\n{textwrap.indent(about, indent + 4 * ' ')}" for name, kind, about in texts
-            )
 
-        parameters = re.sub(rf"^{indent}(\w+(?:, \w+)*)$", entries, found[2], flags=re.MULTILINE)
-        return found[0].removesuffix(found[2]) + parameters
-
-    return _SECTION.sub(section, text)
+def _entry(entry: str) -> list[str]:
+    """Return the lines of an entry, or of those of several names."""
+    if re.fullmatch(r"\w+(, \w+)*", entry):
+        names = ((f"{name} : {PARAMETERS[name][0]}", PARAMETERS[name][1].split("\n")) for name in entry.split(", "))
+        return [line for head, about in names for line in (head, *(4 * " " + part for part in about))]
+    head, separator, about = entry.partition(" -- ")
+    return [head, 4 * " " + about] if separator else [entry]
 
 
 def documented(thing: _Documented) -> _Documented:
@@ -87,7 +105,7 @@ def documented(thing: _Documented) -> _Documented:
     for member in members:
         # Class methods, and scikit-learn's methods that are not always there, hold the function.
         holder: Any = getattr(member, "__func__", getattr(member, "fn", member))
-        if isinstance(holder, type | FunctionType) and holder.__doc__:
+        if isinstance(holder, type | FunctionType) and holder.__doc__ and _SHORT.search(holder.__doc__):
             holder.__doc__ = filled(holder.__doc__)
     return thing
 

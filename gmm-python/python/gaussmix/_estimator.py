@@ -44,114 +44,87 @@ class GaussianMixture(Fitting):
     The data must not be changed by another thread during a call; it is not copied. An array in a
     GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components.
+    Parameters:
+    n_components : int, default=1 -- The number of components.
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
-        The shape of the covariances: a matrix for each component, one matrix for all, a variance
-        for each component and feature, or a variance for each component.
-    tol : float, default=1e-3
-        A fit has converged when an iteration changes the lower bound by less than this.
-    reg_covar : float, default=1e-6
-        Added to all variances.
-    max_iter : int, default=100
-        The most iterations of a run.
-    n_init : int, default=1
-        The number of runs from different starts, of which the best counts.
+        The shape of the covariances: a matrix for each component, one matrix for all, a variance for each component
+        and feature, or a variance for each component.
+    tol : float, default=1e-3 -- A fit has converged when an iteration changes the lower bound by less than this.
+    reg_covar : float, default=1e-6 -- Added to all variances.
+    max_iter : int, default=100 -- The most iterations of a run.
+    n_init : int, default=1 -- The number of runs from different starts, of which the best counts.
     init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
-            default='kmeans'
+        default='kmeans'
         How a start is found. Up to 16,384 samples it is the very start of scikit-learn for the same
         `random_state`; with more, the engine finds one by the same method, in much less time.
         An array gives the start: responsibilities of shape (n_samples, n_components), whole numbers
         of shape (n_samples,) as labels, -1 for samples without one, or means of shape
         (n_components, n_features). A callable is given the samples, the number of components and a
         random state, and returns such an array.
-    weights_init : array-like of shape (n_components,), default=None
-        The weights to start with.
-    means_init : array-like of shape (n_components, n_features), default=None
-        The means to start with.
+    weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
+    means_init : array-like of shape (n_components, n_features), default=None -- The means to start with.
     precisions_init : array-like, default=None
         The precisions (inverse covariances) to start with, in the shape of the covariances.
     random_state : int, RandomState instance or None, default=None
         The source of random numbers for starts and for `sample`.
-    warm_start : bool, default=False
-        Whether a fit goes on where the last one stopped.
-    verbose : int, default=0
-        1 prints the iterations, 2 also times and changes.
-    verbose_interval : int, default=10
-        How many iterations lie between two lines.
+    warm_start : bool, default=False -- Whether a fit goes on where the last one stopped.
+    verbose : int, default=0 -- 1 prints the iterations, 2 also times and changes.
+    verbose_interval : int, default=10 -- How many iterations lie between two lines.
     halving : bool, default=False
-        Whether poor runs of `n_init` are dropped early: all make 5 iterations, and the half with the
-        lower bounds is dropped; the others go on to 10, 20, 40, … iterations, until one is left. The
-        starts are the engine's own then, whatever the number of samples. A run that begins slowly
-        can be dropped although it would have been the best.
+        Whether poor runs of `n_init` are dropped early: all make 5 iterations, and the half with the lower bounds
+        is dropped; the others go on to 10, 20, 40, … iterations, until one is left. The starts are the engine's own
+        then, whatever the number of samples. A run that begins slowly can be dropped although it would have been
+        the best.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several
-        devices at once 'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference'
-        (slow and exact). 'auto' begins on the CPU and goes on on a GPU where that is measured to be
-        faster. For an array in a GPU's memory, 'auto' and 'cuda' mean that GPU.
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several devices at once
+        'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto' begins on
+        the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
+        'cuda' mean that GPU.
     freeze : sequence of {'weights', 'means', 'covariances'}, dict or None, default=None
-        Parameters that stay as the start has them. In a dict each name has the numbers of the
-        components whose parameter stays, or a mask of them, or True for all, as in
-        ``{"means": [0, 2]}``; ``{"weights": "equal"}`` makes all weights equal, and
-        ``{"means": "equal"}`` all means.
+        Parameters that stay as the start has them. In a dict each name has the numbers of the components whose
+        parameter stays, or a mask of them, or True for all, as in ``{"means": [0, 2]}``; ``{"weights": "equal"}``
+        makes all weights equal, and ``{"means": "equal"}`` all means.
     prior : {'default'}, dict or None, default=None
-        A prior, with which a fit finds the mode of the posterior (MAP), so that no component
-        collapses. In a dict, `weight_concentration` (at least 1, default 1) is that of a Dirichlet
-        distribution of the weights; `degrees_of_freedom` (default n_features + 2) and `covariance`
-        (default that of the samples over ``n_components ** (2 / n_features)``, in the shape of one
-        component) are those of an inverse Wishart distribution of the covariances; `mean` (default
-        that of the samples; or one for each component) counts as `mean_precision` samples (default
-        0.01). `lower_bound_` then has the logarithm of the prior's density too, up to a constant.
+        A prior, with which a fit finds the mode of the posterior (MAP), so that no component collapses. In a dict,
+        `weight_concentration` (at least 1, default 1) is that of a Dirichlet distribution of the weights;
+        `degrees_of_freedom` (default n_features + 2) and `covariance` (default that of the samples over
+        ``n_components ** (2 / n_features)``, in the shape of one component) are those of an inverse Wishart
+        distribution of the covariances; `mean` (default that of the samples; or one for each component) counts as
+        `mean_precision` samples (default 0.01). `lower_bound_` then has the logarithm of the prior's density too,
+        up to a constant.
     standardize : bool, default=False
-        Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter;
-        `reg_covar` is in these units then. All attributes are in the units of the data. Not for
-        'spherical' covariances of a mixture alone, which such a fit does not have in the units of
-        the data; estimators that predict divide all columns by one number for them.
+        Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter; `reg_covar` is in
+        these units then. All attributes are in the units of the data. Not for 'spherical' covariances of a mixture
+        alone, which such a fit does not have in the units of the data; estimators that predict divide all columns
+        by one number for them.
     decay : float, default=0.7
-        How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t,
-        counted from 0, has the share (t + 1) ** -decay.
+        How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
+        has the share (t + 1) ** -decay.
     n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as
-        RAYON_NUM_THREADS says.
+        The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random, instead of being an error. The
-        likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
-        An array in a GPU's memory is copied to the host first.
+        Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a
+        sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
+        copied to the host first.
     callback : callable or None, default=None
-        Called after each iteration with an :class:`Iteration`; the fit ends when it returns
-        something true.
-
-    Attributes
-    ----------
-    weights_ : ndarray of shape (n_components,)
-        The share of each component.
-    means_ : ndarray of shape (n_components, n_features)
-        The mean of each component.
-    covariances_ : ndarray
-        The covariances, in the shape of their type.
-    precisions_ : ndarray
-        The inverses of the covariances, in the same shape.
+        Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
+    Attributes:
+    weights_ : ndarray of shape (n_components,) -- The share of each component.
+    means_ : ndarray of shape (n_components, n_features) -- The mean of each component.
+    covariances_ : ndarray -- The covariances, in the shape of their type.
+    precisions_ : ndarray -- The inverses of the covariances, in the same shape.
     precisions_cholesky_ : ndarray
-        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 /
-        standard deviation.
-    converged_ : bool
-        Whether the best run converged.
+        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
+    converged_ : bool -- Whether the best run converged.
     n_iter_ : int
-        The iterations of the best run; after `partial_fit`, the number of chunks and the iterations
-        of the first.
-    lower_bound_ : float
-        The mean log-likelihood of a sample before the last M-step.
-    lower_bounds_ : list of float
-        That of each iteration.
+        The iterations of the best run; after `partial_fit`, the number of chunks and the iterations of the first.
+    lower_bound_ : float -- The mean log-likelihood of a sample before the last M-step.
+    lower_bounds_ : list of float -- That of each iteration.
     retained_ : list of int
-        Components that retained earlier parameters in the last iteration, because they had lost
-        their samples or their covariance had collapsed.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
+        Components that retained earlier parameters in the last iteration, because they had lost their samples or
+        their covariance had collapsed.
+    n_features_in_ : int -- The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
 
     See Also
     --------
@@ -259,23 +232,16 @@ class GaussianMixture(Fitting):
     ) -> Self:
         """Make a fitted estimator of the parameters of a mixture.
 
-        Parameters
-        ----------
+        Parameters:
         weights : array-like of shape (n_components,), or Mixture
             The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
         means : array-like of shape (n_components, n_features), default=None
             The means; where they are float32, so are the attributes, if float32 holds the mixture.
-        covariances : array-like, default=None
-            The covariances, in the shape of their type.
+        covariances : array-like, default=None -- The covariances, in the shape of their type.
         covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
             Their type. It follows from the shape, unless there are as many components as features.
-        **params : dict
-            Other parameters of the estimator.
-
-        Returns
-        -------
-        gm : GaussianMixture
-            The estimator, as if fitted.
+        **params : dict -- Other parameters of the estimator.
+        Returns: gm : GaussianMixture -- The estimator, as if fitted.
         """
         narrow = np.asarray(means).dtype == np.float32
         if not isinstance(weights, Mixture):
@@ -300,16 +266,10 @@ class GaussianMixture(Fitting):
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
         """Read a mixture from a file of `save` or of the command ``gmm``.
 
-        Parameters
-        ----------
-        path
-        **params : dict
-            Parameters of the estimator, which the file does not hold.
-
-        Returns
-        -------
-        gm : GaussianMixture
-            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
+        Parameters: path
+        **params : dict -- Parameters of the estimator, which the file does not hold.
+        Returns:
+        gm : GaussianMixture -- The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
         """
         mixture, found = _core.Mixture.read(os.fspath(path))
         return cls._of(mixture, np.dtype(np.float64), found, params)
@@ -317,10 +277,7 @@ class GaussianMixture(Fitting):
     def to_sklearn(self) -> Any:
         """Return the same mixture as an object of scikit-learn.
 
-        Returns
-        -------
-        gm : sklearn.mixture.GaussianMixture
-            With the same parameters, and fitted if this one is.
+        Returns: gm : sklearn.mixture.GaussianMixture -- With the same parameters, and fitted if this one is.
         """
         params = self.get_params()
         return self._copy_to(ScikitLearn(**{name: params[name] for name in self._shared}))
@@ -328,35 +285,26 @@ class GaussianMixture(Fitting):
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion; the lower the better.
 
-        Parameters
-        ----------
-        X, sample_weight
-
-        Returns
-        -------
-        bic : float
-            -2 log L + p log N, with p parameters and N samples.
+        Parameters: X, sample_weight
+        Returns: bic : float -- -2 log L + p log N, with p parameters and N samples.
         """
         return self._criterion("bic", *self._total(X, sample_weight))
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Akaike information criterion; the lower the better.
 
-        Parameters
-        ----------
-        X, sample_weight
-
-        Returns
-        -------
-        aic : float
-            -2 log L + 2 p, with p parameters.
+        Parameters: X, sample_weight
+        Returns: aic : float -- -2 log L + 2 p, with p parameters.
         """
         return self._criterion("aic", *self._total(X, sample_weight))
 
     def _criterion(self, name: str, total: float, n: float) -> float:
         """Return a criterion for samples of this total log-likelihood and weight."""
         penalty = math.log(n) if name == "bic" else 2.0
-        return -2.0 * total + penalty * self._mixture().n_parameters
+        return -2.0 * total + penalty * self._n_parameters()
+
+    def _n_parameters(self) -> int:
+        return self._mixture().n_parameters
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         """Return the total log-likelihood of samples, and their weight."""

@@ -148,9 +148,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns
         of a table by them.
 
-        Parameters
-        ----------
-        path
+        Parameters: path
         """
         check_is_fitted(self)
         names = names_in_file(getattr(self, "feature_names_in_", None))
@@ -172,17 +170,11 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     def from_sklearn(cls, gm: Any, **params: Any) -> Self:
         """Make a mixture of an object of scikit-learn.
 
-        Parameters
-        ----------
+        Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The mixture, fitted or not; of the class that this one replaces.
-        **params : dict
-            Parameters that scikit-learn's estimator does not have.
-
-        Returns
-        -------
-        gm : object
-            The mixture, with the same parameters, and fitted if the other is.
+        **params : dict -- Parameters that scikit-learn's estimator does not have.
+        Returns: gm : object -- The mixture, with the same parameters, and fitted if the other is.
         """
         own = gm.get_params()
         made = cls(**{name: own[name] for name in cls._shared}, **params)

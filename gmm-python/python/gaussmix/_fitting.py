@@ -108,14 +108,8 @@ class Fitting(Prediction):
     ) -> Self:
         """Fit the mixture.
 
-        Parameters
-        ----------
-        X, y, sample_weight, labels
-
-        Returns
-        -------
-        self : object
-            The fitted mixture.
+        Parameters: X, y, sample_weight, labels
+        Returns: self : object -- The fitted mixture.
         """
         with self._samples(X, sample_weight, labels) as samples:
             self._fit(samples)
@@ -127,15 +121,11 @@ class Fitting(Prediction):
     ) -> NDArray[np.int64]:
         """Fit the mixture, and give the most probable component of each sample.
 
-        Parameters
-        ----------
-        X, y, sample_weight, labels
-
-        Returns
-        -------
+        Parameters: X, y, sample_weight, labels
+        Returns:
         labels : ndarray of shape (n_samples,)
-            The components, which are those that `predict` gives afterwards; under `labels` one of those that a sample
-            may belong to.
+            The components, which are those that `predict` gives afterwards; under `labels` one of those that a
+            sample may belong to.
         """
         with self._samples(X, sample_weight, labels) as samples:
             return beside(self._fit(samples).labels(self._mixture()), X)
@@ -149,14 +139,8 @@ class Fitting(Prediction):
         contributes its statistics to a moving average, from which the parameters follow: stepwise
         EM, or stochastic variational inference. Chunks should be random samples of the same data.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-
-        Returns
-        -------
-        self : object
-            The mixture after the chunk.
+        Parameters: X, y, sample_weight
+        Returns: self : object -- The mixture after the chunk.
         """
         if not hasattr(self, "means_"):
             with self._samples(X, sample_weight) as samples, warnings.catch_warnings():

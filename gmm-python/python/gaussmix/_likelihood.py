@@ -68,14 +68,8 @@ class Evaluation:
     ) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight.
 
-        Parameters
-        ----------
-        weights, means, covariances
-
-        Returns
-        -------
-        log_prob : ndarray of shape (n_samples,)
-            The logarithms of the density.
+        Parameters: weights, means, covariances
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         return self._evaluate(_core.Data.scores, weights, means, covariances)
 
@@ -88,20 +82,12 @@ class Evaluation:
         two mirrored entries of a covariance matrix are two variables with the same derivative. A
         component of weight 0 has one by its weight too.
 
-        Parameters
-        ----------
-        weights, means, covariances
-
-        Returns
-        -------
-        value : float
-            The total log-likelihood.
-        by_weights : ndarray of shape (n_components,)
-            Its derivatives by the weights.
-        by_means : ndarray of shape (n_components, n_features)
-            Its derivatives by the means.
-        by_covariances : ndarray
-            Its derivatives by the covariances, in their shape.
+        Parameters: weights, means, covariances
+        Returns:
+        value : float -- The total log-likelihood.
+        by_weights : ndarray of shape (n_components,) -- Its derivatives by the weights.
+        by_means : ndarray of shape (n_components, n_features) -- Its derivatives by the means.
+        by_covariances : ndarray -- Its derivatives by the covariances, in their shape.
         """
         return self._evaluate(_core.Data.gradient, weights, means, covariances)
 
@@ -110,12 +96,8 @@ class Evaluation:
     ) -> NDArray[np.float64]:
         """Return the score function: the derivatives of each sample's log-likelihood by the sample.
 
-        Parameters
-        ----------
-        weights, means, covariances
-
-        Returns
-        -------
+        Parameters: weights, means, covariances
+        Returns:
         by_samples : ndarray of shape (n_samples, n_features)
             The derivatives, without the weights of the samples; 0 by a value that is missing.
         """
@@ -130,14 +112,8 @@ class Evaluation:
         `Statistics.from_bytes` carry them from one computer to another, and ``a.to_mixture()`` is
         the M-step.
 
-        Parameters
-        ----------
-        weights, means, covariances
-
-        Returns
-        -------
-        statistics : Statistics
-            Counts, means and scatter of the components, and the log-likelihood.
+        Parameters: weights, means, covariances
+        Returns: statistics : Statistics -- Counts, means and scatter of the components, and the log-likelihood.
         """
         return self._evaluate(_core.Data.e_step, weights, means, covariances)
 
@@ -154,24 +130,21 @@ class Likelihood(Evaluation):
 
     Several threads may call the same object; they take turns.
 
-    Parameters
-    ----------
+    Parameters:
     X : array-like of shape (n_samples, n_features)
-        The samples. float32 is computed in float32 with sums in float64, other types in float64. An
-        array in a GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays
-        on that GPU.
+        The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a
+        GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU.
     sample_weight
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
-        'reference'. 'auto' chooses before the first result; for an
-        array in a GPU's memory it is that GPU, as 'cuda' is.
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
+        'auto' chooses before the first result; for an array in a GPU's memory it is that GPU, as 'cuda' is.
     covariance_type, float64, n_jobs
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then
-        that of its observed values. An array in a GPU's memory is copied to the host first.
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
+        observed values. An array in a GPU's memory is copied to the host first.
     copy : bool, default=True
-        Without a copy the array is kept, and must not be changed while this object is in use. An
-        array in a memory-mapped file is never copied.
+        Without a copy the array is kept, and must not be changed while this object is in use. An array in a
+        memory-mapped file is never copied.
 
     Examples
     --------
@@ -259,24 +232,17 @@ class Likelihood(Evaluation):
         raise TypeError("a Likelihood cannot be pickled; make one of the data in each process")
 
 
+@documented
 def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") -> Floats:
     """Multiply rows with the rows of a matrix: ``rows @ matrix.T``.
 
     For many products with the same matrix, :class:`InnerProducts` keeps it in the device.
 
-    Parameters
-    ----------
-    rows : array-like of shape (n, d)
-        The rows, float32 or float64; other types become float64.
-    matrix : array-like of shape (m, d)
-        The matrix.
-    device : str, default='auto'
-        Where to compute; a GPU computes in float32 only.
-
-    Returns
-    -------
-    products : ndarray of shape (n, m)
-        The products.
+    Parameters:
+    rows : array-like of shape (n, d) -- The rows, float32 or float64; other types become float64.
+    matrix : array-like of shape (m, d) -- The matrix.
+    device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
+    Returns: products : ndarray of shape (n, m) -- The products.
 
     Examples
     --------
@@ -288,15 +254,13 @@ def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") 
     return _core.InnerProducts(b, device).products(a)
 
 
+@documented
 class InnerProducts:
     """A matrix that stays in a device, and is multiplied with rows.
 
-    Parameters
-    ----------
-    matrix : array-like of shape (m, d)
-        The matrix, float32 or float64; other types become float64.
-    device : str, default='auto'
-        Where to compute; a GPU computes in float32 only.
+    Parameters:
+    matrix : array-like of shape (m, d) -- The matrix, float32 or float64; other types become float64.
+    device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
     """
 
     def __init__(self, matrix: ArrayLike, *, device: str = "auto") -> None:
@@ -306,41 +270,25 @@ class InnerProducts:
     def __call__(self, rows: ArrayLike) -> Floats:
         """Return ``rows @ matrix.T``.
 
-        Parameters
-        ----------
-        rows : array-like of shape (n, d)
-            The rows.
-
-        Returns
-        -------
-        products : ndarray of shape (n, m)
-            The products, in the type of the matrix.
+        Parameters: rows : array-like of shape (n, d) -- The rows.
+        Returns: products : ndarray of shape (n, m) -- The products, in the type of the matrix.
         """
         return self._resident.products(check_array(_arrays.na_as_nan(rows), dtype=self._matrix.dtype, ensure_all_finite=False))
 
 
+@documented
 def gaussian_kernel(
     a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto"
 ) -> Floats:
     """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
 
-    Parameters
-    ----------
-    a : array-like of shape (n, d)
-        Rows, float32 or float64; other types become float64.
-    b : array-like of shape (m, d)
-        Rows.
-    gamma : float
-        A number above 0.
-    pairs : bool, default=False
-        Whether row i of `a` goes with row i of `b` only, instead of each with each.
-    device : str, default='auto'
-        Where to compute; a GPU computes in float32 only.
-
-    Returns
-    -------
-    values : ndarray of shape (n, m), or (n,) with `pairs`
-        The values.
+    Parameters:
+    a : array-like of shape (n, d) -- Rows, float32 or float64; other types become float64.
+    b : array-like of shape (m, d) -- Rows.
+    gamma : float -- A number above 0.
+    pairs : bool, default=False -- Whether row i of `a` goes with row i of `b` only, instead of each with each.
+    device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
+    Returns: values : ndarray of shape (n, m), or (n,) with `pairs` -- The values.
 
     Examples
     --------

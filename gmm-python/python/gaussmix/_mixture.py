@@ -31,28 +31,25 @@ ScikitLearn: Any = _ScikitLearn
 ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 
 
+@documented
 class Estimate(NamedTuple):
     """A number that was estimated from random samples.
 
-    Parameters
-    ----------
-    value : float
-        The estimate.
-    standard_error : float
-        Its standard deviation over seeds, estimated from the samples themselves.
+    Parameters:
+    value : float -- The estimate.
+    standard_error : float -- Its standard deviation over seeds, estimated from the samples themselves.
     """
 
     value: float
     standard_error: float
 
 
+@documented
 class Transport(NamedTuple):
     """What brings the weights of one mixture to those of another.
 
-    Parameters
-    ----------
-    distance : float
-        The distance that it takes, in the units of the data.
+    Parameters:
+    distance : float -- The distance that it takes, in the units of the data.
     plan : ndarray of shape (n_components, n_components of other)
         The weight that goes from each component of the one to each of the other.
     """
@@ -61,34 +58,28 @@ class Transport(NamedTuple):
     plan: NDArray[np.float64]
 
 
+@documented
 class Region(NamedTuple):
     """A region of highest density of one feature.
 
-    Parameters
-    ----------
-    intervals : ndarray of shape (n_intervals, 2)
-        Its intervals, ascending.
-    density : float
-        The density at all of their ends: it is higher inside, and lower outside.
+    Parameters:
+    intervals : ndarray of shape (n_intervals, 2) -- Its intervals, ascending.
+    density : float -- The density at all of their ends: it is higher inside, and lower outside.
     """
 
     intervals: NDArray[np.float64]
     density: float
 
 
+@documented
 class OnAxis(NamedTuple):
     """A mixture at places along the axis of one feature.
 
-    Parameters
-    ----------
-    x : ndarray of shape (n_points,)
-        The places, ascending.
-    density : ndarray of shape (n_points,)
-        The density there.
-    cdf : ndarray of shape (n_points,)
-        The probability of what is at most x.
-    components : ndarray of shape (n_points, n_components)
-        What each component has of the density.
+    Parameters:
+    x : ndarray of shape (n_points,) -- The places, ascending.
+    density : ndarray of shape (n_points,) -- The density there.
+    cdf : ndarray of shape (n_points,) -- The probability of what is at most x.
+    components : ndarray of shape (n_points, n_components) -- What each component has of the density.
     """
 
     x: NDArray[np.float64]
@@ -110,19 +101,16 @@ class _Features(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 _Features.__name__ = "Mixture"
 
 
+@documented
 class Regression:
     """Some features of a mixture given others: what `Mixture.regression` returns.
 
     For each sample it is a mixture whose weights and means depend on what is given.
 
-    Parameters
-    ----------
-    mixture : Mixture
-        The mixture of all features.
-    given : sequence of int
-        The numbers of the features that are given.
-    wanted : sequence of int
-        The numbers of the features that are wanted.
+    Parameters:
+    mixture : Mixture -- The mixture of all features.
+    given : sequence of int -- The numbers of the features that are given.
+    wanted : sequence of int -- The numbers of the features that are wanted.
     """
 
     def __init__(self, mixture: Mixture, given: Sequence[int], wanted: Sequence[int]) -> None:
@@ -144,45 +132,24 @@ class Regression:
     def weights(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the weight of each component for each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_given)
-            The given features.
-
-        Returns
-        -------
-        weights : ndarray of shape (n_samples, n_components)
-            The weights.
+        Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
+        Returns: weights : ndarray of shape (n_samples, n_components) -- The weights.
         """
         return np.array(self._conditional.responsibilities(self._x(X), lambda x: _core.Data(x, device="cpu")))
 
     def means(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of each component for each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_given)
-            The given features.
-
-        Returns
-        -------
-        means : ndarray of shape (n_samples, n_components, n_wanted)
-            The means.
+        Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
+        Returns: means : ndarray of shape (n_samples, n_components, n_wanted) -- The means.
         """
         return self._conditional.means(self._x(X))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of the wanted features for each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_given)
-            The given features.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples, n_wanted)
-            The means.
+        Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
+        Returns: mean : ndarray of shape (n_samples, n_wanted) -- The means.
         """
         mean: NDArray[np.float64] = np.einsum("nk,nkt->nt", self.weights(X), self.means(X))
         return mean
@@ -195,18 +162,13 @@ class Mixture:
 
     An estimator's is ``gm.mixture_``. What is computed of samples is float64.
 
-    Parameters
-    ----------
-    weights : array-like of shape (n_components,)
-        The weights, which sum to 1.
-    means : array-like of shape (n_components, n_features)
-        The means.
-    covariances : array-like
-        The covariances, in the shape of their type.
+    Parameters:
+    weights : array-like of shape (n_components,) -- The weights, which sum to 1.
+    means : array-like of shape (n_components, n_features) -- The means.
+    covariances : array-like -- The covariances, in the shape of their type.
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
         Their type. It follows from the shape, unless there are as many components as features.
-    feature_names : sequence of str, default=None
-        The names of the features.
+    feature_names : sequence of str, default=None -- The names of the features.
 
     Examples
     --------
@@ -355,14 +317,8 @@ class Mixture:
     ) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample.
 
-        Parameters
-        ----------
-        X, device, n_jobs, missing
-
-        Returns
-        -------
-        log_prob : ndarray of shape (n_samples,)
-            The logarithms of the density.
+        Parameters: X, device, n_jobs, missing
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         return beside(self._data(X, device, n_jobs, missing).scores(self._engine), X)
 
@@ -371,14 +327,8 @@ class Mixture:
     ) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
 
-        Parameters
-        ----------
-        X, device, n_jobs, missing
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The components, counted from 0.
+        Parameters: X, device, n_jobs, missing
+        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
         return beside(self._data(X, device, n_jobs, missing).labels(self._engine), X)
 
@@ -387,14 +337,8 @@ class Mixture:
     ) -> NDArray[np.float64]:
         """Return the probability of each component for each sample.
 
-        Parameters
-        ----------
-        X, device, n_jobs, missing
-
-        Returns
-        -------
-        resp : ndarray of shape (n_samples, n_components)
-            The probabilities, which sum to 1 for each sample.
+        Parameters: X, device, n_jobs, missing
+        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
         return beside(self._data(X, device, n_jobs, missing).responsibilities(self._engine), X)
 
@@ -405,14 +349,8 @@ class Mixture:
 
         It points to where the density rises.
 
-        Parameters
-        ----------
-        X, device, n_jobs, missing
-
-        Returns
-        -------
-        by_samples : ndarray of shape (n_samples, n_features)
-            The derivatives; 0 by a value that is missing.
+        Parameters: X, device, n_jobs, missing
+        Returns: by_samples : ndarray of shape (n_samples, n_features) -- The derivatives; 0 by a value that is missing.
         """
         return beside(self._data(X, device, n_jobs, missing).score_function(self._engine), X)
 
@@ -421,18 +359,12 @@ class Mixture:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many.
+        Parameters:
+        n_samples : int, default=1 -- How many.
         random_state
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The samples, ordered by component.
-        y : ndarray of shape (n_samples,)
-            The component of each.
+        Returns:
+        X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
+        y : ndarray of shape (n_samples,) -- The component of each.
         """
         if n_samples < 1:
             raise ValueError(f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample.")
@@ -478,16 +410,11 @@ class Mixture:
     def marginal(self, features: Feature | Sequence[Feature]) -> Mixture:
         """Return the distribution of some features alone.
 
-        Parameters
-        ----------
+        Parameters:
         features : int, str or sequence of int or str
             The features that stay, by number, counted from 0, or by name, in this order in the result; or a mask of
             all features.
-
-        Returns
-        -------
-        marginal : Mixture
-            The mixture, of the same type of covariances.
+        Returns: marginal : Mixture -- The mixture, of the same type of covariances.
         """
         numbers = self._features(features)
         return Mixture._of(self._engine.marginal(numbers), self._named(numbers))
@@ -498,15 +425,9 @@ class Mixture:
         Each component has its mean and covariance given the values, and a weight in proportion to its density at
         them. The mean of the result is what `GaussianMixture.impute` fills in.
 
-        Parameters
-        ----------
-        given : mapping of int or str to float
-            Features, by number, counted from 0, or by name, and their values.
-
-        Returns
-        -------
-        conditional : Mixture
-            The mixture, of the same type of covariances.
+        Parameters:
+        given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
+        Returns: conditional : Mixture -- The mixture, of the same type of covariances.
 
         Examples
         --------
@@ -528,17 +449,12 @@ class Mixture:
     ) -> Regression:
         """Return some features given others, as a function of many samples.
 
-        Parameters
-        ----------
+        Parameters:
         given : int, str or sequence of int or str
             The features that are given, by number, counted from 0, or by name.
         wanted : int, str or sequence of int or str, default=None
             The features that are wanted; by default all others.
-
-        Returns
-        -------
-        regression : Regression
-            Weights, means and covariances of the wanted features.
+        Returns: regression : Regression -- Weights, means and covariances of the wanted features.
 
         Examples
         --------
@@ -564,16 +480,11 @@ class Mixture:
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
         """Return the probability that one feature of a sample is at most ``x``.
 
-        Parameters
-        ----------
-        x : array-like
-            Numbers, in an array of any shape.
+        Parameters:
+        x : array-like -- Numbers, in an array of any shape.
         feature
-
-        Returns
-        -------
-        p : float or ndarray of the shape of x
-            The probabilities, with all their digits also far below the means.
+        Returns:
+        p : float or ndarray of the shape of x -- The probabilities, with all their digits also far below the means.
         """
         values = np.asarray(x, dtype=np.float64)
         return self._of_one(feature).cdf(values.ravel()).reshape(values.shape)[()]
@@ -581,16 +492,10 @@ class Mixture:
     def quantile(self, p: ArrayLike, *, feature: Feature | None = None) -> Any:
         """Return the values that one feature of a sample is below with given probabilities.
 
-        Parameters
-        ----------
-        p : array-like
-            Probabilities from 0 to 1, in an array of any shape.
+        Parameters:
+        p : array-like -- Probabilities from 0 to 1, in an array of any shape.
         feature
-
-        Returns
-        -------
-        x : float or ndarray of the shape of p
-            The quantiles; infinite for 0 and 1.
+        Returns: x : float or ndarray of the shape of p -- The quantiles; infinite for 0 and 1.
 
         Examples
         --------
@@ -604,16 +509,10 @@ class Mixture:
     def hdr(self, level: float = 0.95, *, feature: Feature | None = None) -> Region:
         """Return the region of highest density of one feature: the shortest that has a probability.
 
-        Parameters
-        ----------
-        level : float, default=0.95
-            The probability, above 0 and below 1.
+        Parameters:
+        level : float, default=0.95 -- The probability, above 0 and below 1.
         feature
-
-        Returns
-        -------
-        region : Region
-            Its intervals, and the density at their ends [1]_.
+        Returns: region : Region -- Its intervals, and the density at their ends [1]_.
 
         References
         ----------
@@ -624,16 +523,11 @@ class Mixture:
     def on_axis(self, n_points: int = 200, *, feature: Feature | None = None) -> OnAxis:
         """Return the density of one feature at places along its axis, for a plot.
 
-        Parameters
-        ----------
-        n_points : int, default=200
-            The number of places, evenly from the quantile at 0.001 to that at 0.999.
+        Parameters:
+        n_points : int, default=200 -- The number of places, evenly from the quantile at 0.001 to that at 0.999.
         feature
-
-        Returns
-        -------
-        axis : OnAxis
-            The places, the density, the distribution function, and what each component has of the density.
+        Returns:
+        axis : OnAxis -- The places, the density, the distribution function, and what each component has of the density.
         """
         return OnAxis(*self._of_one(feature).on_axis(count(n_points, "n_points")))
 
@@ -647,28 +541,16 @@ class Mixture:
     def cauchy_schwarz(self, other: AnyMixture) -> float:
         """Return the Cauchy-Schwarz divergence from another mixture, in closed form.
 
-        Parameters
-        ----------
-        other
-
-        Returns
-        -------
-        divergence : float
-            -log(∫pq / √(∫p² ∫q²)): 0 for equal densities alone, and the same both ways.
+        Parameters: other
+        Returns: divergence : float -- -log(∫pq / √(∫p² ∫q²)): 0 for equal densities alone, and the same both ways.
         """
         return _core.Mixture.cauchy_schwarz(*self._with(other))
 
     def l2_distance(self, other: AnyMixture) -> float:
         """Return the distance of the densities in L², in closed form.
 
-        Parameters
-        ----------
-        other
-
-        Returns
-        -------
-        distance : float
-            √∫(p - q)².
+        Parameters: other
+        Returns: distance : float -- √∫(p - q)².
         """
         return _core.Mixture.l2_distance(*self._with(other))
 
@@ -680,15 +562,10 @@ class Mixture:
     ) -> Estimate:
         """Estimate the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p).
 
-        Parameters
-        ----------
-        other
-        n_samples : int, default=100_000
-            How many samples of this mixture are drawn.
+        Parameters: other
+        n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
         random_state
-
-        Returns
-        -------
+        Returns:
         estimate : Estimate
             The divergence in nats, and its standard error; the same `random_state` gives the same bits.
         """
@@ -703,17 +580,10 @@ class Mixture:
     ) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
 
-        Parameters
-        ----------
-        other
-        n_samples : int, default=100_000
-            How many samples of each mixture are drawn.
+        Parameters: other
+        n_samples : int, default=100_000 -- How many samples of each mixture are drawn.
         random_state
-
-        Returns
-        -------
-        estimate : Estimate
-            The divergence in nats, from 0 to log 2, and its standard error.
+        Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, and its standard error.
         """
         mine, others = self._with(other)
         return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
@@ -721,14 +591,9 @@ class Mixture:
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
 
-        Parameters
-        ----------
-        other
-
-        Returns
-        -------
-        distances : ndarray of shape (n_components, n_components of other)
-            The distances, in the units of the data.
+        Parameters: other
+        Returns:
+        distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
         """
         return _core.Mixture.wasserstein(*self._with(other))
 
@@ -739,14 +604,8 @@ class Mixture:
         moved over the Wasserstein distance of the two components. The 2-Wasserstein distance of the densities is at
         most this [1]_.
 
-        Parameters
-        ----------
-        other
-
-        Returns
-        -------
-        transport : Transport
-            The distance, and the plan of it, (n_components, n_components of other).
+        Parameters: other
+        Returns: transport : Transport -- The distance, and the plan of it, (n_components, n_components of other).
 
         References
         ----------
@@ -758,12 +617,8 @@ class Mixture:
     def hellinger_affinity(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the Hellinger affinity of each component with each of another mixture.
 
-        Parameters
-        ----------
-        other
-
-        Returns
-        -------
+        Parameters: other
+        Returns:
         affinities : ndarray of shape (n_components, n_components of other)
             ∫√(fg) of the components f and g: 1 for equal ones, 0 for such as have nothing in common.
         """
@@ -772,16 +627,10 @@ class Mixture:
     def product(self, other: AnyMixture) -> tuple[Mixture, float]:
         """Return the normalised product of the densities.
 
-        Parameters
-        ----------
-        other
-
-        Returns
-        -------
-        product : Mixture
-            The mixture p·q / ∫p·q, with a component for each pair.
-        log_integral : float
-            The logarithm of ∫p·q.
+        Parameters: other
+        Returns:
+        product : Mixture -- The mixture p·q / ∫p·q, with a component for each pair.
+        log_integral : float -- The logarithm of ∫p·q.
         """
         product, log_integral = _core.Mixture.product(*self._with(other))
         return Mixture._of(product, self._names), log_integral
@@ -790,17 +639,11 @@ class Mixture:
     def sum(mixtures: Sequence[AnyMixture], weights: ArrayLike | None = None) -> Mixture:
         """Return the weighted sum of densities, which has the components of all mixtures.
 
-        Parameters
-        ----------
-        mixtures : sequence of Mixture or estimator
-            Mixtures of the same features.
+        Parameters:
+        mixtures : sequence of Mixture or estimator -- Mixtures of the same features.
         weights : array-like of shape (n_mixtures,), default=None
             The weight of each, up to a factor; by default all are equal.
-
-        Returns
-        -------
-        sum : Mixture
-            The mixture, with the components of the first mixture first.
+        Returns: sum : Mixture -- The mixture, with the components of the first mixture first.
         """
         if isinstance(mixtures, Mapping) or not isinstance(mixtures, Iterable):
             raise TypeError(f"mixtures is {reprlib.repr(mixtures)}; give a list of mixtures")
@@ -814,18 +657,12 @@ class Mixture:
     def reduce(self, n_components: int) -> tuple[Mixture, float]:
         """Return a mixture of fewer components, by merging those of which that loses least (Runnalls 2007).
 
-        Parameters
-        ----------
-        n_components : int
-            The number of components that stay.
-
-        Returns
-        -------
+        Parameters: n_components : int -- The number of components that stay.
+        Returns:
         smaller : Mixture
-            The mixture. It has the same mean and covariance (with 'diag' the same variances, with 'spherical'
-            the same sum of variances).
-        bound : float
-            Its Kullback-Leibler divergence from this one is at most this, in nats.
+            The mixture. It has the same mean and covariance (with 'diag' the same variances, with 'spherical' the
+            same sum of variances).
+        bound : float -- Its Kullback-Leibler divergence from this one is at most this, in nats.
 
         Examples
         --------
@@ -840,16 +677,11 @@ class Mixture:
     def sorted(self, order: str | int | Sequence[int] = "weight") -> Mixture:
         """Return the same mixture with its components in another order.
 
-        Parameters
-        ----------
+        Parameters:
         order : 'weight', int, str or sequence of int, default='weight'
-            'weight' puts the heaviest component first; a feature, by number, counted from 0, or by name, the one with
-            the least mean of it; a sequence has the numbers of all components in their new order.
-
-        Returns
-        -------
-        sorted : Mixture
-            The mixture.
+            'weight' puts the heaviest component first; a feature, by number, counted from 0, or by name, the one
+            with the least mean of it; a sequence has the numbers of all components in their new order.
+        Returns: sorted : Mixture -- The mixture.
 
         Examples
         --------
@@ -880,20 +712,14 @@ class Mixture:
     ) -> Mixture:
         """Return this mixture, a background model, adapted to samples (Reynolds, Quatieri and Dunn 2000).
 
-        Parameters
-        ----------
+        Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
-        relevance : float, default=16.0
-            A component with so many samples moves half of the way to them.
+        relevance : float, default=16.0 -- A component with so many samples moves half of the way to them.
         parameters : {'weights', 'means', 'covariances'} or a sequence of them, default='means'
             What is adapted; the other parameters are those of this mixture.
         sample_weight, device, n_jobs, missing
-
-        Returns
-        -------
-        adapted : Mixture
-            The mixture.
+        Returns: adapted : Mixture -- The mixture.
         """
         names = [parameters] if isinstance(parameters, str) else list(parameters)
         statistics = self._statistics(X, sample_weight, (device, n_jobs, missing))
@@ -902,10 +728,7 @@ class Mixture:
     def supervector(self) -> NDArray[np.float64]:
         """Return the means of all components after each other, by which adapted mixtures are compared.
 
-        Returns
-        -------
-        means : ndarray of shape (n_components * n_features,)
-            The stacked means.
+        Returns: means : ndarray of shape (n_components * n_features,) -- The stacked means.
         """
         return self.means.ravel()
 
@@ -926,22 +749,18 @@ class Mixture:
         deviations, each over its own deviation in a sample of the mixture: numbers near 0 where the samples are as
         the mixture says. One E-step gives them. The mixture must have 'diag' covariances.
 
-        Parameters
-        ----------
+        Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
         sample_weight
         improved : bool, default=False
             Whether to take the power `alpha` of each number, with its sign, and then to divide by the norm.
-        alpha : float, default=0.5
-            The power, above 0 and at most 1.
+        alpha : float, default=0.5 -- The power, above 0 and at most 1.
         device, n_jobs, missing
-
-        Returns
-        -------
+        Returns:
         vector : ndarray of shape (n_components * (2 * n_features + 1),)
-            The numbers and their order are those of :func:`skimage.feature.fisher_vector`: first of the weights, then
-            of the means of each component, then of its standard deviations, with the opposite sign.
+            The numbers and their order are those of :func:`skimage.feature.fisher_vector`: first of the weights,
+            then of the means of each component, then of its standard deviations, with the opposite sign.
 
         References
         ----------
@@ -976,9 +795,7 @@ class Mixture:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture, with the names of its features, to a file that the command ``gmm`` and `load` read.
 
-        Parameters
-        ----------
-        path
+        Parameters: path
         """
         self._engine.write(os.fspath(path), feature_names=names_in_file(self._names))
 
@@ -986,14 +803,8 @@ class Mixture:
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """Read a mixture from a file of `save`, of an estimator's, or of the command ``gmm``.
 
-        Parameters
-        ----------
-        path
-
-        Returns
-        -------
-        mixture : Mixture
-            The mixture, with the names of its features if the file has them.
+        Parameters: path
+        Returns: mixture : Mixture -- The mixture, with the names of its features if the file has them.
         """
         engine, found = _core.Mixture.read(os.fspath(path))
         return cls._of(engine, found.get("feature_names"))
@@ -1002,15 +813,10 @@ class Mixture:
     def from_sklearn(cls, gm: Any) -> Mixture:
         """Return the mixture of an object of scikit-learn.
 
-        Parameters
-        ----------
+        Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The fitted mixture, of which the attributes count.
-
-        Returns
-        -------
-        mixture : Mixture
-            The mixture.
+        Returns: mixture : Mixture -- The mixture.
         """
         check_is_fitted(gm, "means_")
         arrays = (gm.weights_, gm.means_, gm.covariances_, gm.precisions_cholesky_)
@@ -1019,10 +825,7 @@ class Mixture:
     def to_sklearn(self) -> Any:
         """Return the mixture as a fitted object of scikit-learn.
 
-        Returns
-        -------
-        gm : sklearn.mixture.GaussianMixture
-            The object.
+        Returns: gm : sklearn.mixture.GaussianMixture -- The object.
         """
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
         for name in ARRAYS:
@@ -1036,15 +839,8 @@ class Mixture:
     def to_onnx(self, *, dtype: DTypeLike | None = None) -> Any:
         """Return a graph of ONNX with the outputs ``label``, ``probabilities`` and ``score``.
 
-        Parameters
-        ----------
-        dtype : dtype, default=None
-            The type of the samples and numbers, as in :func:`to_onnx`.
-
-        Returns
-        -------
-        graph : onnx.ModelProto
-            The graph; ``onnx.save(graph, "model.onnx")`` writes it.
+        Parameters: dtype : dtype, default=None -- The type of the samples and numbers, as in :func:`to_onnx`.
+        Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
         """
         from ._onnx import to_onnx
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._classifier import GaussianMixtureClassifier
 from ._conditional import Conditional
+from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._mixture import Mixture
 from ._outliers import GaussianMixtureOutlierDetector
@@ -30,6 +31,7 @@ Model = (
 _OPSET, _FORMAT = 18, 9
 
 
+@documented
 def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     """Write what a fitted model predicts as a graph of ONNX.
 
@@ -41,19 +43,12 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     - of an outlier detector ``label`` (1 or -1) and ``score``, the decision function;
     - of a regressor ``mean`` and ``std``, of shape (n_samples, n_targets).
 
-    Parameters
-    ----------
-    model : Mixture or estimator
-        The mixture, or a fitted estimator of this package.
+    Parameters:
+    model : Mixture or estimator -- The mixture, or a fitted estimator of this package.
     dtype : dtype, default=None
-        The type of ``X`` and of the numbers: float64, or float32 for runtimes that have no other,
-        which is less exact where features are nearly collinear. By default that of the fitted
-        attributes.
-
-    Returns
-    -------
-    graph : onnx.ModelProto
-        The graph; ``onnx.save(graph, "model.onnx")`` writes it.
+        The type of ``X`` and of the numbers: float64, or float32 for runtimes that have no other, which is less
+        exact where features are nearly collinear. By default that of the fitted attributes.
+    Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
     """
     return _graph(model, dtype).model(model)
 

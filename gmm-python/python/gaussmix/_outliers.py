@@ -44,33 +44,23 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     density: by the samples, of which a given share is to lie below it, or by the mixture, of whose
     own samples a given share would.
 
-    Parameters
-    ----------
+    Parameters:
     contamination : 'auto' or float, default=0.1
         The share of outliers, above 0 and at most 0.5. 'auto', where it is not known, is 0.01 with
-        ``threshold='mixture'``; but unless that is given, a threshold with which no sample of the fit
-        is an outlier is raised until the one of the least density is.
+        ``threshold='mixture'``; but unless that is given, a threshold with which no sample of the fit is an outlier
+        is raised until the one of the least density is.
     threshold : {'samples', 'mixture'}, default='samples'
-        What the share is of. 'samples': of those of the fit, by weight, where there are outliers
-        then, whatever the samples are. 'mixture': of samples that are drawn from the mixture, which
-        is how often a sample that follows it is called an outlier; among the samples of the fit
-        there may be more outliers, or none. The quantile is that of 100,000 draws, or of more for a
-        share below 0.01.
-    **params : dict
-        The parameters of :class:`GaussianMixture`, but for `decay` and `missing`.
-
-    Attributes
-    ----------
-    mixture_ : Mixture
-        The mixture.
-    offset_ : float
-        The threshold: samples of a smaller log density are outliers.
-    n_iter_ : int
-        The iterations of the fit.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
+        What the share is of. 'samples': of those of the fit, by weight, where there are outliers then, whatever the
+        samples are. 'mixture': of samples that are drawn from the mixture, which is how often a sample that follows
+        it is called an outlier; among the samples of the fit there may be more outliers, or none. The quantile is
+        that of 100,000 draws, or of more for a share below 0.01.
+    **params : dict -- The parameters of :class:`GaussianMixture`, but for `decay` and `missing`.
+    Attributes:
+    mixture_ : Mixture -- The mixture.
+    offset_ : float -- The threshold: samples of a smaller log density are outliers.
+    n_iter_ : int -- The iterations of the fit.
+    n_features_in_ : int -- The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
 
     See Also
     --------
@@ -112,14 +102,8 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture, and set the threshold.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-
-        Returns
-        -------
-        self : object
-            The fitted detector.
+        Parameters: X, y, sample_weight
+        Returns: self : object -- The fitted detector.
         """
         x = self._checked(X, reset=True)
         weights = checked_weights(sample_weight, x.shape[0])
@@ -161,28 +145,16 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the log density of each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        log_prob : ndarray of shape (n_samples,)
-            The logarithms of the density.
+        Parameters: X
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         return beside(self._scores(self._checked(X, reset=False), X), X)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the log density of each sample above the threshold.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        difference : ndarray of shape (n_samples,)
-            Numbers below 0 for outliers.
+        Parameters: X
+        Returns: difference : ndarray of shape (n_samples,) -- Numbers below 0 for outliers.
         """
         difference: Floats = self.score_samples(X) - self.offset_
         return difference
@@ -190,14 +162,8 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Say which samples are outliers.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            -1 for outliers, 1 for the others.
+        Parameters: X
+        Returns: labels : ndarray of shape (n_samples,) -- -1 for outliers, 1 for the others.
         """
         x = self._checked(X, reset=False)
         return beside(np.where(self._scores(x, X) < self.offset_, -1, 1).astype(np.int64, copy=False), X)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._arrays import Floats, checked_weights, floats
+from ._documentation import documented
 
 #: A file is divided so that there are about this many partitions of all files together, ...
 PARTITIONS = 512
@@ -36,6 +37,7 @@ _KINDS: tuple[type[Exception], ...] = (
 )
 
 
+@documented
 class Rows(NamedTuple):
     """Rows of a .npy file, from `first` to before `last`."""
 
@@ -61,6 +63,7 @@ class Rows(NamedTuple):
         return values.reshape(count, *shape[1:])
 
 
+@documented
 class RowGroups(NamedTuple):
     """Row groups of a Parquet file, from `first` to before `last`."""
 
@@ -80,6 +83,7 @@ class RowGroups(NamedTuple):
         return x
 
 
+@documented
 class Joined(NamedTuple):
     """Several parts, one after the other."""
 
@@ -90,6 +94,7 @@ class Joined(NamedTuple):
         return np.concatenate([part.read() for part in self.parts])
 
 
+@documented
 class Array(NamedTuple):
     """What is in memory already: an array, or a table of pandas."""
 
@@ -100,24 +105,19 @@ class Array(NamedTuple):
         return self.values
 
 
+@documented
 class Partition(NamedTuple):
     """What one worker loads as one piece.
 
     Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about the
     last bits of a result; which worker holds which of them does not.
 
-    Parameters
-    ----------
-    name : str
-        What an error calls it, for example ``rows 0 to 9999 of x.npy``.
-    samples : Rows, RowGroups, Array or None
-        Where the samples are; None where the engine has them itself.
-    weights : Joined, Array or None
-        Where the sample weights are, if there are any.
-    units : tuple of ndarray or None
-        What is subtracted from the columns, and what they are divided by then.
-    first : int
-        The number of its first row in the array or file of which it holds rows.
+    Parameters:
+    name : str -- What an error calls it, for example ``rows 0 to 9999 of x.npy``.
+    samples : Rows, RowGroups, Array or None -- Where the samples are; None where the engine has them itself.
+    weights : Joined, Array or None -- Where the sample weights are, if there are any.
+    units : tuple of ndarray or None -- What is subtracted from the columns, and what they are divided by then.
+    first : int -- The number of its first row in the array or file of which it holds rows.
     """
 
     name: str
@@ -129,17 +129,10 @@ class Partition(NamedTuple):
     def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
         """Read samples and weights.
 
-        Parameters
-        ----------
-        dtype : dtype
-            The type of the samples, float64 or float32.
-
-        Returns
-        -------
-        x : ndarray of shape (n_samples, n_features)
-            The samples, by rows.
-        weights : ndarray of shape (n_samples,) or None
-            Their weights, if there are any.
+        Parameters: dtype : dtype -- The type of the samples, float64 or float32.
+        Returns:
+        x : ndarray of shape (n_samples, n_features) -- The samples, by rows.
+        weights : ndarray of shape (n_samples,) or None -- Their weights, if there are any.
         """
         assert self.samples is not None  # An engine that has the samples puts them here first.
         x = floats(self.samples.read(), dtype)
@@ -156,15 +149,8 @@ class Partition(NamedTuple):
     def error(self, error: Exception) -> Exception:
         """Give an error of the same kind whose text names the partition.
 
-        Parameters
-        ----------
-        error : Exception
-            The error.
-
-        Returns
-        -------
-        named : Exception
-            The error to raise.
+        Parameters: error : Exception -- The error.
+        Returns: named : Exception -- The error to raise.
         """
         text = f"{self.name}: {error}"
         for kind in _KINDS:
@@ -173,6 +159,7 @@ class Partition(NamedTuple):
         return RuntimeError(f"{self.name}: {type(error).__name__}: {error}")
 
 
+@documented
 class File(NamedTuple):
     """What the head of a file says."""
 

@@ -66,14 +66,8 @@ class Prediction(Fitted):
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The components, counted from 0.
+        Parameters: X
+        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
@@ -84,14 +78,8 @@ class Prediction(Fitted):
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each component for each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        resp : ndarray of shape (n_samples, n_components)
-            The probabilities, which sum to 1 for each sample.
+        Parameters: X
+        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
@@ -103,14 +91,8 @@ class Prediction(Fitted):
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the log-likelihood of each sample.
 
-        Parameters
-        ----------
-        X
-
-        Returns
-        -------
-        log_prob : ndarray of shape (n_samples,)
-            The logarithms of the density.
+        Parameters: X
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
@@ -121,14 +103,8 @@ class Prediction(Fitted):
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean log-likelihood of a sample.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-
-        Returns
-        -------
-        log_likelihood : float
-            The mean, by weight.
+        Parameters: X, y, sample_weight
+        Returns: log_likelihood : float -- The mean, by weight.
         """
         if not hasattr(self, "means_"):
             check_is_fitted(self)
@@ -152,18 +128,14 @@ class Prediction(Fitted):
     ) -> Floats:
         """Fill in missing values.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples, with NaN where a value is missing.
+        Parameters:
+        X : array-like of shape (n_samples, n_features) -- The samples, with NaN where a value is missing.
         draws : int or None, default=None
-            For multiple imputation: how many times the missing values are drawn from their
-            distribution given the observed values of their sample. By default they are replaced by
-            the means of that distribution, which vary less than the data does.
+            For multiple imputation: how many times the missing values are drawn from their distribution given the
+            observed values of their sample. By default they are replaced by the means of that distribution, which
+            vary less than the data does.
         random_state
-
-        Returns
-        -------
+        Returns:
         X : ndarray of shape (n_samples, n_features) or (draws, n_samples, n_features)
             The samples without gaps, in their own type; what is observed is as it was.
         """
@@ -186,16 +158,9 @@ class Prediction(Fitted):
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The samples, ordered by component.
-        y : ndarray of shape (n_samples,)
-            The component of each.
+        Parameters: n_samples : int, default=1 -- How many.
+        Returns:
+        X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
+        y : ndarray of shape (n_samples,) -- The component of each.
         """
         return self.mixture_.sample(n_samples, self.random_state)

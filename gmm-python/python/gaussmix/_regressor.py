@@ -47,35 +47,24 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     'tied' covariances each component is a linear regression. 'diag' and 'spherical' ones know of
     features and targets only that they have the same components.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components. One is linear regression.
-    weights_init : array-like of shape (n_components,), default=None
-        The weights to start with.
+    Parameters:
+    n_components : int, default=1 -- The number of components. One is linear regression.
+    weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
     means_init : array-like of shape (n_components, n_features + n_targets), default=None
         The means to start with, of the features and then of the targets.
     precisions_init : array-like, default=None
-        The precisions (inverse covariances) to start with, of features and targets, in the shape of
-        the covariances.
+        The precisions (inverse covariances) to start with, of features and targets, in the shape of the
+        covariances.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random, instead of being an error. A fit
-        learns from samples without targets too; `predict` uses the features that a sample has.
-    **params : dict
-        The other parameters of :class:`GaussianMixture`, but for `decay`.
-
-    Attributes
-    ----------
-    mixture_ : Mixture
-        The mixture of features and targets, in this order.
-    n_iter_ : int
-        The iterations of the fit.
-    n_targets_ : int
-        The number of targets.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
+        Whether NaN stands for a value that is missing at random, instead of being an error. A fit learns from
+        samples without targets too; `predict` uses the features that a sample has.
+    **params : dict -- The other parameters of :class:`GaussianMixture`, but for `decay`.
+    Attributes:
+    mixture_ : Mixture -- The mixture of features and targets, in this order.
+    n_iter_ : int -- The iterations of the fit.
+    n_targets_ : int -- The number of targets.
+    n_features_in_ : int -- The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
 
     See Also
     --------
@@ -117,18 +106,11 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The features.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            The targets.
+        Parameters:
+        X : array-like of shape (n_samples, n_features) -- The features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.
         sample_weight
-
-        Returns
-        -------
-        self : object
-            The fitted regressor.
+        Returns: self : object -- The fitted regressor.
         """
         x: Floats = on_host(self._checked(X, reset=True))
         targets = self._targets(y, x)
@@ -212,19 +194,12 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     ) -> Floats | tuple[Floats, Floats]:
         """Return the mean of the targets given the features, and how they vary about it.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The features.
-        return_std : bool, default=False
-            Whether to give the standard deviations too.
-        return_cov : bool, default=False
-            Whether to give the covariances too, instead of standard deviations.
-
-        Returns
-        -------
-        y_mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            The means.
+        Parameters:
+        X : array-like of shape (n_samples, n_features) -- The features.
+        return_std : bool, default=False -- Whether to give the standard deviations too.
+        return_cov : bool, default=False -- Whether to give the covariances too, instead of standard deviations.
+        Returns:
+        y_mean : ndarray of shape (n_samples,) or (n_samples, n_targets) -- The means.
         y_std : ndarray of shape (n_samples,) or (n_samples, n_targets)
             The standard deviations, by the law of total variance; only with `return_std`.
         y_cov : ndarray of shape (n_samples, n_targets, n_targets)
@@ -274,19 +249,12 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     ) -> Floats:
         """Draw targets given the features.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples_X, n_features)
-            The features.
-        n_samples : int, default=1
-            How many draws for each sample.
-        random_state : int, RandomState instance or None, default=0
-            The source of random numbers.
-
-        Returns
-        -------
-        y_samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
-            The draws.
+        Parameters:
+        X : array-like of shape (n_samples_X, n_features) -- The features.
+        n_samples : int, default=1 -- How many draws for each sample.
+        random_state : int, RandomState instance or None, default=0 -- The source of random numbers.
+        Returns:
+        y_samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples) -- The draws.
         """
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
@@ -307,17 +275,10 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the log density of targets given the features.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The features.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            The targets.
-
-        Returns
-        -------
-        log_prob : ndarray of shape (n_samples,)
-            The logarithms of the density, in float64.
+        Parameters:
+        X : array-like of shape (n_samples, n_features) -- The features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density, in float64.
         """
         x: Floats = on_host(self._checked(X, reset=False))
         targets = self._targets(y, x).reshape(len(x), -1)

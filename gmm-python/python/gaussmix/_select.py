@@ -25,25 +25,18 @@ from ._warnings import warn
 CRITERIA = ("bic", "aic")
 
 
+@documented
 class Candidate(NamedTuple):
     """A model that was tried.
 
-    Parameters
-    ----------
-    covariance_type : str
-        The covariance type.
-    n_components : int
-        The number of components.
-    n_parameters : int
-        The number of free parameters.
-    score : float
-        The mean log-likelihood of a sample.
-    criterion : float
-        The criterion; the lower the better.
-    n_iter : int
-        The iterations of the fit.
-    converged : bool
-        Whether it converged.
+    Parameters:
+    covariance_type : str -- The covariance type.
+    n_components : int -- The number of components.
+    n_parameters : int -- The number of free parameters.
+    score : float -- The mean log-likelihood of a sample.
+    criterion : float -- The criterion; the lower the better.
+    n_iter : int -- The iterations of the fit.
+    converged : bool -- Whether it converged.
     """
 
     covariance_type: str
@@ -55,17 +48,14 @@ class Candidate(NamedTuple):
     converged: bool
 
 
+@documented
 class Selection(NamedTuple):
     """The models that were tried, and the best of them.
 
-    Parameters
-    ----------
-    criterion : str
-        The name of the criterion.
-    table : list of Candidate
-        A row for each model, in the order of the fits.
-    best : GaussianMixture
-        The fitted mixture with the least criterion, of equals the first.
+    Parameters:
+    criterion : str -- The name of the criterion.
+    table : list of Candidate -- A row for each model, in the order of the fits.
+    best : GaussianMixture -- The fitted mixture with the least criterion, of equals the first.
     """
 
     criterion: str
@@ -88,10 +78,7 @@ class Selection(NamedTuple):
     def to_frame(self) -> Any:
         """Return the table as a DataFrame of pandas.
 
-        Returns
-        -------
-        table : pandas.DataFrame
-            A row for each model.
+        Returns: table : pandas.DataFrame -- A row for each model.
         """
         import pandas
 
@@ -100,15 +87,8 @@ class Selection(NamedTuple):
     def plot(self, ax: Any = None) -> Any:
         """Draw the criterion over the number of components.
 
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, default=None
-            Where to draw; by default the current axes.
-
-        Returns
-        -------
-        ax : matplotlib.axes.Axes
-            The axes.
+        Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
+        Returns: ax : matplotlib.axes.Axes -- The axes.
         """
         ax = _axes(ax)
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
@@ -134,31 +114,23 @@ def select(
 ) -> Selection:
     """Fit a mixture for each number of components and covariance type, and select the best.
 
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        The samples, or what else the estimator fits to.
+    Parameters:
+    X : array-like of shape (n_samples, n_features) -- The samples, or what else the estimator fits to.
     n_components : int or iterable of int
-        The numbers to try; one number K stands for 1 to K. Numbers for which there are too few samples are left out, with a warning.
-    covariance_type : str or sequence of str, default='full'
-        The covariance types to try.
-    criterion : {'bic', 'aic'}, default='bic'
-        What to minimise.
+        The numbers to try; one number K stands for 1 to K. Numbers for which there are too few samples are left
+        out, with a warning.
+    covariance_type : str or sequence of str, default='full' -- The covariance types to try.
+    criterion : {'bic', 'aic'}, default='bic' -- What to minimise.
     sample_weight
     grow : bool, default=False
-        Whether each number of components but the first also starts at the fit of the number before,
-        of which components are split in two. No bound is lower than without that.
+        Whether each number of components but the first also starts at the fit of the number before, of which
+        components are split in two. No bound is lower than without that.
     estimator : GaussianMixture, default=None
         What is fitted, with other numbers of components and covariance types, for example
-        ``gaussmix.dask.GaussianMixture(client=client)`` or ``gaussmix.mpi.GaussianMixture()``, whose workers load the
-        samples once for all fits. By default the estimator of this process.
-    **params : dict
-        Other parameters of the estimator.
-
-    Returns
-    -------
-    selection : Selection
-        The table of all models and the best of them.
+        ``gaussmix.dask.GaussianMixture(client=client)`` or ``gaussmix.mpi.GaussianMixture()``, whose workers load
+        the samples once for all fits. By default the estimator of this process.
+    **params : dict -- Other parameters of the estimator.
+    Returns: selection : Selection -- The table of all models and the best of them.
 
     Examples
     --------
@@ -208,7 +180,7 @@ def select(
             continue
         total, n = found
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
-        table.append(Candidate(kind, k, gm.mixture_.n_parameters, total / n, value, gm.n_iter_, gm.converged_))
+        table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:
             best = (value, gm)
     if too_many is not None:
@@ -239,6 +211,7 @@ _POINTS = 2000
 _FAINT = 0.25
 
 
+@documented
 def plot(
     gm: AnyMixture,
     X: ArrayLike | None = None,
@@ -254,23 +227,16 @@ def plot(
     :class:`BayesianGaussianMixture` that are not alive, because they have less than half a sample in expectation, are
     drawn faintly.
 
-    Parameters
-    ----------
-    gm : Mixture or estimator
-        The mixture, or a fitted estimator that has one.
-    X : array-like of shape (n_samples, n_features), default=None
-        Samples.
+    Parameters:
+    gm : Mixture or estimator -- The mixture, or a fitted estimator that has one.
+    X : array-like of shape (n_samples, n_features), default=None -- Samples.
     features : tuple of int, default=None
         The two features to draw over. By default, where there are more than two, the mixture is projected to the
         plane in which its means are spread most; the labels of the axes say how. Of a mixture over one feature the
         density is drawn.
     ax : matplotlib.axes.Axes, default=None
         Where to draw. By default a figure is made, with the lower bound of each iteration beside the mixture.
-
-    Returns
-    -------
-    ax : matplotlib.axes.Axes
-        The axes with the mixture.
+    Returns: ax : matplotlib.axes.Axes -- The axes with the mixture.
     """
     mixture = mixture_of(gm, "what is to be drawn")
     if ax is None:

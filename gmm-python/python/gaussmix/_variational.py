@@ -137,14 +137,9 @@ class FittedPosterior(Fitted):
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
         """Read a posterior from a file of `save`.
 
-        Parameters
-        ----------
-        path
-        **params : dict
-            Parameters of the estimator, which the file does not hold.
-
-        Returns
-        -------
+        Parameters: path
+        **params : dict -- Parameters of the estimator, which the file does not hold.
+        Returns:
         gm : BayesianGaussianMixture
             The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
         """
@@ -161,10 +156,7 @@ class FittedPosterior(Fitted):
     def to_sklearn(self) -> Any:
         """Return the same mixture as an object of scikit-learn.
 
-        Returns
-        -------
-        gm : sklearn.mixture.BayesianGaussianMixture
-            With the same parameters, and fitted if this one is.
+        Returns: gm : sklearn.mixture.BayesianGaussianMixture -- With the same parameters, and fitted if this one is.
         """
         params = self.get_params()
         other = BayesianScikitLearn(**{name: params[name] for name in BAYESIAN_SHARED})
@@ -184,89 +176,63 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the
     attributes `weights_`, `means_` and `covariances_`.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The largest number of components.
+    Parameters:
+    n_components : int, default=1 -- The largest number of components.
     tol : float, default=1e-3
-        A fit has converged when an iteration changes the lower bound by less than this. As in
-        scikit-learn that is the bound of all samples, not of one in the mean.
-    reg_covar : float, default=1e-6
-        Added to all variances of samples.
+        A fit has converged when an iteration changes the lower bound by less than this. As in scikit-learn that is
+        the bound of all samples, not of one in the mean.
+    reg_covar : float, default=1e-6 -- Added to all variances of samples.
     weight_concentration_prior_type : {'dirichlet_process', 'dirichlet_distribution'}, \
-            default='dirichlet_process'
+        default='dirichlet_process'
         The prior of the weights.
     weight_concentration_prior : float or None, default=None
-        Its concentration: the smaller, the fewer components have weight; by default
-        1 / n_components.
+        Its concentration: the smaller, the fewer components have weight; by default 1 / n_components.
     mean_precision_prior : float or None, default=None
         The larger, the nearer are the means to `mean_prior`; by default 1.
-    mean_prior : array-like of shape (n_features,), default=None
-        The prior mean; by default that of the samples.
+    mean_prior : array-like of shape (n_features,), default=None -- The prior mean; by default that of the samples.
     degrees_of_freedom_prior : float or None, default=None
         The degrees of freedom of the prior of the precisions; by default n_features.
     covariance_prior : float or array-like, default=None
-        The scale of that prior, in the shape of the covariance of one component; by default the
-        covariance of the samples.
+        The scale of that prior, in the shape of the covariance of one component; by default the covariance of the
+        samples.
     freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
-        Parts of the posterior that stay as the start has them: the distributions of the weights, of
-        the means given the precisions, or of the precisions. The start is that of `init_params`, or
-        with `warm_start` the mixture as it is.
+        Parts of the posterior that stay as the start has them: the distributions of the weights, of the means given
+        the precisions, or of the precisions. The start is that of `init_params`, or with `warm_start` the mixture
+        as it is.
     standardize : bool, default=False
-        Whether to fit to columns of mean 0 and standard deviation 1; `reg_covar` is in these units
-        then. The priors that are given, and all attributes, are in the units of the data. Not for
-        'spherical' covariances.
+        Whether to fit to columns of mean 0 and standard deviation 1; `reg_covar` is in these units then. The priors
+        that are given, and all attributes, are in the units of the data. Not for 'spherical' covariances.
     total_samples : float or None, default=None
-        How many samples all chunks of `partial_fit` have together; by default, as many as it has
-        seen.
+        How many samples all chunks of `partial_fit` have together; by default, as many as it has seen.
     **params : dict
         The other parameters of :class:`GaussianMixture`, which has initial parameters and a `prior` besides.
-
-    Attributes
-    ----------
-    weights_ : ndarray of shape (n_components,)
-        The posterior mean of the weights.
-    means_ : ndarray of shape (n_components, n_features)
-        The posterior mean of each component's mean.
-    covariances_ : ndarray
-        The inverses of the posterior means of the precisions, in the shape of their type.
-    precisions_ : ndarray
-        The posterior means of the precisions, in the same shape.
+    Attributes:
+    weights_ : ndarray of shape (n_components,) -- The posterior mean of the weights.
+    means_ : ndarray of shape (n_components, n_features) -- The posterior mean of each component's mean.
+    covariances_ : ndarray -- The inverses of the posterior means of the precisions, in the shape of their type.
+    precisions_ : ndarray -- The posterior means of the precisions, in the same shape.
     precisions_cholesky_ : ndarray
-        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 /
-        standard deviation.
+        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
     weight_concentration_ : tuple of ndarray, or ndarray of shape (n_components,)
-        The parameters of the Beta distributions of a Dirichlet process, two arrays of shape
-        (n_components,), or those of the Dirichlet distribution.
-    mean_precision_ : ndarray of shape (n_components,)
-        How many times the precision of a component its mean has.
+        The parameters of the Beta distributions of a Dirichlet process, two arrays of shape (n_components,), or
+        those of the Dirichlet distribution.
+    mean_precision_ : ndarray of shape (n_components,) -- How many times the precision of a component its mean has.
     degrees_of_freedom_ : ndarray of shape (n_components,), or float
         The degrees of freedom of the precisions; one number for 'tied' covariances.
-    weight_concentration_prior_ : float
-        The concentration that was used.
-    mean_precision_prior_ : float
-        The precision of the prior mean that was used.
-    mean_prior_ : ndarray of shape (n_features,)
-        The prior mean that was used.
-    degrees_of_freedom_prior_ : float
-        The degrees of freedom that were used.
-    covariance_prior_ : float or ndarray
-        The scale of the prior of the precisions that was used.
-    converged_ : bool
-        Whether the best run converged.
-    n_iter_ : int
-        The iterations of the best run.
+    weight_concentration_prior_ : float -- The concentration that was used.
+    mean_precision_prior_ : float -- The precision of the prior mean that was used.
+    mean_prior_ : ndarray of shape (n_features,) -- The prior mean that was used.
+    degrees_of_freedom_prior_ : float -- The degrees of freedom that were used.
+    covariance_prior_ : float or ndarray -- The scale of the prior of the precisions that was used.
+    converged_ : bool -- Whether the best run converged.
+    n_iter_ : int -- The iterations of the best run.
     lower_bound_ : float
-        The lower bound of the evidence after the last iteration, of all samples. As in scikit-learn
-        what does not depend on the posterior is left out.
-    lower_bounds_ : list of float
-        That of each iteration.
-    elbo_ : float
-        The lower bound of the log-evidence of the samples, with all constants.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
+        The lower bound of the evidence after the last iteration, of all samples. As in scikit-learn what does not
+        depend on the posterior is left out.
+    lower_bounds_ : list of float -- That of each iteration.
+    elbo_ : float -- The lower bound of the log-evidence of the samples, with all constants.
+    n_features_in_ : int -- The number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
 
     See Also
     --------

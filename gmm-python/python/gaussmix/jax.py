@@ -17,6 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
+from ._documentation import documented
 from ._gpu import on_gpu
 from ._mixture import AnyMixture
 
@@ -61,6 +62,7 @@ class _Held:
         return self.held
 
 
+@documented
 class LogLikelihood:
     """The log-likelihood of samples that stay in a device, for automatic differentiation.
 
@@ -73,20 +75,18 @@ class LogLikelihood:
     symmetric. Its mirrored entries are two variables, of which the mean counts. The result has the
     type of the parameters; it is float64 only where JAX has that (``jax_enable_x64``).
 
-    Parameters
-    ----------
+    Parameters:
     x : array of shape (n_samples, n_features)
-        The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters
-        and their derivatives pass through the host.
+        The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters and their
+        derivatives pass through the host.
     sample_weight : array of shape (n_samples,), default=None
         A sample of weight 2 counts as two. There is no derivative by it.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open
-        between 'tied' and 'diag' where there are as many components as features.
+        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
+        'diag' where there are as many components as features.
     device : str, default=None
         Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
-    **options : Any
-        Other parameters of :class:`gaussmix.Likelihood`.
+    **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class LogLikelihood:
         return _evaluated(self._source, None, None, weights, means, covariances)
 
 
+@documented
 def log_likelihood(
     x: ArrayLike,
     weights: ArrayLike | AnyMixture,
@@ -133,30 +134,19 @@ def log_likelihood(
     For many evaluations of the same samples, `LogLikelihood` loads them once; it also says what the
     weights and covariances may be.
 
-    Parameters
-    ----------
-    x : array of shape (n_samples, n_features)
-        The samples, float32 or float64.
+    Parameters:
+    x : array of shape (n_samples, n_features) -- The samples, float32 or float64.
     weights : array of shape (n_components,), or Mixture or estimator
         The weights of the components, which need not sum to 1; or a mixture alone.
-    means : array of shape (n_components, n_features), default=None
-        The means.
-    covariances : array, default=None
-        The covariances, in the shape of their type.
+    means : array of shape (n_components, n_features), default=None -- The means.
+    covariances : array, default=None -- The covariances, in the shape of their type.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open
-        between 'tied' and 'diag' where there are as many components as features.
-    sample_weight : array of shape (n_samples,), default=None
-        A sample of weight 2 counts as two.
-    device : str, default='cpu'
-        Where to compute, as in :class:`gaussmix.Likelihood`.
-    **options : Any
-        Other parameters of :class:`gaussmix.Likelihood`.
-
-    Returns
-    -------
-    total : array of shape ()
-        The total, in the type of the arrays.
+        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
+        'diag' where there are as many components as features.
+    sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two.
+    device : str, default='cpu' -- Where to compute, as in :class:`gaussmix.Likelihood`.
+    **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
+    Returns: total : array of shape () -- The total, in the type of the arrays.
     """
     source = _Loaded(covariance_type, (("device", device), *sorted(options.items())))
     return _evaluated(source, x, sample_weight, weights, means, covariances)

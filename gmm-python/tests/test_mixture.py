@@ -193,6 +193,9 @@ def test_a_likelihood_takes_mixtures(covariance_type: str) -> None:
         for mine, right in zip(likelihood.gradient(given), likelihood.gradient(*parameters), strict=True):
             np.testing.assert_array_equal(mine, right)
         assert likelihood.statistics(given).log_likelihood == pytest.approx(likelihood(given), rel=1e-13)
+    # Also what an M-step returns.
+    after = likelihood.statistics(gm).to_mixture(1e-6)
+    assert likelihood(after) >= likelihood(gm) - 1e-6
     totals = likelihood([gm, other.mixture_])
     np.testing.assert_allclose(totals, [gm.score(x) * 100, other.score(x) * 100], rtol=1e-12)
     with pytest.raises(TypeError, match="or a mixture alone"):
@@ -212,6 +215,21 @@ def test_gradients_of_jax_take_mixtures(covariance_type: str) -> None:
     assert float(module.LogLikelihood(x)(gm.mixture_)) == pytest.approx(total, rel=1e-5)
     with pytest.raises(ValueError, match="the mixture has"):
         module.log_likelihood(x, gm, covariance_type="tied" if covariance_type == "full" else "full")
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_gradients_of_torch_take_mixtures(covariance_type: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = pytest.importorskip("gaussmix.torch", reason="PyTorch is not installed")
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    gm = GaussianMixture(2, covariance_type=covariance_type, random_state=0).fit(x)
+    samples = torch.tensor(x, requires_grad=True)
+    held = module.LogLikelihood(samples)
+    np.testing.assert_allclose(held.score_samples(gm.mixture_).detach().numpy(), gm.score_samples(x), rtol=1e-12)
+    total = module.log_likelihood(samples, gm)
+    total.backward()
+    assert total.item() == pytest.approx(gm.score(x) * 100, rel=1e-12)
+    np.testing.assert_allclose(samples.grad.numpy(), gm.mixture_.score_function(x), rtol=1e-8, atol=1e-10)
 
 
 def test_conditional_distributions_of_many_samples(gm: GaussianMixture, iris: np.ndarray) -> None:

@@ -203,9 +203,6 @@ class GaussianMixture(Fitting):
         super()._forget()
         self.retained_ = []
 
-    def _bits(self) -> bytes:
-        return self._bits_of()
-
     def _make(self) -> _core.Mixture:
         return self._point_of_attributes()
 
@@ -217,8 +214,7 @@ class GaussianMixture(Fitting):
 
     def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
         exact = self._set_arrays(mixture, dtype) == np.float64
-        self._made = (self._bits(), mixture) if exact else None
-        self._current()
+        self._keep_made(mixture if exact else self._make())
 
     @classmethod
     def from_parameters(
@@ -245,6 +241,8 @@ class GaussianMixture(Fitting):
         """
         narrow = np.asarray(means).dtype == np.float32
         if not isinstance(weights, Mixture):
+            if means is None or covariances is None:
+                raise TypeError("give weights, means and covariances, or a Mixture alone")
             w, m, c = (np.asarray(part) for part in (weights, means, covariances))
             weights = Mixture._of(_core.Mixture(w, m, c, covariance_type))
         elif not (means is covariances is covariance_type is None):

@@ -31,11 +31,22 @@ def take_features(to: Any, of: Any) -> None:
         to.__dict__.pop("feature_names_in_", None)
 
 
+#: The bytes of arrays that are worth a comparison by elements.
+_SMALL = 1 << 14
+
+
 class Abstract(ABCMeta):
     """Classes with abstract methods, but no virtual subclasses: `_patch` says which other objects count."""
 
     __instancecheck__ = type.__instancecheck__
     __subclasscheck__ = type.__subclasscheck__
+
+
+def _equal(kept: NDArray[Any], value: Any) -> bool:
+    """Say whether an attribute is what it was."""
+    # Bits of small arrays are compared in less time, and large ones are not to be copied.
+    now = np.asarray(value)
+    return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)
 
 
 @documented
@@ -53,8 +64,8 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     lower_bound_: float
     n_iter_: int
     converged_: bool
-    #: The bits of the attributes, what the engine has of them, and `mixture_`.
-    _made: tuple[bytes, Any] | None = None
+    #: Copies of the attributes, what the engine has of them, and `mixture_`.
+    _made: tuple[list[NDArray[Any]], Any] | None = None
     _value: Mixture | None = None
     #: The statistics per sample, and the number, of the chunks that `partial_fit` has seen.
     _average: _core.Statistics | None = None
@@ -87,13 +98,9 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     def _written(self) -> _core.Mixture | _core.VariationalMixture:
         """Return what a file holds."""
 
-    @abstractmethod
-    def _bits(self) -> bytes:
-        """Return the bits of the attributes that decide what the engine has."""
-
-    def _bits_of(self, *values: Any) -> bytes:
-        arrays = (self.weights_, self.means_, self.precisions_cholesky_, *values)
-        return b"".join(np.asarray(array).tobytes() for array in arrays)
+    def _deciding(self) -> tuple[Any, ...]:
+        """Return the attributes that decide what the engine has."""
+        return self.weights_, self.means_, self.precisions_cholesky_
 
     @abstractmethod
     def _make(self) -> Any:
@@ -101,10 +108,12 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
 
     def _current(self) -> Any:
         """Return what the engine has of the attributes, which is made again where these have changed."""
-        bits = self._bits()
-        if self._made is None or self._made[0] != bits:
-            self._made = bits, self._make()
-        return self._made[1]
+        if self._made is None or not all(map(_equal, self._made[0], self._deciding())):
+            self._keep_made(self._make())
+        return self._made[1]  # type: ignore[index]
+
+    def _keep_made(self, made: Any) -> None:
+        self._made = [np.array(value) for value in self._deciding()], made
 
     def _point_of_attributes(self) -> _core.Mixture:
         arrays = (self.weights_, self.means_, getattr(self, "covariances_", None), self.precisions_cholesky_)

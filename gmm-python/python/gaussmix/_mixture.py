@@ -862,6 +862,9 @@ AnyMixture = Mixture | HasMixture
 def mixture_of(given: Any, what: str) -> Mixture:
     """Return a mixture, also of an estimator that has one."""
     found = given.mixture_ if hasattr(type(given), "mixture_") else given
+    if isinstance(found, _core.Mixture):
+        # That of an M-step by `Statistics`.
+        return Mixture._of(found)
     if not isinstance(found, Mixture):
         raise TypeError(
             f"{what} is a {type(given).__name__}; give a Mixture or a fitted estimator of this package (Mixture.from_sklearn "

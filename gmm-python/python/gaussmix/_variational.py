@@ -84,12 +84,12 @@ class FittedPosterior(Fitted):
         self.degrees_of_freedom_prior_ = prior["degrees_of_freedom"]
         covariance = narrow(prior["covariance"])
         self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
-        self._made = (self._bits(), self._make(posterior)) if dtype == np.float64 else None
-        self._current()
+        self._keep_made(self._make(posterior if dtype == np.float64 else None))
 
-    def _bits(self) -> bytes:
+    def _deciding(self) -> tuple[Any, ...]:
         prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
-        return self._bits_of(self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_, *prior)
+        posterior = (self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_)
+        return *super()._deciding(), *posterior, *prior
 
     def _make(
         self, posterior: _core.VariationalMixture | None = None

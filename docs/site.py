@@ -183,6 +183,7 @@ class Documentation(griffe.Extension):
         # "array-like" is no subtraction, the first of several choices is not the default, and roles are those of Sphinx.
         for item in everything(pkg):
             if item.docstring:
-                text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", documentation.filled(item.docstring.value))
+                text = documentation.filled(item.docstring.value)
+                text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", text)
                 text = re.sub(r"^(\s*\w+ : )\{(.*)\}", r"\1one of \2", text, flags=re.M)
                 item.docstring.value = re.sub(":[a-z]+:(?=`)", "", text)

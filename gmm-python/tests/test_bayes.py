@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from gaussmix import BayesianGaussianMixture, MixturePosterior, GaussianMixture, plot, select
+from gaussmix import BayesianGaussianMixture, GaussianMixture, MixturePosterior, plot, select
 
 SHORT = dict(order=0, chains=2, warmup=200, draws=100, random_state=0)
 

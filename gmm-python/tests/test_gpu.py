@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gaussmix import MixturePosterior, GaussianMixture, Likelihood, _core, select
+from gaussmix import GaussianMixture, Likelihood, MixturePosterior, _core, select
 
 # Without a GPU: what a producer hands out.
 

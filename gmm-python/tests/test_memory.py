@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gaussmix.cluster
-from gaussmix import MixturePosterior, GaussianMixture, InnerProducts, Likelihood, gaussian_kernel, inner_products, select
+from gaussmix import GaussianMixture, InnerProducts, Likelihood, MixturePosterior, gaussian_kernel, inner_products, select
 
 #: More bytes than any machine has.
 MANY = 10**15

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 
-from gaussmix import MixturePosterior, GaussianMixture, Likelihood, plot
+from gaussmix import GaussianMixture, Likelihood, MixturePosterior, plot
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no observed value")
 TYPES = ["full", "tied", "diag", "spherical"]

@@ -332,3 +332,4 @@ def test_an_estimator_has_few_methods(kind: type) -> None:
     of_the_value = {name for name in vars(Mixture) if not name.startswith("_")}
     both = {"from_sklearn", "to_sklearn", "load", "save", "sample", "predict", "predict_proba", "score_samples"}
     assert counted & of_the_value == both
+    assert not hasattr(gaussmix, "BayesianMixture")

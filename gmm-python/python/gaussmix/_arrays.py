@@ -204,7 +204,7 @@ def load(
 
 
 def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
-    """Give scikit-learn's message about a value that is not finite, and the engine's, which says where it is."""
+    """Return scikit-learn's message about a value that is not finite, and the engine's, which says where it is."""
     try:
         validated(estimator, X, reset=False, check_finite=True)
     except ValueError as message:
@@ -274,7 +274,7 @@ def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] |
 
 
 def n_threads(n_jobs: int | None) -> int | None:
-    """Give the number of threads for ``n_jobs`` as joblib counts; ``None`` leaves it to RAYON_NUM_THREADS."""
+    """Return the number of threads for ``n_jobs`` as joblib counts; ``None`` leaves it to RAYON_NUM_THREADS."""
     if n_jobs is None:
         return None
     from joblib import effective_n_jobs

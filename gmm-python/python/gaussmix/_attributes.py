@@ -18,7 +18,7 @@ _AT_ONCE = 1 << 20
 
 
 def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Give the type of all attributes of a mixture that was fitted to samples of this type.
+    """Return the type of all attributes of a mixture that was fitted to samples of this type.
 
     Parameters:
     mixture : Mixture -- The mixture.
@@ -36,7 +36,7 @@ def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.
 
 
 def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give what rounding to float32 adds."""
+    """Return what rounding to float32 adds."""
     error: NDArray[np.float64] = x.astype(np.float32).astype(np.float64) - x
     return error
 
@@ -71,7 +71,7 @@ def _is_held(mixture: _core.Mixture | _core.VariationalMixture) -> bool:
 
 
 def _relative(inverse: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the Frobenius norm of L⁻¹·E·L⁻ᵀ for errors E of matrices L·Lᵀ, of which the inverses are given.
+    """Return the Frobenius norm of L⁻¹·E·L⁻ᵀ for errors E of matrices L·Lᵀ, of which the inverses are given.
 
     With z = L⁻¹(x − μ) the error of a log density is (tr F − zᵀFz) / 2 to the first order, for F = L⁻¹·E·L⁻ᵀ: it has the mean 0 and
     the standard deviation ‖F‖ / √2 over the samples of the component. ‖F‖² is the trace of (Σ⁻¹E)².

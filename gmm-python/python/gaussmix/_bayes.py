@@ -68,14 +68,8 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         The iterations before the first draw. By default what usually suffices for the sampler.
     draws : int or None, default=None -- The draws of each chain. By default 1000; 200 of each walker.
     thin : int or None, default=None -- The iterations for a draw. By default what usually suffices for the sampler.
-    random_state : int, RandomState instance or None, default=None -- The source of random numbers.
-    device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
-    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None -- The number of threads.
-    missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
-        observed values.
+    random_state
+    device, float64, n_jobs, missing
     progress : bool, default=False -- Whether to show how far the run has come, on stderr.
     Attributes:
     draws_ : dict of str to ndarray
@@ -225,7 +219,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return [Mixture._of(_core.Mixture(w, m, c, self.covariance_type), names) for w, m, c in draws]
 
     def summary(self) -> str:
-        """Give a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
+        """Return a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
 
         Returns: table : str -- The table as text.
         """
@@ -233,7 +227,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return self._chains.summary()[0]
 
     def r_hat(self) -> dict[str, float]:
-        """Give the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
+        """Return the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
 
         Returns: values : dict of str to float -- By CmdStan's names of the parameters, with indices from 1.
         """
@@ -252,7 +246,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return [os.fspath(path) for path in self._chains.save(os.fspath(prefix), overwrite)]
 
     def to_arviz(self) -> Any:
-        """Give the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
+        """Return the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
 
         Returns: data : arviz.InferenceData or xarray.DataTree -- With the groups `posterior` and `sample_stats`.
         """

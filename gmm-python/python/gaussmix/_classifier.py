@@ -61,8 +61,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     priors_ : ndarray of shape (n_classes,) -- Their probabilities.
     mixtures_ : list of Mixture -- The mixture of each class.
     n_iter_ : ndarray of shape (n_classes,) -- The iterations of each fit.
-    n_features_in_ : int -- The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
+    n_features_in_, feature_names_in_
 
     See Also
     --------

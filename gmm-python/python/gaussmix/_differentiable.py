@@ -35,7 +35,8 @@ def arrays_of(
         raise ValueError(f"the mixture has {kind!r} covariances; covariance_type is {covariance_type!r}")
     if covariance_type is None and k == d and kind in ("tied", "diag"):
         # One shape is that of both types; a matrix for each component has one of its own.
-        matrices = np.array(np.broadcast_to(matrices, (k, d, d))) if kind == "tied" else matrices[:, :, np.newaxis] * np.eye(d)
+        is_tied = kind == "tied"
+        matrices = np.repeat(matrices[np.newaxis], k, 0) if is_tied else matrices[:, :, np.newaxis] * np.eye(d)
     return mixture.weights, mixture.means, matrices
 
 
@@ -88,7 +89,7 @@ def check_shapes(n_features: int, weights: Any, means: Any, covariances: Any, co
 
 
 def _symmetric(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the means of mirrored entries."""
+    """Return the means of mirrored entries."""
     if covariances.shape[-1] != covariances.shape[-2]:
         # The engine says what shape it wants.
         return covariances
@@ -136,22 +137,22 @@ class Differentiable:
         return Parameters.of(weights, means, covariances, self.covariance_type)
 
     def value(self, of: Parameters) -> float:
-        """Give the total."""
+        """Return the total."""
         return float(self._likelihood(*of[:3]) + self._likelihood.total_weight * np.log(of.total))
 
     def with_gradient(self, of: Parameters) -> tuple[float, list[NDArray[np.float64]]]:
-        """Give the total, and its derivatives by weights, means and covariances."""
+        """Return the total, and its derivatives by weights, means and covariances."""
         value, by_weights, by_means, by_covariances = self._likelihood.gradient(*of[:3])
         value += self._likelihood.total_weight * np.log(of.total)
         return value, [by_weights / of.total, by_means, by_covariances]
 
     def score_samples(self, of: Parameters) -> NDArray[np.float64]:
-        """Give the log-likelihood of each sample, without its weight."""
+        """Return the log-likelihood of each sample, without its weight."""
         scores: NDArray[np.float64] = self._likelihood.score_samples(*of[:3]) + np.log(of.total)
         return scores
 
     def gradient_of_scores(self, factors: NDArray[np.float64], of: Parameters) -> list[NDArray[np.float64]]:
-        """Give the derivatives, by the parameters, of the sum of the samples' log-likelihoods times factors of any sign."""
+        """Return the derivatives, by the parameters, of the sum of the samples' log-likelihoods times factors of any sign."""
         gradient = [np.zeros_like(parameter) for parameter in of[:3]]
         for sign in (1.0, -1.0):
             part = np.maximum(sign * factors, 0.0)
@@ -163,5 +164,5 @@ class Differentiable:
         return gradient
 
     def score_function(self, of: Parameters) -> NDArray[np.float64]:
-        """Give the derivatives of each sample's log-likelihood by the sample."""
+        """Return the derivatives of each sample's log-likelihood by the sample."""
         return self._likelihood.score_function(*of[:3])

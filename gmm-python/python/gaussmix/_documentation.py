@@ -1,4 +1,4 @@
-"""Signatures and documentation that functions share: texts of parameters, and parameters of other estimators."""
+"""Signatures and documentation that classes share: texts of parameters, and parameters of other estimators."""
 
 from __future__ import annotations
 
@@ -50,6 +50,13 @@ PARAMETERS = {
         "int or str, default=None",
         "The feature, by number, counted from 0, or by name; needed unless it is the only one.",
     ),
+    "n_features_in_": ("int", "The number of features."),
+    "feature_names_in_": ("ndarray of shape (n_features_in_,)", "Their names, where the data had names."),
+    "precisions_cholesky_": (
+        "ndarray",
+        "Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.",
+    ),
+    "converged_": ("bool", "Whether the best run converged."),
     "path": ("str or path-like", "The file; its name ends in .json or .npz."),
 }
 
@@ -158,13 +165,13 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
 
 
 def description_of(thing: Any, parameter: str) -> str:
-    """Give the description of a parameter of a class or function, in one line."""
+    """Return the description of a parameter of a class or function, in one line."""
     entry = _entries(thing).get(parameter, "")
     return " ".join(entry.split("\n", 1)[-1].split())
 
 
 def _entries(thing: Any) -> dict[str, str]:
-    """Give what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
+    """Return what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
     if thing.__doc__ is None:
         return {}
     section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]

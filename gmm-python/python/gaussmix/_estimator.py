@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -113,9 +113,7 @@ class GaussianMixture(Fitting):
     means_ : ndarray of shape (n_components, n_features) -- The mean of each component.
     covariances_ : ndarray -- The covariances, in the shape of their type.
     precisions_ : ndarray -- The inverses of the covariances, in the same shape.
-    precisions_cholesky_ : ndarray
-        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
-    converged_ : bool -- Whether the best run converged.
+    precisions_cholesky_, converged_
     n_iter_ : int
         The iterations of the best run; after `partial_fit`, the number of chunks and the iterations of the first.
     lower_bound_ : float -- The mean log-likelihood of a sample before the last M-step.
@@ -123,8 +121,7 @@ class GaussianMixture(Fitting):
     retained_ : list of int
         Components that retained earlier parameters in the last iteration, because they had lost their samples or
         their covariance had collapsed.
-    n_features_in_ : int -- The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
+    n_features_in_, feature_names_in_
 
     See Also
     --------
@@ -246,7 +243,8 @@ class GaussianMixture(Fitting):
             w, m, c = (np.asarray(part) for part in (weights, means, covariances))
             weights = Mixture._of(_core.Mixture(w, m, c, covariance_type))
         elif not (means is covariances is covariance_type is None):
-            raise ValueError("means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out")
+            text = "means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out"
+            raise ValueError(text)
         dtype = np.dtype(np.float32 if narrow else np.float64)
         return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
 
@@ -450,7 +448,7 @@ class GaussianMixture(Fitting):
         return _start.checked_parameters(self, n_features)
 
     def _options(self, n_features: int, parameters: _start.Parameters = (None, None, None)) -> dict[str, Any]:
-        """Give the options of a fit, with the parameters of its start that are given."""
+        """Return the options of a fit, with the parameters of its start that are given."""
         prior, arrays = _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
         given = dict(zip(("weights_init", "means_init", "precisions_init"), parameters, strict=True))
         return self._engine_options({**given, **arrays}, prior=prior)

@@ -168,7 +168,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         return {name: value for name, value in super().__getstate__().items() if name not in ("_made", "_value")}
 
     def _copy_to(self, other: Any, more: Iterable[str] = ()) -> Any:
-        """Give an object of scikit-learn the attributes of this one."""
+        """Return an object of scikit-learn the attributes of this one."""
         fitted = (*ARRAYS, "converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_")
         for name in (*fitted, "feature_names_in_", *more):
             if hasattr(self, name):

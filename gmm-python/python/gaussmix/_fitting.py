@@ -201,7 +201,7 @@ class Fitting(Prediction):
         """Check the parameters against the samples, and give the options of a fit as the engine has them."""
 
     def _engine_options(self, arrays: dict[str, Any], **others: Any) -> dict[str, Any]:
-        """Give the options of a fit: the parameters, arrays, and options that differ from the parameter of their name."""
+        """Return the options of a fit: the parameters, arrays, and options that differ from the parameter of their name."""
         options = {name: _parameters.plain(getattr(self, name)) for name in self._OPTIONS if name not in others}
         if not _start.is_name(self.init_params):
             options["init_params"] = "kmeans"

@@ -63,7 +63,7 @@ def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
 
 
 def beside(result: _Result, X: Any) -> _Result:
-    """Give a result the type and the place of ``X`` where scikit-learn's array_api_dispatch asks for that."""
+    """Return a result the type and the place of ``X`` where scikit-learn's array_api_dispatch asks for that."""
     if not get_config().get("array_api_dispatch") or not on_gpu(X):
         return result
     from sklearn.utils._array_api import get_namespace_and_device

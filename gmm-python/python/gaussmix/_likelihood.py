@@ -44,7 +44,8 @@ class Evaluation:
     ) -> _Value:
         """Evaluate the mixture of parameters, or a mixture; with ``several`` one set of parameters or more."""
         if means is None and covariances is None:
-            return evaluate(self._data, self._of_mixtures(weights) if several else mixture_of(weights, "what is evaluated")._engine)
+            one = mixture_of(weights, "what is evaluated")._engine if not several else self._of_mixtures(weights)
+            return evaluate(self._data, one)
         if means is None or covariances is None:
             raise TypeError("give weights, means and covariances, or a mixture alone")
         kind = _core.Mixtures if several else _core.Mixture

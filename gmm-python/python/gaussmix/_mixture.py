@@ -24,6 +24,7 @@ from ._warnings import warn
 
 if TYPE_CHECKING:
     Feature = SupportsIndex | str
+    RandomState = int | np.random.RandomState | None
 
 #: scikit-learn's class, also when ours is in its place.
 ScikitLearn: Any = _ScikitLearn
@@ -121,7 +122,7 @@ class Regression:
     def _x(self, X: Any) -> Floats:
         x = np.asarray(on_host(X), dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.given):
-            raise ValueError(f"X has the shape {x.shape}; give (n_samples, {len(self.given)}), a column for each given feature")
+            raise ValueError(f"X has the shape {x.shape}; give (n_samples, {len(self.given)}), a column for each feature")
         return x
 
     @property
@@ -199,7 +200,8 @@ class Mixture:
     def _set(self, engine: _core.Mixture, names: Iterable[Any] | None) -> None:
         self._engine, self._names = engine, None if names is None else tuple(str(name) for name in names)
         if self._names is not None and len(self._names) != self.n_features:
-            raise ValueError(f"there are {len(self._names)} feature_names for {self.n_features} features; give one for each")
+            n, d = len(self._names), self.n_features
+            raise ValueError(f"there are {n} feature_names for {d} features; give one for each")
 
     @classmethod
     def _of(cls, engine: _core.Mixture, names: Iterable[Any] | None = None) -> Mixture:
@@ -213,7 +215,7 @@ class Mixture:
         return cls._of(_core.Mixture.from_bytes(parameters), names)
 
     def __reduce__(self) -> Any:
-        """Give what a pickle holds: the same bits."""
+        """Return what a pickle holds: the same bits."""
         return Mixture._of_bytes, (bytes(self._engine), self._names)
 
     def __eq__(self, other: object) -> bool:
@@ -221,7 +223,7 @@ class Mixture:
         return self.__reduce__() == other.__reduce__() if isinstance(other, Mixture) else NotImplemented
 
     def __hash__(self) -> int:
-        """Give equal mixtures one number."""
+        """Return equal mixtures one number."""
         return hash(self.__reduce__()[1])
 
     def _table(self) -> tuple[str, list[str], Iterator[list[Any]], int]:
@@ -242,7 +244,7 @@ class Mixture:
         return f"{title}: means ± standard deviations", head, map(row, range(k)), k
 
     def __repr__(self) -> str:
-        """Give a table of the components."""
+        """Return a table of the components."""
         return _tables.as_text(*self._table())
 
     def _repr_html_(self) -> str:
@@ -355,7 +357,7 @@ class Mixture:
         return beside(self._data(X, device, n_jobs, missing).score_function(self._engine), X)
 
     def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+        self, n_samples: int = 1, random_state: RandomState = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
 
@@ -384,16 +386,17 @@ class Mixture:
 
     def _feature(self, feature: Feature) -> int:
         """Return the number of a feature."""
+        last = self.n_features - 1
         if isinstance(feature, str):
             found = [number for number, name in enumerate(self._names or ()) if name == feature]
             if len(found) != 1:
                 known = "the mixture has no names of features"
                 known = known if self._names is None else f"they are {', '.join(self._names)}"
-                raise ValueError(f"there is no feature {feature!r}; {known}, and the numbers 0 to {self.n_features - 1}")
+                raise ValueError(f"there is no feature {feature!r}; {known}, and the numbers 0 to {last}")
             return found[0]
         number = whole(feature, "a feature", "give its name, or its number counted from 0")
-        if not 0 <= number < self.n_features:
-            raise ValueError(f"there is no feature {number} (counted from 0); the numbers are 0 to {self.n_features - 1}")
+        if not 0 <= number <= last:
+            raise ValueError(f"there is no feature {number} (counted from 0); the numbers are 0 to {last}")
         return number
 
     def _features(self, features: Any) -> list[int]:
@@ -474,7 +477,8 @@ class Mixture:
         if feature is not None:
             return self._engine.marginal([self._feature(feature)])
         if self.n_features != 1:
-            raise ValueError(f"the mixture has {self.n_features} features; name the one that is meant, such as feature=0")
+            d = self.n_features
+            raise ValueError(f"the mixture has {d} features; name the one that is meant, such as feature=0")
         return self._engine
 
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
@@ -555,10 +559,7 @@ class Mixture:
         return _core.Mixture.l2_distance(*self._with(other))
 
     def kl_divergence(
-        self,
-        other: AnyMixture,
-        n_samples: int = 100_000,
-        random_state: int | np.random.RandomState | None = None,
+        self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None
     ) -> Estimate:
         """Estimate the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p).
 
@@ -573,10 +574,7 @@ class Mixture:
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
 
     def js_divergence(
-        self,
-        other: AnyMixture,
-        n_samples: int = 100_000,
-        random_state: int | np.random.RandomState | None = None,
+        self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None
     ) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
 
@@ -820,7 +818,8 @@ class Mixture:
         """
         check_is_fitted(gm, "means_")
         arrays = (gm.weights_, gm.means_, gm.covariances_, gm.precisions_cholesky_)
-        return cls._of(_core.Mixture.from_attributes(*arrays, gm.covariance_type), getattr(gm, "feature_names_in_", None))
+        engine = _core.Mixture.from_attributes(*arrays, gm.covariance_type)
+        return cls._of(engine, getattr(gm, "feature_names_in_", None))
 
     def to_sklearn(self) -> Any:
         """Return the mixture as a fitted object of scikit-learn.
@@ -867,8 +866,8 @@ def mixture_of(given: Any, what: str) -> Mixture:
         return Mixture._of(found)
     if not isinstance(found, Mixture):
         raise TypeError(
-            f"{what} is a {type(given).__name__}; give a Mixture or a fitted estimator of this package (Mixture.from_sklearn "
-            "makes one of an object of scikit-learn)"
+            f"{what} is a {type(given).__name__}; give a Mixture or a fitted estimator of this package "
+            "(Mixture.from_sklearn makes one of an object of scikit-learn)"
         )
     return found
 
@@ -886,7 +885,7 @@ def names_in_file(names: Iterable[Any] | None) -> list[str] | None:
     return texts
 
 
-def _seed(random_state: int | np.random.RandomState | None) -> int:
+def _seed(random_state: RandomState) -> int:
     return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 

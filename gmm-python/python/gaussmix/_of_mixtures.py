@@ -22,7 +22,7 @@ from ._units import Moments, Units
 
 
 def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
-    """Give what the parameters of `GaussianMixture` may be, but for some."""
+    """Return what the parameters of `GaussianMixture` may be, but for some."""
     return {name: allowed for name, allowed in _parameters.CONSTRAINTS.items() if name not in without}
 
 
@@ -65,7 +65,7 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         _parameters.validate(self, super()._validate_params)
 
     def _units(self, x: Floats, weights: NDArray[np.float64] | None) -> Units | None:
-        """Give the units that fits are made in, if not in those of the data."""
+        """Return the units that fits are made in, if not in those of the data."""
         # The engine refuses weights that are negative, or all zero.
         refused = weights is not None and not (weights.min() >= 0 < weights.max())
         if refused or not self.standardize:

@@ -169,7 +169,7 @@ def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = Fal
 
 
 def _type_of(model: Any) -> np.dtype[Any]:
-    """Give the type of a model's attributes."""
+    """Return the type of a model's attributes."""
     if isinstance(model, GaussianMixtureClassifier):
         return np.result_type(*(gm.means_.dtype for gm in model._gms))
     if isinstance(model, Mixture):

@@ -59,8 +59,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     mixture_ : Mixture -- The mixture.
     offset_ : float -- The threshold: samples of a smaller log density are outliers.
     n_iter_ : int -- The iterations of the fit.
-    n_features_in_ : int -- The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
+    n_features_in_, feature_names_in_
 
     See Also
     --------

@@ -101,7 +101,7 @@ class Array(NamedTuple):
     values: Any
 
     def read(self) -> Any:
-        """Give the values."""
+        """Return the values."""
         return self.values
 
 
@@ -147,7 +147,7 @@ class Partition(NamedTuple):
         return np.asarray(x), weights
 
     def error(self, error: Exception) -> Exception:
-        """Give an error of the same kind whose text names the partition.
+        """Return an error of the same kind whose text names the partition.
 
         Parameters: error : Exception -- The error.
         Returns: named : Exception -- The error to raise.
@@ -215,7 +215,7 @@ def inspect(path: str) -> File:
 
 
 def expand(paths: Any) -> list[str]:
-    """Give all files of a path, of a pattern, or of a list of these, in the order of their names within a pattern."""
+    """Return all files of a path, of a pattern, or of a list of these, in the order of their names within a pattern."""
     given: list[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[str] = []
     for path in (str(os.fspath(path)) for path in given):
@@ -234,7 +234,7 @@ def are_paths(X: Any) -> bool:
 
 
 def common_dtype(dtypes: Iterable[Any]) -> np.dtype[Any]:
-    """Give float32 where all are float32, else float64."""
+    """Return float32 where all are float32, else float64."""
     narrow = all(np.dtype(dtype).newbyteorder("=") == np.float32 for dtype in dtypes)
     return np.dtype(np.float32 if narrow else np.float64)
 
@@ -284,7 +284,7 @@ def _rows_name(first: int, last: int, what: str) -> str:
 
 
 def lengths(partitions: Sequence[Partition], files: Sequence[File]) -> list[int]:
-    """Give the number of rows of each partition of files."""
+    """Return the number of rows of each partition of files."""
     groups = {file.path: file.groups for file in files}
     counts = []
     for partition in partitions:
@@ -297,7 +297,7 @@ def lengths(partitions: Sequence[Partition], files: Sequence[File]) -> list[int]
 
 
 def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights: Any, heads: Any) -> list[Partition]:
-    """Give partitions of known lengths their sample weights: an array, a number, or .npy files, whose heads are given."""
+    """Return partitions of known lengths their sample weights: an array, a number, or .npy files, whose heads are given."""
     if weights is None:
         return list(partitions)
     n_rows = sum(counts)

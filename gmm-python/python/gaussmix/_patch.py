@@ -47,7 +47,7 @@ _CLASSES: dict[type, tuple[type, type]] = {
 
 
 def _theirs(estimator: Any, theirs: type) -> Any:
-    """Give scikit-learn's object with what one of ours has."""
+    """Return scikit-learn's object with what one of ours has."""
     params = estimator.get_params()
     other = theirs(**{name: params[name] for name in inspect.signature(theirs).parameters})
     other.__dict__.update(_attributes(estimator))

@@ -42,7 +42,7 @@ class Prediction(Fitted):
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
     def _few(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Give log-densities of few samples under large matrices, straight from the attributes.
+        """Return log-densities of few samples under large matrices, straight from the attributes.
 
         They are those of the components, and of the mixture. For all other samples, and where
         something is wrong, give nothing.

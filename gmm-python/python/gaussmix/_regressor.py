@@ -63,8 +63,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     mixture_ : Mixture -- The mixture of features and targets, in this order.
     n_iter_ : int -- The iterations of the fit.
     n_targets_ : int -- The number of targets.
-    n_features_in_ : int -- The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
+    n_features_in_, feature_names_in_
 
     See Also
     --------
@@ -138,7 +137,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         return targets
 
     def _loader(self, x: Floats, X: Any) -> Callable[[Floats], _core.Data]:
-        """Give what brings a part of the checked samples to the device; ``X`` is what the caller gave."""
+        """Return what brings a part of the checked samples to the device; ``X`` is what the caller gave."""
         threads = n_threads(self.n_jobs)
 
         def load(part: Floats) -> _core.Data:
@@ -168,7 +167,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         return state
 
     def _parts(self, x: Floats, numbers: int) -> Iterator[_Part]:
-        """Give rows, the targets' distribution given the features that they have, and those features.
+        """Return rows, the targets' distribution given the features that they have, and those features.
 
         Of each row there are so many numbers to be computed.
         """
@@ -241,7 +240,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         return self._shaped(y_mean), self._shaped(spread) if return_std else spread
 
     def _shaped(self, values: Floats) -> Floats:
-        """Give values of the targets in the shape that the targets had."""
+        """Return values of the targets in the shape that the targets had."""
         return values[:, 0] if self._one_dimension else values
 
     def sample_y(

@@ -51,14 +51,12 @@ class Course:
         return self._start()
 
     def callback(self) -> Callable[[int, int, float, float, Any], object] | None:
-        """Give what is called after each iteration, if anything is."""
+        """Return what is called after each iteration, if anything is."""
         if self.estimator.verbose or self.estimator.callback is not None:
             return self.after
         return None
 
-    def after(
-        self, run: int, iteration: int, lower_bound: float, change: float, mixture: _core.Mixture | _core.VariationalMixture
-    ) -> object:
+    def after(self, run: int, iteration: int, lower_bound: float, change: float, mixture: Any) -> object:
         verbose = self.estimator.verbose
         if verbose and iteration % self.estimator.verbose_interval == 0:
             if verbose == 1:

@@ -55,11 +55,11 @@ class Samples(AbstractContextManager["Samples"]):
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:
-        """Give the mixture that a run starts at, as `_start.start` does."""
+        """Return the mixture that a run starts at, as `_start.start` does."""
 
     @abstractmethod
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        """Give the statistics of scikit-learn's start, or nothing where the engine is to find one."""
+        """Return the statistics of scikit-learn's start, or nothing where the engine is to find one."""
 
     def fit_side_by_side(self, estimator: Any) -> _core.Fit | None:
         """Make the runs of a fit on different cores, where that is faster."""

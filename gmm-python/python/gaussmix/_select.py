@@ -66,7 +66,8 @@ class Selection(NamedTuple):
         """Return the title, the head and the rows of the table that is printed, and the number of rows."""
         best = f"{self.best.covariance_type!r} covariances, {self.best.n_components} components"
         head = [self.criterion.upper() if name == "criterion" else name for name in Candidate._fields]
-        return f"Selection by {self.criterion.upper()}, best: {best}", head, [list(row) for row in self.table], len(self.table)
+        title = f"Selection by {self.criterion.upper()}, best: {best}"
+        return title, head, [list(row) for row in self.table], len(self.table)
 
     def __repr__(self) -> str:
         """Return a table of the models."""

@@ -96,7 +96,7 @@ class Units(NamedTuple):
         return float((np.log(self.scale) * self.observed).sum())
 
     def _factors(self) -> NDArray[np.float64]:
-        """Give the factors of covariances, which broadcast over the components."""
+        """Return the factors of covariances, which broadcast over the components."""
         if self.covariance_type in ("full", "tied"):
             return np.outer(self.scale, self.scale)
         return self.scale**2 if self.covariance_type == "diag" else self.scale[:1] ** 2
@@ -142,6 +142,6 @@ class Units(NamedTuple):
 def _with(
     posterior: _core.VariationalMixture, prior: dict[str, Any], mixture: _core.Mixture
 ) -> _core.VariationalMixture:
-    """Give a posterior another prior, and the means and covariances of a mixture."""
+    """Return a posterior another prior, and the means and covariances of a mixture."""
     concentration, beta, nu = posterior.weight_concentration, posterior.mean_precision, posterior.degrees_of_freedom
     return _core.VariationalMixture(prior, mixture, concentration, beta, nu)

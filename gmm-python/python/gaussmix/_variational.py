@@ -231,8 +231,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         depend on the posterior is left out.
     lower_bounds_ : list of float -- That of each iteration.
     elbo_ : float -- The lower bound of the log-evidence of the samples, with all constants.
-    n_features_in_ : int -- The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
+    n_features_in_, feature_names_in_
 
     See Also
     --------

@@ -32,7 +32,7 @@ class _Source(Protocol):
         """The type of the covariances, if it was given."""
 
     def function(self, x: Any, sample_weight: Any) -> Differentiable:
-        """Give the function of samples, unless it has its own."""
+        """Return the function of samples, unless it has its own."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def log_likelihood(
     device: str = "cpu",
     **options: Any,
 ) -> Array:
-    """Give the total log-likelihood of samples, with its derivatives.
+    """Return the total log-likelihood of samples, with its derivatives.
 
     This loads the samples for each evaluation, and those in a GPU's memory pass through the host.
     For many evaluations of the same samples, `LogLikelihood` loads them once; it also says what the

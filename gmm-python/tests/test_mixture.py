@@ -108,8 +108,8 @@ def test_equality_pickles_and_copies(gm: GaussianMixture) -> None:
     assert shifted != mixture
     with pytest.raises(AttributeError):
         mixture.means = mixture.means  # type: ignore[misc]
-    mixture.means[0, 0] = 100.0
-    assert again == mixture
+    with pytest.raises(ValueError, match="read-only"):
+        mixture.means[0, 0] = 100.0
     with pytest.raises(ValueError, match="there are 2 feature_names for 4 features"):
         Mixture(*parameters, covariance_type=mixture.covariance_type, feature_names=["a", "b"])
 
@@ -226,7 +226,9 @@ def test_gradients_of_torch_take_mixtures(covariance_type: str) -> None:
     samples = torch.tensor(x, requires_grad=True)
     held = module.LogLikelihood(samples)
     np.testing.assert_allclose(held.score_samples(gm.mixture_).detach().numpy(), gm.score_samples(x), rtol=1e-12)
-    total = module.log_likelihood(samples, gm)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        total = module.log_likelihood(samples, gm)
     total.backward()
     assert total.item() == pytest.approx(gm.score(x) * 100, rel=1e-12)
     np.testing.assert_allclose(samples.grad.numpy(), gm.mixture_.score_function(x), rtol=1e-8, atol=1e-10)

@@ -30,14 +30,16 @@ def arrays_of(
     if means is not None and covariances is not None:
         return weights, means, covariances
     mixture = mixture_of(weights, "what stands alone in the place of weights, means and covariances")
-    kind, (k, d), matrices = mixture.covariance_type, mixture.means.shape, mixture.covariances
+    # PyTorch takes arrays that may be changed only.
+    weights, means, matrices = (np.array(part) for part in (mixture.weights, mixture.means, mixture.covariances))
+    kind, (k, d) = mixture.covariance_type, means.shape
     if covariance_type not in (None, kind):
         raise ValueError(f"the mixture has {kind!r} covariances; covariance_type is {covariance_type!r}")
     if covariance_type is None and k == d and kind in ("tied", "diag"):
         # One shape is that of both types; a matrix for each component has one of its own.
         is_tied = kind == "tied"
         matrices = np.repeat(matrices[np.newaxis], k, 0) if is_tied else matrices[:, :, np.newaxis] * np.eye(d)
-    return mixture.weights, mixture.means, matrices
+    return weights, means, matrices
 
 
 class Parameters(NamedTuple):

@@ -159,7 +159,7 @@ class Regression:
 @final
 @documented
 class Mixture:
-    """A Gaussian mixture: weights, means and covariances, which never change.
+    """A Gaussian mixture: weights, means and covariances, which never change: the arrays are read-only.
 
     An estimator's is ``gm.mixture_``. What is computed of samples is float64.
 
@@ -253,27 +253,27 @@ class Mixture:
     @property
     def weights(self) -> NDArray[np.float64]:
         """The weights, (n_components,)."""
-        return self._engine.weights
+        return _fixed(self._engine.weights)
 
     @property
     def means(self) -> NDArray[np.float64]:
         """The means, (n_components, n_features)."""
-        return self._engine.means
+        return _fixed(self._engine.means)
 
     @property
     def covariances(self) -> NDArray[np.float64]:
         """The covariances, in the shape of their type."""
-        return self._engine.covariances
+        return _fixed(self._engine.covariances)
 
     @property
     def precisions(self) -> NDArray[np.float64]:
         """The inverses of the covariances, in the same shape."""
-        return self._engine.precisions
+        return _fixed(self._engine.precisions)
 
     @property
     def precisions_cholesky(self) -> NDArray[np.float64]:
         """Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation."""
-        return self._engine.precisions_cholesky
+        return _fixed(self._engine.precisions_cholesky)
 
     @property
     def covariance_type(self) -> str:
@@ -728,7 +728,7 @@ class Mixture:
 
         Returns: means : ndarray of shape (n_components * n_features,) -- The stacked means.
         """
-        return self.means.ravel()
+        return self._engine.means.ravel()
 
     def fisher_vector(
         self,
@@ -828,7 +828,7 @@ class Mixture:
         """
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
         for name in ARRAYS:
-            setattr(gm, name, getattr(self, name.rstrip("_")))
+            setattr(gm, name, getattr(self._engine, name.rstrip("_")))
         gm.n_features_in_, gm.converged_, gm.n_iter_ = self.n_features, False, 0
         gm.lower_bound_, gm.lower_bounds_ = -np.inf, []
         if self._names is not None:
@@ -883,6 +883,12 @@ def names_in_file(names: Iterable[Any] | None) -> list[str] | None:
         )
         return None
     return texts
+
+
+def _fixed(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an array that cannot be changed, because a change would not reach the mixture."""
+    array.flags.writeable = False
+    return array
 
 
 def _seed(random_state: RandomState) -> int:

@@ -12,6 +12,7 @@ mod csv;
 pub(super) mod damaged;
 mod decimal;
 mod file_stamp;
+mod files;
 mod header;
 #[cfg(not(feature = "parquet"))]
 mod no_arrow;
@@ -19,6 +20,7 @@ pub(super) mod npy;
 pub(super) mod npy_header;
 #[cfg(feature = "parquet")]
 pub(super) mod parquet;
+mod part;
 mod stream;
 mod table;
 
@@ -73,7 +75,7 @@ pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let path = path.as_ref();
     let array = || {
-        let array = match table::vector_from_npy(path).map_err(|problem| problem.at(path))? {
+        let array = match part::vector_from_npy(path).map_err(|problem| problem.at(path))? {
             Some(array) => array,
             None => match Table::open(&[path], &Selection::default())?.read()?.data {
                 Data::F32(x) => x.mapv(f64::from).into_dyn(),

@@ -18,14 +18,13 @@ pub(super) enum Format {
 /// What the names of texts end in that may be tables, or not.
 const TEXTS: [&str; 5] = ["txt", "data", "dat", "tab", "asc"];
 /// What the names of data files end in, for errors.
-const ENDINGS: &str =
-    ".npy, .csv, .tsv, .tab, .txt, .data, .dat, .asc, .arrows (also with .gz or .zst), .parquet, .arrow or .feather";
+const ENDINGS: &str = ".npy, .csv, .tsv, .tab, .txt, .data, .dat, .asc, .arrows (also with .gz, .bz2 or .zst), .parquet, .arrow or .feather";
 
 impl Format {
     /// The format that a name stands for.
     fn by_name(path: &Path) -> Option<Self> {
         let whole = extension(path);
-        let compressed = matches!(whole.as_str(), "gz" | "zst");
+        let compressed = matches!(whole.as_str(), "gz" | "bz2" | "zst");
         let inner = if compressed { extension(Path::new(path.file_stem()?)) } else { whole };
         match inner.as_str() {
             "npy" => Some(Self::Npy),

@@ -54,8 +54,8 @@ use std::path::Path;
 ///   likewise. Where a header has one name less than there are columns, the first has none.
 /// * With the feature `parquet`: `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and
 ///   streams): float16 and float32 as float32, other numbers as float64.
-/// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The
-///   path `-` stands for standard input.
+/// * `.npy`, text and `.arrows` may be compressed by gzip, bzip2 or Zstandard (`.csv.gz`, `.csv.bz2`,
+///   `.csv.zst`). The path `-` stands for standard input.
 ///
 /// A missing value (an empty field, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT`, `None`, `null`, `?`, a
 /// null of Arrow, and what [`Selection::na_values`] names) is NaN. The values are not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as

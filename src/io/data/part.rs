@@ -17,6 +17,7 @@ use super::{
     parquet,
 };
 use crate::io::{Problem, extension};
+use gmm_host::Interrupt;
 use ndarray::ArrayD;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -78,9 +79,10 @@ impl Part {
         let fields = content.fields();
         let wanted = first.and_then(|first| first.projection.names.clone());
         let projection = match (first, wanted) {
-            (Some(_), Some(names)) => selection.resolve_as(&fields, &names)?,
-            _ => selection.resolve(&fields)?,
+            (Some(_), Some(names)) => selection.resolve_as(&fields, &names),
+            _ => selection.resolve(&fields),
         };
+        let projection = projection.map_err(|problem| content.explained(problem))?;
         if let Some(first) = first {
             let (got, expected) = (projection.columns.len(), first.projection.columns.len());
             if got != expected {
@@ -128,6 +130,7 @@ impl Part {
         }
         let mut cursor = self.cursor(number, 0)?;
         loop {
+            Interrupt::current().check()?;
             let before = cursor.row;
             self.skip(&self.projection, &mut cursor, before + STEP_ROWS)?;
             if cursor.row == before {
@@ -178,7 +181,13 @@ impl Part {
 
     /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
     /// number.
-    pub fn read_of(&self, projection: &Projection, cursor: &mut Cursor, limit: usize, block: &mut Block) -> Outcome<usize> {
+    pub fn read_of(
+        &self,
+        projection: &Projection,
+        cursor: &mut Cursor,
+        limit: usize,
+        block: &mut Block,
+    ) -> Outcome<usize> {
         let count = match (&mut cursor.rows, &self.content) {
             (Rows::Csv(rows), _) => rows.read(limit, block)?,
             (Rows::Batches(rows), _) => rows.read(limit, block)?,
@@ -241,6 +250,16 @@ impl Content {
         let data = npy::read_stream(content.as_mut());
         stamp.check()?;
         data.map(Self::Memory)
+    }
+
+    /// Adds to a problem with the columns what to do about it.
+    fn explained(&self, problem: Problem) -> Problem {
+        match (self, problem) {
+            (Self::Csv(csv, _), Problem::Format(text)) => {
+                Problem::Format(csv.undivided().map_or(text.clone(), |advice| format!("{text}; {advice}")))
+            }
+            (_, problem) => problem,
+        }
     }
 
     fn fields(&self) -> Vec<Field> {

@@ -9,10 +9,10 @@ use super::decimal::Decimal;
 use super::files::expand;
 use super::part::{Content, Cursor, Part};
 use crate::io::{Error, Problem, Result, half_of_the_memory};
-use gmm_host::memory;
+use gmm_host::{Interrupt, memory};
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Most numbers that are read before the limit of memory is looked at again.
@@ -183,6 +183,7 @@ impl Table {
             let mut read = || {
                 let mut cursor = part.cursor(number, 0)?;
                 while part.read(&mut cursor, (STEP_NUMBERS / d.max(1)).max(1), &mut block)? > 0 {
+                    Interrupt::current().check()?;
                     if block.n_bytes() > memory {
                         return Ok(None);
                     }
@@ -354,7 +355,9 @@ impl DataFile {
                 block.reserve(left.saturating_mul(projection.columns.len()))?;
                 let end = row + left;
                 while cursor.row < end {
-                    if part.read_of(&projection, &mut cursor, end - row, &mut block)? == 0 {
+                    Interrupt::current().check()?;
+                    let step = (end - cursor.row).min((STEP_NUMBERS / projection.columns.len().max(1)).max(1));
+                    if part.read_of(&projection, &mut cursor, step, &mut block)? == 0 {
                         return Err(match &part.content {
                             // Its rows were not counted.
                             Content::Grouped(file) => {

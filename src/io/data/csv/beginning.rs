@@ -1,11 +1,11 @@
 //! What the first rows say of a table, and what is wrong with them.
 use super::super::array::Dtype;
-use super::super::columns::{Field, Kind, MAX_LISTED, Selection};
+use super::super::columns::{Field, Kind, MAX_ADVISED, MAX_LISTED, Selection, option_list, option_name};
 use super::super::decimal::{Spelling, text};
-use super::super::header::FirstLine;
+use super::super::header::{self, FirstLine};
 use super::super::stream::Stream;
 use super::dialect::characters;
-use super::records::{MAX_ROW, excerpt, is_complete, line_start, read_record, reader, too_long};
+use super::records::{FIRST_ROWS, MAX_ROW, excerpt, is_complete, line_start, read_record, reader, too_long};
 use crate::io::Problem;
 use csv::ByteRecord;
 use std::collections::HashSet;
@@ -176,35 +176,107 @@ pub(super) fn kinds(
     (0..columns).map(kind).unzip()
 }
 
+/// The first rows of a table, and what advice about them needs.
+#[derive(Clone, Copy)]
+pub(super) struct Beginning<'a> {
+    pub header: Option<&'a ByteRecord>,
+    pub rows: &'a [ByteRecord],
+    pub spelling: &'a Spelling,
+    /// Whether to name the columns of texts.
+    pub advises: bool,
+}
+
+/// Whether the caller does not say which columns to take.
+pub(super) fn has_no_choice(selection: &Selection) -> bool {
+    let Selection { columns, drop, id, by, model, .. } = selection;
+    columns.is_empty() && drop.is_empty() && id.is_none() && by.is_none() && model.is_none()
+}
+
+/// The option that leaves out the columns of texts of a table, behind a space, and what to know of it;
+/// so that one error says all that reading takes. Both are empty where there is nothing to leave out.
+fn without_texts(names: Option<&ByteRecord>, rows: &[ByteRecord], spelling: &Spelling) -> (String, String) {
+    let columns = rows.first().map_or(0, ByteRecord::len);
+    let (kinds, have_missing) = kinds(rows, columns, spelling, |_| 0);
+    let (numbers, texts): (Vec<usize>, Vec<usize>) =
+        (0..columns).partition(|&column| matches!(kinds[column], Kind::Number(_)));
+    let missing = match numbers.iter().any(|&column| have_missing[column]) {
+        true => " (values are missing, which --missing allows)",
+        false => "",
+    };
+    let (option, chosen) = if numbers.len() < texts.len() { ("columns", &numbers) } else { ("drop", &texts) };
+    if texts.is_empty() || !(1..=MAX_ADVISED).contains(&chosen.len()) {
+        return (String::new(), missing.into());
+    }
+    let name = |column: usize| names.and_then(|names| names.get(column)).map(text).filter(|name| !name.is_empty());
+    let list = option_list(chosen.iter().map(|&column| option_name(name(column).as_deref(), column)));
+    (format!(" --{option} {list}"), format!(", and leaves out texts{missing}"))
+}
+
 /// Refuses lines before the table: the first line, or more of them, are of other lengths than all
 /// behind them.
-pub(super) fn check_first_rows(
-    header: Option<&ByteRecord>,
-    rows: &[ByteRecord],
-    line: impl Fn(&ByteRecord) -> u64,
-) -> Result<(), Problem> {
-    let all: Vec<&ByteRecord> = header.into_iter().chain(rows).collect();
+pub(super) fn check_first_rows(table: Beginning<'_>, line: impl Fn(&ByteRecord) -> u64) -> Result<(), Problem> {
+    let all: Vec<&ByteRecord> = table.header.into_iter().chain(table.rows).collect();
     let width = all.last().map_or(0, |row| row.len());
     let as_long = all.iter().rev().take_while(|row| row.len() == width).count();
-    let mut table = all.len() - as_long;
+    let mut first = all.len() - as_long;
     // A header may have one name more or less.
     let is_header = |row: &ByteRecord| {
         let ends_empty = row.iter().next_back().is_some_and(<[u8]>::is_empty);
         row.len() + 1 == width || row.len() == width + 1 && ends_empty
     };
-    if table > 1 && is_header(all[table - 1]) {
-        table -= 1;
+    if first > 1 && is_header(all[first - 1]) {
+        first -= 1;
     }
-    if table == 0 || as_long < 3 || width < 2 || all[..table].iter().any(|row| row.len() == width) {
+    if first == 0 || as_long < 3 || width < 2 || all[..first].iter().any(|row| row.len() == width) {
         return Ok(());
     }
-    let before = line(all[table]) - 1;
+    let mut rows: Vec<ByteRecord> = all[first..].iter().copied().cloned().collect();
+    let names = (header::first_line(&rows, table.spelling) == FirstLine::Names).then(|| rows.remove(0));
+    let (option, note) = match table.advises {
+        true => without_texts(names.as_ref(), &rows, table.spelling),
+        false => Default::default(),
+    };
+    let before = line(all[first]) - 1;
     Err(Problem::format(format!(
-        "line {} has {} fields where line {before} has {}; --skip-lines {before} passes over what stands before the table",
+        "line {} has {} fields where line {before} has {}; --skip-lines {before}{option} passes over what stands before the \
+         table{note}",
         before + 1,
-        all[table].len(),
-        all[table - 1].len()
+        all[first].len(),
+        all[first - 1].len()
     )))
+}
+
+/// Refuses lines behind the table, in a text that was read to its end: the last line, or more of them,
+/// are of other lengths than all before them.
+pub(super) fn check_last_rows(
+    table: Beginning<'_>,
+    columns: usize,
+    line: impl Fn(&ByteRecord) -> u64,
+) -> Result<(), Problem> {
+    let rows = table.rows;
+    let as_long = rows.iter().take_while(|row| row.len() == columns).count();
+    let is_table = as_long > 0 && rows.len() + 1 < FIRST_ROWS && rows[as_long..].iter().all(|row| row.len() != columns);
+    let Some(behind) = rows.get(as_long).filter(|_| is_table) else { return Ok(()) };
+    let (option, note) = match table.advises {
+        true => without_texts(table.header, &rows[..as_long], table.spelling),
+        false => Default::default(),
+    };
+    Err(Problem::format(behind_the_table(line(behind), behind, columns, &option, &note)))
+}
+
+/// The error about a row behind which no other is as long as those before it. The `option` leaves out
+/// columns, of which the `note` tells.
+pub(super) fn behind_the_table(line: u64, row: &ByteRecord, columns: usize, option: &str, note: &str) -> String {
+    format!(
+        "{}; if the table ends before it, --last-line {}{option} says so{note}",
+        of_another_length(line, row, columns),
+        line - 1
+    )
+}
+
+/// What is wrong with a row that is not as long as those before it.
+pub(super) fn of_another_length(line: u64, row: &ByteRecord, columns: usize) -> String {
+    format!("line {line} has {} fields where the lines before have {columns}", row.len())
 }
 
 /// Refuses lines between the header and the numbers, such as units, which have no number where the
@@ -223,14 +295,48 @@ pub(super) fn check_second_header(
     // A row of another length is reported by the reader.
     let has_text = |row: &ByteRecord| row.len() == kinds.len() && of_numbers(row).iter().any(Option::is_none);
     match rows.iter().position(has_number) {
-        Some(numbers) if numbers > 0 && rows[..numbers].iter().any(has_text) => Err(Problem::format(format!(
-            "line {} has no number where line {} has some; --skip-lines {} --header no passes over the header and what \
-             follows it",
-            line(&rows[0]),
-            line(&rows[numbers]),
-            line(&rows[numbers]) - 1
-        ))),
+        Some(numbers) if numbers > 0 && rows[..numbers].iter().any(has_text) => {
+            let (option, note) = without_texts(None, &rows[numbers..], spelling);
+            Err(Problem::format(format!(
+                "line {} has no number where line {} has some; --skip-lines {} --header no{option} passes over the header and \
+                 what follows it{note}",
+                line(&rows[0]),
+                line(&rows[numbers]),
+                line(&rows[numbers]) - 1
+            )))
+        }
         _ => Ok(()),
+    }
+}
+
+/// What to do about a text of which nothing but one column of texts was made: it may have numbers
+/// further down, or columns of fixed widths. So many lines stand `above` it.
+pub(super) fn undivided(head: &[u8], whole: bool, above: usize) -> Option<String> {
+    /// Lines that are no accident.
+    const ENOUGH: usize = 3;
+    let lines: Vec<String> = head.split(|&byte| byte == b'\n').map(text).collect();
+    let lines = &lines[..lines.len() - usize::from(!whole)];
+    let numbers = |line: &String| {
+        let mut fields = line.split([' ', '\t', ',', ';', '\r']).filter(|field| !field.is_empty());
+        let count = fields.clone().count();
+        (count > 1 && fields.all(|field| field.parse::<f64>().is_ok())).then_some(count)
+    };
+    let of_numbers = lines.windows(ENOUGH).position(|lines| {
+        let first = numbers(&lines[0]);
+        first.is_some() && lines.iter().all(|line| numbers(line) == first)
+    });
+    let gaps = |line: &String| line.trim().contains("  ");
+    match of_numbers {
+        Some(first) => {
+            let before = above + first;
+            Some(format!("numbers begin on line {}: --skip-lines {before} --header no says so", before + 1))
+        }
+        None if lines.iter().filter(|line| gaps(line)).count() >= ENOUGH => Some(
+            "its columns seem to have fixed widths, and no character separates them: write them with commas, as pandas does \
+             by read_fwf(…).to_csv(…)"
+                .into(),
+        ),
+        None => None,
     }
 }
 

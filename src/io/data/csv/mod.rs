@@ -11,8 +11,8 @@ use super::header::{self, FirstLine};
 use super::stream::{self, Stream};
 use crate::io::Problem;
 use beginning::{
-    about_header, check_first_rows, check_second_header, count_columns, end_empty, find_characters, has_header, kinds,
-    named_by,
+    Beginning, about_header, check_first_rows, check_last_rows, check_second_header, count_columns, end_empty,
+    find_characters, has_header, has_no_choice, kinds, named_by, undivided,
 };
 use csv::ByteRecord;
 use dialect::Layout;
@@ -36,6 +36,10 @@ pub(super) struct Csv {
     has_index: bool,
     /// What a reader should know of how the text is read.
     remarks: Vec<String>,
+    /// What to do about a table that seems to have no more than a column of texts.
+    undivided: Option<String>,
+    /// The last line that is read, counted from 1.
+    last_line: Option<usize>,
     /// What the file was when its beginning was read.
     stamp: Option<FileStamp>,
     /// Most bytes of a row.
@@ -69,7 +73,7 @@ impl Csv {
         first: Option<&[Field]>,
         max_row: u64,
     ) -> Result<(Self, Stream), Problem> {
-        let mut stream = stream.into_text()?;
+        let mut stream = stream.into_text()?.until_line(selection.last_line)?;
         let (skip, comment, (separator, spelling)) = find_characters(&mut stream, selection, max_row)?;
         let (head, whole) = (&stream.head[skip..], stream.whole);
         let mut rows = first_rows(head, whole, separator, max_row)?;
@@ -93,10 +97,21 @@ impl Csv {
             line_at(stream.head.iter().copied(), (skip as u64) + byte)
         };
         if !trailing {
-            check_first_rows(names.as_ref().filter(|_| header), &rows, line)?;
+            let above = names.as_ref().filter(|_| header);
+            let table =
+                Beginning { header: above, rows: &rows, spelling: &spelling, advises: has_no_choice(selection) };
+            check_first_rows(table, line)?;
+            if whole {
+                check_last_rows(table, columns, line)?;
+            }
         }
         let (kinds, have_missing) = kinds(&rows, columns, &spelling, line);
         check_second_header(&rows, &kinds, &spelling, line)?;
+        let undivided = matches!(&kinds[..], [Kind::Other(_)]).then(|| {
+            let above = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count();
+            undivided(head, whole, above)
+        });
+        let undivided = undivided.flatten();
         let mut remarks = Vec::new();
         if selection.header.is_none() {
             remarks.extend(about_header(&first_line, names.as_ref(), &rows, header, &spelling));
@@ -117,10 +132,10 @@ impl Csv {
             None => vec![None; columns],
         };
         let stamp = stream.stamp.value();
-        Ok((
-            Self { path: path.into(), layout, names, kinds, have_missing, has_index, remarks, stamp, max_row },
-            stream,
-        ))
+        let (path, last_line) = (path.into(), selection.last_line);
+        let csv =
+            Self { path, layout, names, kinds, have_missing, has_index, remarks, undivided, last_line, stamp, max_row };
+        Ok((csv, stream))
     }
 
     pub fn fields(&self) -> Vec<Field> {
@@ -138,9 +153,14 @@ impl Csv {
         &self.remarks
     }
 
+    /// What to do about a table that seems to have no more than a column of texts.
+    pub fn undivided(&self) -> Option<&str> {
+        self.undivided.as_deref()
+    }
+
     /// The rows, beginning with the first.
     pub fn rows(&self, projection: &Projection) -> Result<CsvRows, Problem> {
-        let stream = Stream::reopen(&self.path, self.stamp)?.into_text()?;
+        let stream = Stream::reopen(&self.path, self.stamp)?.into_text()?.until_line(self.last_line)?;
         self.rows_of(stream, projection)
     }
 
@@ -156,6 +176,7 @@ impl Csv {
             names: self.names.clone(),
             projection: projection.clone(),
             header_is_next: self.layout.header,
+            has_rows: false,
             stamp,
         })
     }

@@ -7,7 +7,7 @@ use gmm_host::memory;
 use std::io::Read;
 
 /// Most rows that are looked at to find how a text is written.
-const FIRST_ROWS: usize = 1000;
+pub(super) const FIRST_ROWS: usize = 1000;
 /// Bytes that are read at a time.
 const BUFFER: usize = 16 << 10;
 /// Most bytes of a row. It is in memory as a whole, so that a text that has no second line must end

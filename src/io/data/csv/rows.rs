@@ -3,8 +3,9 @@ use super::super::block::Block;
 use super::super::columns::{Projection, option_list, option_name, short};
 use super::super::decimal::{Decimal, text};
 use super::super::stream::{Stamp, Stream};
+use super::beginning::{behind_the_table, of_another_length};
 use super::dialect::Layout;
-use super::records::{RowLimit, excerpt, line_at, read_record};
+use super::records::{FIRST_ROWS, RowLimit, excerpt, line_at, read_record};
 use crate::io::Problem;
 use csv::{ByteRecord, Reader};
 use std::io::{BufReader, Read};
@@ -22,6 +23,8 @@ pub(in crate::io::data) struct CsvRows {
     pub(super) names: Vec<Option<String>>,
     pub(super) projection: Projection,
     pub(super) header_is_next: bool,
+    /// Whether a row was read.
+    pub(super) has_rows: bool,
     pub(super) stamp: Stamp,
 }
 
@@ -75,11 +78,7 @@ impl CsvRows {
                 if beyond {
                     return Ok(more);
                 }
-                return Err(Problem::format(format!(
-                    "line {} has {got} fields where the lines before have {expected}{}",
-                    self.line(),
-                    self.about_comments()
-                )));
+                return Err(self.of_another_length());
             };
             return Err(Problem::format(format!(
                 "line {} has `{}` behind its last separator, where the first lines have nothing; a header with a name for each \
@@ -88,7 +87,29 @@ impl CsvRows {
                 excerpt(value)
             )));
         }
+        self.has_rows |= more;
         Ok(more)
+    }
+
+    /// The error about the current row, behind which the table may have ended.
+    fn of_another_length(&mut self) -> Problem {
+        let (line, columns, row) = (self.line(), self.names.len(), self.record.clone());
+        let comments = self.about_comments();
+        Problem::Format(match self.has_rows && self.ends(columns) {
+            true => behind_the_table(line, &row, columns, "", ""),
+            false => format!("{}{comments}", of_another_length(line, &row, columns)),
+        })
+    }
+
+    /// Whether no row of so many columns follows, and few rows do: notes are short.
+    fn ends(&mut self, columns: usize) -> bool {
+        for _ in 0..FIRST_ROWS {
+            match read_record(&mut self.reader, &mut self.record, self.layout.separator) {
+                Ok(true) if self.record.len() != columns => {}
+                end => return matches!(end, Ok(false)),
+            }
+        }
+        false
     }
 
     /// Appends the features and the identifier of the current row.

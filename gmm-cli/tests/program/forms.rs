@@ -359,10 +359,16 @@ fn one_message_leads_to_the_numbers() {
             &["x.csv: column `b`: ", "-inf at row 1, column 1", "--drop b"],
             &["--na-values", "-inf", "--missing"],
         ),
+        // The lines end with a separator.
+        (
+            "a\tb\tc\t\nm\tm\td\t\n\t\tclass\t\n1\t2\tx\t\n2\t2.5\ty\t\n4\t3\tx\t\n",
+            &["line 2 has no number where line 4 has some"],
+            &["--skip-lines", "3", "--header", "no", "--drop", "2"],
+        ),
         ("1,2\n2,inf\n3,5\n4,1\n", &["inf at row 1, column 1"], &["--drop", "1"]),
         (
             "SUNSPOTS\n========\n  Jan Feb\n1749 58.0 62.6\n1750 73.3 75.9\n1751 70.0 43.5\n",
-            &["no column of numbers is left", "numbers begin on line 4: "],
+            &["all of it is one column of texts (line 2: `========`); numbers begin on line 4: "],
             &["--skip-lines", "3", "--header", "no"],
         ),
     ] {

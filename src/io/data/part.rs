@@ -252,13 +252,11 @@ impl Content {
         data.map(Self::Memory)
     }
 
-    /// Adds to a problem with the columns what to do about it.
+    /// The reason for a problem with the columns, if it is that nothing separates them.
     fn explained(&self, problem: Problem) -> Problem {
-        match (self, problem) {
-            (Self::Csv(csv, _), Problem::Format(text)) => {
-                Problem::Format(csv.undivided().map_or(text.clone(), |advice| format!("{text}; {advice}")))
-            }
-            (_, problem) => problem,
+        match self {
+            Self::Csv(csv, _) => csv.undivided().map_or(problem, Problem::format),
+            _ => problem,
         }
     }
 

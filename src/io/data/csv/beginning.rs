@@ -195,7 +195,10 @@ pub(super) fn has_no_choice(selection: &Selection) -> bool {
 /// The option that leaves out the columns of texts of a table, behind a space, and what to know of it;
 /// so that one error says all that reading takes. Both are empty where there is nothing to leave out.
 fn without_texts(names: Option<&ByteRecord>, rows: &[ByteRecord], spelling: &Spelling) -> (String, String) {
-    let columns = rows.first().map_or(0, ByteRecord::len);
+    // Nothing is read behind a separator that ends all lines.
+    let ends_empty = |row: &ByteRecord| row.iter().next_back().is_some_and(<[u8]>::is_empty);
+    let trailing = names.is_none() && rows.iter().all(ends_empty);
+    let columns = rows.first().map_or(0, |row| row.len() - usize::from(trailing));
     let (kinds, have_missing) = kinds(rows, columns, spelling, |_| 0);
     let (numbers, texts): (Vec<usize>, Vec<usize>) =
         (0..columns).partition(|&column| matches!(kinds[column], Kind::Number(_)));
@@ -292,10 +295,11 @@ pub(super) fn check_second_header(
         fields.map(|(field, _)| spelling.value(field)).collect::<Vec<_>>()
     };
     let has_number = |row: &ByteRecord| of_numbers(row).iter().any(|value| value.is_some_and(f64::is_finite));
+    let has_text = |row: &ByteRecord| of_numbers(row).iter().any(Option::is_none);
     // A row of another length is reported by the reader.
-    let has_text = |row: &ByteRecord| row.len() == kinds.len() && of_numbers(row).iter().any(Option::is_none);
+    let is_header = |row: &ByteRecord, numbers: usize| row.len() == rows[numbers].len() && has_text(row);
     match rows.iter().position(has_number) {
-        Some(numbers) if numbers > 0 && rows[..numbers].iter().any(has_text) => {
+        Some(numbers) if rows[..numbers].iter().any(|row| is_header(row, numbers)) => {
             let (option, note) = without_texts(None, &rows[numbers..], spelling);
             Err(Problem::format(format!(
                 "line {} has no number where line {} has some; --skip-lines {} --header no{option} passes over the header and \

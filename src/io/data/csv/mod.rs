@@ -107,11 +107,13 @@ impl Csv {
         }
         let (kinds, have_missing) = kinds(&rows, columns, &spelling, line);
         check_second_header(&rows, &kinds, &spelling, line)?;
-        let undivided = matches!(&kinds[..], [Kind::Other(_)]).then(|| {
-            let above = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count();
-            undivided(head, whole, above)
-        });
-        let undivided = undivided.flatten();
+        let undivided = match &kinds[..] {
+            [Kind::Other(what)] => {
+                let above = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count();
+                undivided(head, whole, above).map(|advice| format!("all of it is one column of {what}; {advice}"))
+            }
+            _ => None,
+        };
         let mut remarks = Vec::new();
         if selection.header.is_none() {
             remarks.extend(about_header(&first_line, names.as_ref(), &rows, header, &spelling));

@@ -239,7 +239,8 @@ def test_ctrl_c_ends_a_long_call(call: str) -> None:
     matrices = (np.eye(3) + 0.5) * rng.uniform(1, 2, (k, 1, 1))
     big = GaussianMixture.from_parameters(np.full(k, 1 / k), rng.normal(size=(k, 3)), matrices, covariance_type="full")
     rows = rng.normal(size=(4000, 500))
-    names = {"small": small, "big": big, "rows": rows, "gaussian_kernel": gaussian_kernel, "inner_products": inner_products}
+    names = {"small": small, "big": big, "rows": rows}
+    names |= {"gaussian_kernel": gaussian_kernel, "inner_products": inner_products}
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     begin = time.monotonic()
     timer.start()

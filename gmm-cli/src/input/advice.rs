@@ -49,8 +49,8 @@ pub fn advise(error: Error, treatment: Treatment, names: Option<&[String]>) -> a
 pub fn about_values(error: Error, option: &str) -> anyhow::Error {
     match &error {
         Error::NonFiniteSample { value, .. } if value.is_infinite() => anyhow::anyhow!(
-            "{}; leave the column out with --drop {option}; if it stands for a missing value, --na-values {value} --missing \
-             says so",
+            "{}; leave the column out with --drop {option}; if it stands for a missing value, --na-values {value} \
+             --missing says so",
             fact(&error)
         ),
         Error::UnobservedColumn { .. } => {

@@ -100,7 +100,8 @@ pub(super) fn about_header(
             "the first line, with the numbers {numbers}, was taken as a header; --header no says that it is a sample"
         )),
         FirstLine::Doubtful if names.is_none() => Some(format!(
-            "the first line holds the numbers {numbers} and was taken as a sample; --header yes says that it is a header"
+            "the first line holds the numbers {numbers} and was taken as a sample; --header yes says that it is a \
+             header"
         )),
         _ => None,
     }
@@ -241,8 +242,8 @@ pub(super) fn check_first_rows(table: Beginning<'_>, line: impl Fn(&ByteRecord) 
     };
     let before = line(all[first]) - 1;
     Err(Problem::format(format!(
-        "line {} has {} fields where line {before} has {}; --skip-lines {before}{option} passes over what stands before the \
-         table{note}",
+        "line {} has {} fields where line {before} has {}; --skip-lines {before}{option} passes over what stands \
+         before the table{note}",
         before + 1,
         all[first].len(),
         all[first - 1].len()
@@ -302,8 +303,8 @@ pub(super) fn check_second_header(
         Some(numbers) if rows[..numbers].iter().any(|row| is_header(row, numbers)) => {
             let (option, note) = without_texts(None, &rows[numbers..], spelling);
             Err(Problem::format(format!(
-                "line {} has no number where line {} has some; --skip-lines {} --header no{option} passes over the header and \
-                 what follows it{note}",
+                "line {} has no number where line {} has some; --skip-lines {} --header no{option} passes over the \
+                 header and what follows it{note}",
                 line(&rows[0]),
                 line(&rows[numbers]),
                 line(&rows[numbers]) - 1
@@ -336,8 +337,8 @@ pub(super) fn undivided(head: &[u8], whole: bool, above: usize) -> Option<String
             Some(format!("numbers begin on line {}: --skip-lines {before} --header no says so", before + 1))
         }
         None if lines.iter().filter(|line| gaps(line)).count() >= ENOUGH => Some(
-            "its columns seem to have fixed widths, and no character separates them: write them with commas, as pandas does \
-             by read_fwf(…).to_csv(…)"
+            "its columns seem to have fixed widths, and no character separates them: write them with commas, as \
+             pandas does by read_fwf(…).to_csv(…)"
                 .into(),
         ),
         None => None,

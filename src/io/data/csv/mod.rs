@@ -122,7 +122,11 @@ impl Csv {
             remarks.push("its letters are not in UTF-8, and were read as Windows-1252 (Latin-1)".into());
         }
         if trailing {
-            remarks.push("the lines end with a separator; the empty column behind it is left out (a header with a name for it keeps it)".into());
+            remarks.push(
+                "the lines end with a separator; the empty column behind it is left out (a header with a name for it \
+                 keeps it)"
+                    .into(),
+            );
         }
         let layout = Layout { separator, spelling, skip: skip as u64, header, trailing };
         let name = |(column, field): (usize, &[u8])| match text(field) {

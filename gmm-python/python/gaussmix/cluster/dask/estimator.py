@@ -52,9 +52,9 @@ class OnDask(estimator.ClusterEstimator):
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
         assert isinstance(engine, DaskEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)

@@ -40,6 +40,7 @@ __all__ = [
     "mean_score",
     "mixture_of_clusters",
     "n_uniforms",
+    "option_names",
     "run_program",
 ]
 
@@ -310,7 +311,7 @@ class Data:
     def fit(
         self,
         options: dict[str, Any],
-        course: object,
+        course: object = None,
         before: Mixture | VariationalMixture | None = None,
         lower_bound: float | None = None,
     ) -> Fit: ...

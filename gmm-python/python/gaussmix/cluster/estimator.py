@@ -232,7 +232,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     `gaussmix.mpi.GaussianMixture` bring their own engines.
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
-    read.
+    read. Sample weights and labels are arrays, or with files of samples paths of .npy files too.
 
     Parameters
     ----------

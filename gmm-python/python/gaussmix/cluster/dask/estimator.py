@@ -114,7 +114,7 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
     samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which
-    the workers read; sample weights the same, divided as the samples are. `predict`,
+    the workers read; sample weights and labels the same, divided as the samples are. `predict`,
     `predict_proba` and `score_samples` of collections and files give dask arrays, which are
     computed when they are asked for.
 

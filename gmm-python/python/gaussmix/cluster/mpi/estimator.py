@@ -125,7 +125,8 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
     ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks:
     either all ranks name the same .npy or Parquet files, of which each reads its part, or each
-    gives an array of its own samples (all do, in the order of the ranks; one may be empty).
+    gives an array of its own samples, with their weights and labels (all do, in the order of the
+    ranks; one may be empty).
     Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and
     `score_samples` are about the array of each rank; of files they give each rank all values.
 

@@ -82,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         if name != "predict":
             command.add_argument("--sample-weight", nargs="+", help=".npy files of sample weights (N,)")
         for parameter in _COMMON:
-            _add(command, parameter)
+            # The command gmm calls them threads.
+            _add(command, parameter, *(("--threads",) if parameter == "n_jobs" else ()), dest=parameter)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
         return command
 

@@ -105,7 +105,7 @@ pub mod fit {
     #[doc(inline)]
     pub use gmm_host::{
         Adaptation, BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions,
-        Fitting, GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Model, Rank, Ranked,
+        FittedModel, Fitting, GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Rank, Ranked,
         Regularized, RunStart, Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm,
         StochasticVariational, Variational, Watch, fit_many, grow, merge_down, scikit_learn, select, select_by,
     };

@@ -1,7 +1,7 @@
 //! Times many fits in one call.
 //!
 //! `cargo run --release -p gmm-host --example many_times [ROUNDS] [DEVICE] [CASE]`.
-use gmm_host::{CovarianceType, Device, Error, GaussianMixtureParams, Run, Samples, fit_on_gpu};
+use gmm_host::{CovarianceType, Device, Error, GaussianMixtureParams, Samples, fit_many};
 use ndarray::{Array2, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -70,18 +70,13 @@ fn main() -> Result<(), Error> {
         let (n, d) = SELECTION;
         let x = blobs(n, d, 5, 1.0, &mut rng);
         let sets = [Samples::from_f64(x.view())?];
-        let params: Vec<_> = (1..=11).map(|k| params.clone().n_components(k).check()).collect::<Result<_, _>>()?;
+        let params: Vec<_> =
+            (1..=11).map(|k| params.clone().n_components(k).n_init(10).check()).collect::<Result<_, _>>()?;
         // The longest first.
-        let runs: Vec<Run<'_>> =
-            params.iter().rev().flat_map(|params| (0..10).map(move |run| Run { params, set: 0, run })).collect();
+        let params: Vec<_> = params.into_iter().rev().collect();
+        let sets = vec![sets[0].clone(); params.len()];
         time(&format!("selection, {n}x{d}, K=1 to 11"), rounds, || {
-            let mut fits = fit_on_gpu(device, &sets, &runs, &|| true);
-            for (fit, run) in fits.iter_mut().zip(&runs) {
-                if fit.is_none() {
-                    let alone = run.params.clone().into_params().random_state(run.run as u64);
-                    *fit = Some(alone.fit(&sets[0])?);
-                }
-            }
+            let fits = fit_many(&sets, &|set| &params[set], &(), &());
             Ok((fits.len(), fits.iter().flatten().map(|fit| fit.n_iter()).sum()))
         })?;
     }

@@ -45,17 +45,15 @@ impl Interrupt {
 
     /// The flag under which this thread computes; one that nobody raises where there is none. Parallel
     /// loops take it before they begin, because their other threads have none.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         CURRENT.with_borrow(Self::clone)
     }
 
-    pub(crate) fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
+    /// An error where the flag is raised.
+    ///
     /// # Errors
-    /// [`Error::Interrupted`] where the flag is raised.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.is_raised() { Err(Error::Interrupted) } else { Ok(()) }
+    /// [`Error::Interrupted`].
+    pub fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

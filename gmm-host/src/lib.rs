@@ -26,7 +26,7 @@
 //! that. A line with a colon lists the modules of a folder.
 //!
 //! ```text
-//! error, interrupt, memory, compensated, simd, precision
+//! error, interrupt, count, memory, compensated, simd, precision
 //! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
 //!     sampler, gaussian, transport, distances, products, merging
 //! freeze, prior, statistics, adapt, metropolis, sampling
@@ -36,8 +36,8 @@
 //! backends: parts, chunked, sharded, labelled, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, regularization, map_prior, params, kmeans, init, moments, iterate, em,
-//!     standard, bayesian, many, grow, select, merge, stepwise
+//! fit: scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, init, moments,
+//!     iterate, em, variational, many, grow, select, merge, stepwise
 //! score_function, predict, impute, linfa
 //! ```
 //!
@@ -123,10 +123,10 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
-    BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions, Fitting,
-    GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Model, Rank, Ranked, Regularized,
-    RunStart, Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm,
-    StochasticVariational, Variational, Watch, evaluate_each, fit_many, grow, merge_down, select, select_by,
+    BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions, FittedModel, Fitting,
+    GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Rank, Ranked, Regularized, RunStart,
+    Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm, StochasticVariational,
+    Variational, Watch, evaluate_each, fit_many, grow, merge_down, select, select_by,
 };
 pub use freeze::{Freeze, Frozen};
 pub use interrupt::Interrupt;

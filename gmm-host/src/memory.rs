@@ -1,7 +1,11 @@
 //! Whether there is memory for what a caller asks for, before it is allocated: an allocation that
 //! fails ends the process, and so does a system that has given more than it has.
+mod groups;
+
 use crate::error::{Error, Result};
+use groups::Limit;
 use std::hint::black_box;
+use std::path::Path;
 use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
 
 /// What takes fewer bytes than this is not looked at.
@@ -66,29 +70,16 @@ fn system(what: MemoryRefreshKind) -> Option<System> {
     System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()
 }
 
-/// A limit of the memory of this process, in bytes, and what is left of it.
-struct Limit {
-    total: u64,
-    left: u64,
-}
-
 /// The limits of this process and of the groups that it is in.
 fn limits(mut system: System) -> Vec<Limit> {
-    let Ok(pid) = sysinfo::get_current_pid() else { return Vec::new() };
-    let memory = ProcessRefreshKind::nothing().with_memory().without_tasks();
-    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, memory);
-    let process = system.process(pid);
-    // What a group has in the cache of files is given up where it is needed.
-    let groups = [system.cgroup_limits(), process.and_then(|process| process.cgroup_limits())];
-    let groups = groups.into_iter().flatten().map(|group| {
-        let left = group.total_memory.saturating_sub(group.rss).saturating_add(group.free_swap);
-        Limit { total: group.total_memory, left }
-    });
-    let own = address_space().map(|total| {
-        let left = total.saturating_sub(process.map_or(0, |process| process.virtual_memory()));
-        Limit { total, left }
-    });
-    groups.chain(own).collect()
+    let mut limits = groups::limits(Path::new("/"), system.free_swap());
+    if let (Some(total), Ok(pid)) = (address_space(), sysinfo::get_current_pid()) {
+        let memory = ProcessRefreshKind::nothing().with_memory().without_tasks();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, memory);
+        let taken = system.process(pid).map_or(0, |process| process.virtual_memory());
+        limits.push(Limit { total, left: total.saturating_sub(taken) });
+    }
+    limits
 }
 
 /// The limit of the addresses of this process, in bytes (`ulimit -v`).

@@ -3,6 +3,7 @@
 use crate::number::Number;
 use gemm::Parallelism;
 use gmm_host::simd::{Isa, Lane, Simd, WithSimd, elements, lanes};
+use gmm_host::{Interrupt, Result};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
@@ -10,6 +11,9 @@ use std::f64::consts::LOG2_E;
 /// Work of fewer operations on single elements than this is done by the calling thread: it takes
 /// less time than waking the others.
 const SERIAL_WORK: usize = 1 << 18;
+/// Products of so many multiplications, which take a fraction of a second, are one call of `gemm`,
+/// which nothing interrupts.
+const CALL_WORK: usize = 1 << 33;
 /// Rows that a thread takes at a time have about this many elements, which fit into the first-level
 /// cache with their results.
 const PIECE_ELEMENTS: usize = 1 << 13;
@@ -20,29 +24,37 @@ const TILE_REGISTERS: usize = 2;
 
 /// Row i of `vectors` times row j of `matrix`, (N, M) by rows. It is fastest where the numbers of
 /// each of the matrix's columns lie side by side.
-pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
-    let shape = (vectors.nrows(), matrix.nrows());
-    if shape.0 == 1 && matrix.len() > SERIAL_WORK {
-        one_vector(vectors, matrix, out);
-    } else if let Ok(out) = ArrayViewMut2::from_shape(shape, out) {
-        multiply(vectors, matrix, out, Parallelism::Rayon(0));
+pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+    if vectors.nrows() == 1 && matrix.len() > SERIAL_WORK {
+        return one_vector(vectors, matrix, out);
     }
+    let (rows, m) = ((CALL_WORK / matrix.len()).max(1), matrix.nrows());
+    for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows.saturating_mul(m))) {
+        Interrupt::current().check()?;
+        if let Ok(out) = ArrayViewMut2::from_shape((vectors.nrows(), m), out) {
+            multiply(vectors, matrix, out, Parallelism::Rayon(0));
+        }
+    }
+    Ok(())
 }
 
 /// A single vector, which `gemm` multiplies in one thread: some columns of the matrix at a time, as
 /// many with any number of threads.
-fn one_vector<T: Number>(vector: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
+fn one_vector<T: Number>(vector: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+    let interrupt = Interrupt::current();
     let columns = (SERIAL_WORK / matrix.nrows()).max(1);
     let pieces = vector.axis_chunks_iter(Axis(1), columns).into_par_iter();
     let pieces = pieces.zip(matrix.axis_chunks_iter(Axis(1), columns)).map(|(vector, matrix)| {
+        interrupt.check()?;
         let mut part = Array2::default((1, matrix.nrows()));
         multiply(vector, matrix, part.view_mut(), Parallelism::None);
-        part
+        Ok(part)
     });
     out.fill(T::default());
-    for part in pieces.collect::<Vec<_>>() {
+    for part in pieces.collect::<Result<Vec<_>>>()? {
         out.iter_mut().zip(part).for_each(|(sum, v)| *sum = T::from_f64((*sum).into() + v.into()));
     }
+    Ok(())
 }
 
 fn multiply<T: Number>(
@@ -90,21 +102,22 @@ fn factor<T: Number>(gamma: f64) -> T {
 
 /// exp(−γ‖aᵢ − bᵢ‖²) of the rows of two arrays of the same shape. False if a distance is infinite
 /// or NaN, as it is if one of the numbers is.
-pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> bool {
-    let isa = Isa::best();
+pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> Result<bool> {
+    let (isa, interrupt) = (Isa::best(), Interrupt::current());
     let (rows, serial) = ((PIECE_ELEMENTS / a.ncols()).max(64), a.len() < SERIAL_WORK);
     let piece = |(i, out): (usize, &mut [T])| {
+        interrupt.check()?;
         let range = i * rows..i * rows + out.len();
         let (a, b) = (a.slice(s![range.clone(), ..]), b.slice(s![range, ..]));
         // Arrays of another memory order are copied, a piece at a time.
         let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
-        let (Some(a), Some(b)) = (a.as_slice(), b.as_slice()) else { return false };
-        isa.run(Pairs { factor: factor(gamma), a, b, out })
+        let (Some(a), Some(b)) = (a.as_slice(), b.as_slice()) else { return Ok(false) };
+        Ok(isa.run(Pairs { factor: factor(gamma), a, b, out }))
     };
     if serial {
-        return out.chunks_mut(rows).enumerate().map(piece).fold(true, |all, finite| all & finite);
+        return out.chunks_mut(rows).enumerate().map(piece).try_fold(true, |all, finite| Ok(all & finite?));
     }
-    out.par_chunks_mut(rows).enumerate().map(piece).reduce(|| true, |all, finite| all & finite)
+    out.par_chunks_mut(rows).enumerate().map(piece).try_reduce(|| true, |all, finite| Ok(all & finite))
 }
 
 /// A piece of [`pairs`]: rows one after the other.
@@ -192,20 +205,23 @@ impl<T: Number> Blocks<T> {
     }
 
     /// exp(−γ‖xᵢ − cⱼ‖²) of all rows of `x` with all centres; `out` is (N, M) by rows.
-    pub fn matrix(&self, gamma: f64, x: ArrayView2<'_, T>, out: &mut [T]) {
+    pub fn matrix(&self, gamma: f64, x: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+        let interrupt = Interrupt::current();
         let rows = (PIECE_ELEMENTS / self.d.max(self.count)).next_multiple_of(TILE_ROWS);
         let piece = |(x, out): (ArrayView2<'_, T>, &mut [T])| {
+            interrupt.check()?;
             let x = x.as_standard_layout();
             if let Some(x) = x.as_slice() {
                 self.isa.run(Matrix { factor: factor(gamma), centres: self, x, out });
             }
+            Ok(())
         };
         let pieces = out.len().saturating_mul(self.d);
         if pieces < SERIAL_WORK {
-            return x.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * self.count)).for_each(piece);
+            return x.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * self.count)).try_for_each(piece);
         }
         let x = x.axis_chunks_iter(Axis(0), rows).into_par_iter();
-        x.zip(out.par_chunks_mut(rows * self.count)).for_each(piece);
+        x.zip(out.par_chunks_mut(rows * self.count)).try_for_each(piece)
     }
 }
 

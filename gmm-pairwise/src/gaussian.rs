@@ -134,7 +134,7 @@ impl<T: Number> Task for PairsTask<'_, T> {
     }
 
     fn on_cpu(&mut self) -> Result<()> {
-        if cpu::pairs(self.gamma, self.a, self.b, self.out) {
+        if cpu::pairs(self.gamma, self.a, self.b, self.out)? {
             return Ok(());
         }
         // An infinite distance may also be that of finite numbers far apart.
@@ -148,8 +148,7 @@ impl<T: Number> Task for PairsTask<'_, T> {
     fn on_reference(&mut self) -> Result<()> {
         check(FIRST, self.a)?;
         check(SECOND, self.b)?;
-        reference::pairs(self.gamma, self.a, self.b, self.out);
-        Ok(())
+        reference::pairs(self.gamma, self.a, self.b, self.out)
     }
 
     fn on_gpu(&mut self, gpu: &mut gpu::Pairs) -> Result<()> {
@@ -267,14 +266,12 @@ impl<T: Number> Task for CentresTask<'_, T> {
     }
 
     fn on_cpu(&mut self) -> Result<()> {
-        self.blocks.matrix(self.gamma, self.x, self.out);
-        Ok(())
+        self.blocks.matrix(self.gamma, self.x, self.out)
     }
 
     fn on_reference(&mut self) -> Result<()> {
         let (gamma, x, centres) = (self.gamma, self.x, self.centres);
-        reference::matrix(gamma, x, centres, self.out);
-        Ok(())
+        reference::matrix(gamma, x, centres, self.out)
     }
 
     fn on_gpu(&mut self, gpu: &mut gpu::Centres) -> Result<()> {

@@ -113,13 +113,11 @@ impl<T: Number> Task for Products<'_, T> {
     }
 
     fn on_cpu(&mut self) -> Result<()> {
-        cpu::products(self.vectors, self.matrix, self.out);
-        Ok(())
+        cpu::products(self.vectors, self.matrix, self.out)
     }
 
     fn on_reference(&mut self) -> Result<()> {
-        reference::products(self.vectors, self.matrix, self.out);
-        Ok(())
+        reference::products(self.vectors, self.matrix, self.out)
     }
 
     fn on_gpu(&mut self, gpu: &mut gpu::Products) -> Result<()> {

@@ -32,7 +32,7 @@ mod reference;
 mod side;
 
 // What the functions here take and give.
-pub use gmm_host::{Device, Error, Result};
+pub use gmm_host::{Device, Error, Interrupt, Result};
 
 pub use gaussian::{Centres, GaussianKernel, RowPairs};
 pub use inner_products::InnerProducts;

@@ -1,6 +1,7 @@
 //! float64 in plain loops, with which everything else is compared.
 use crate::number::Number;
 use gmm_host::linalg::neumaier_sum;
+use gmm_host::{Interrupt, Result};
 use ndarray::{ArrayView1, ArrayView2};
 
 /// exp(−γ‖a − b‖²).
@@ -11,26 +12,35 @@ fn gaussian<T: Number>(gamma: f64, a: ArrayView1<'_, T>, b: ArrayView1<'_, T>) -
 }
 
 /// Of row i of `a` with row i of `b`.
-pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) {
+pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+    let interrupt = Interrupt::current();
     for ((out, a), b) in out.iter_mut().zip(a.rows()).zip(b.rows()) {
+        interrupt.check()?;
         *out = gaussian(gamma, a, b);
     }
+    Ok(())
 }
 
 /// Of row i of `x` with row j of `centres`.
-pub fn matrix<T: Number>(gamma: f64, x: ArrayView2<'_, T>, centres: ArrayView2<'_, T>, out: &mut [T]) {
+pub fn matrix<T: Number>(gamma: f64, x: ArrayView2<'_, T>, centres: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+    let interrupt = Interrupt::current();
     for (out, x) in out.chunks_exact_mut(centres.nrows()).zip(x.rows()) {
+        interrupt.check()?;
         for (out, centre) in out.iter_mut().zip(centres.rows()) {
             *out = gaussian(gamma, x, centre);
         }
     }
+    Ok(())
 }
 
 /// Row i of `vectors` times row j of `matrix`.
-pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
+pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+    let interrupt = Interrupt::current();
     for (out, vector) in out.chunks_exact_mut(matrix.nrows()).zip(vectors.rows()) {
+        interrupt.check()?;
         for (out, row) in out.iter_mut().zip(matrix.rows()) {
             *out = T::from_f64(neumaier_sum(vector.iter().zip(row).map(|(&v, &m)| v.into() * m.into())));
         }
     }
+    Ok(())
 }

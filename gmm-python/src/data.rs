@@ -226,10 +226,13 @@ impl Data {
         Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), remote: false })
     }
 
-    /// Samples that lie elsewhere, and of which an object gives the results.
+    /// Samples that lie elsewhere, and of which an object gives the results, under their labels if they
+    /// have some.
     #[staticmethod]
-    fn remote(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let remote = Remote::new(object)?;
+    #[pyo3(signature = (object, labels=None, n_components=0))]
+    fn remote(object: &Bound<'_, PyAny>, labels: Option<&Bound<'_, PyAny>>, n_components: usize) -> PyResult<Self> {
+        let labels = labels.map(|given| self::labels(given, n_components)).transpose()?;
+        let remote = Remote::new(object, labels)?;
         let shape = (remote.n_samples(), remote.n_features());
         // What the results are in; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();

@@ -5,7 +5,7 @@ use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::variational::VariationalMixture;
 use gaussmix::evaluator::Evaluator;
-use gaussmix::fit::{Em, FitOptions, Fitting, Iteration, MapPrior, Method, Model, RunStart, Starts, Variational};
+use gaussmix::fit::{Em, FitOptions, FittedModel, Fitting, Iteration, MapPrior, Method, RunStart, Starts, Variational};
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::{Error, Result};
 use numpy::{PyArray1, ToPyArray};
@@ -104,7 +104,7 @@ pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>>
 }
 
 /// What the mixtures of a fit are in Python.
-pub trait ToPython: Model {
+pub trait ToPython: FittedModel {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 
     /// The engine's value.

@@ -20,7 +20,7 @@ pub struct Gradient {
 
 /// With the precision P, the count N, the mean x̄ and the scatter S of a component, and δ = x̄ − μ:
 /// ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P). Where π is zero or nearly so,
-/// ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is formed from the samples' log-likelihoods.
+/// ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is formed from the components' log densities.
 pub fn gradient(data: &mut dyn Evaluator, mixture: &Mixture, statistics: &Statistics) -> gaussmix::Result<Gradient> {
     let counts = statistics.counts();
     let mut weights = &counts / &mixture.weights();
@@ -77,13 +77,24 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         let rows: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
         sample_weights.extend(data.rows(&rows)?.weights);
     }
-    let scores = data.score_samples(mixture)?;
+    // Σₖ πₖ exp(log pₖ − largest), and the largest: the density of a far sample, whose logarithm is rounded.
+    let mut shares = vec![(0.0, f64::NEG_INFINITY); n];
+    for c in (0..mixture.n_components()).filter(|c| mixture.weights()[*c] > 0.0) {
+        let weight = mixture.weights()[c];
+        for ((sum, largest), own) in shares.iter_mut().zip(data.score_samples(&component(mixture, c)?)?) {
+            if own > *largest {
+                (*sum, *largest) = (*sum * (*largest - own).exp() + weight, own);
+            } else if own != f64::NEG_INFINITY {
+                *sum += weight * (own - *largest).exp();
+            }
+        }
+    }
     for c in small {
         let of_component = data.score_samples(&component(mixture, c)?)?;
-        let samples = of_component.iter().zip(&scores).zip(&sample_weights);
+        let samples = of_component.iter().zip(&shares).zip(&sample_weights);
         // A sample without weight has no part, even where its density is zero.
         let counted = samples.filter(|((own, _), w)| **w > 0.0 && **own > f64::NEG_INFINITY);
-        out[c] = counted.map(|((own, all), w)| w * (own - all).exp()).sum();
+        out[c] = counted.map(|((own, (sum, largest)), w)| w * ((own - largest).exp() / sum)).sum();
     }
     Ok(())
 }

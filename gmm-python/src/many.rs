@@ -10,7 +10,8 @@ use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each};
 use gaussmix::fit::{
-    Checked, Em, Fitting, ManyStarts, Model as _, Regularized, RunStart, Variational, Watch, fit_many as fit_to_each,
+    Checked, Em, FittedModel as _, Fitting, ManyStarts, Regularized, RunStart, Variational, Watch,
+    fit_many as fit_to_each,
 };
 use gaussmix::io::{FitLog, Identity};
 use gaussmix::mcmc::fingerprint;

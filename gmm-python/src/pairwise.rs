@@ -1,7 +1,7 @@
 //! Inner products with a resident matrix, and the Gaussian kernel.
 use crate::arrays::{Matrix, view};
 use crate::errors::exception;
-use crate::threads::compute;
+use crate::threads::{compute, interruptible};
 use gaussmix::device::Device;
 use gaussmix::pairwise::{self, Centres, GaussianKernel, RowPairs};
 use numpy::IntoPyArray;
@@ -16,7 +16,10 @@ enum Resident {
 
 /// A matrix in a device, with which rows are multiplied.
 #[pyclass(frozen, module = "gaussmix._core")]
-pub struct InnerProducts(Resident);
+pub struct InnerProducts {
+    resident: Resident,
+    n_rows: usize,
+}
 
 fn mixed() -> PyErr {
     PyTypeError::new_err("both arrays must be of the same type, float32 or float64")
@@ -27,31 +30,40 @@ impl InnerProducts {
     #[new]
     fn new(py: Python<'_>, matrix: &Bound<'_, PyAny>, device: &str) -> PyResult<Self> {
         let device: Device = device.parse().map_err(exception)?;
-        let resident = match &Matrix::new(matrix)? {
+        let matrix = Matrix::new(matrix)?;
+        let (resident, n_rows) = match &matrix {
             Matrix::F32(x) => {
                 let x = view(x);
-                Resident::F32(Mutex::new(compute(py, || pairwise::InnerProducts::load(device, x))?.map_err(exception)?))
+                let loaded = compute(py, || pairwise::InnerProducts::load(device, x))?.map_err(exception)?;
+                (Resident::F32(Mutex::new(loaded)), x.nrows())
             }
             Matrix::F64(x) => {
                 let x = view(x);
-                Resident::F64(Mutex::new(compute(py, || pairwise::InnerProducts::load(device, x))?.map_err(exception)?))
+                let loaded = compute(py, || pairwise::InnerProducts::load(device, x))?.map_err(exception)?;
+                (Resident::F64(Mutex::new(loaded)), x.nrows())
             }
         };
-        Ok(Self(resident))
+        Ok(Self { resident, n_rows })
     }
 
     /// Rows (N, D) times the transposed matrix.
     fn products<'py>(&self, py: Python<'py>, rows: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        match (&self.0, &Matrix::new(rows)?) {
+        match (&self.resident, &Matrix::new(rows)?) {
             (Resident::F32(matrix), Matrix::F32(rows)) => {
                 let rows = view(rows);
                 let work = || matrix.lock().unwrap_or_else(PoisonError::into_inner).products(rows);
-                Ok(compute(py, work)?.map_err(exception)?.into_pyarray(py).into_any())
+                Ok(interruptible(py, rows.len().saturating_mul(self.n_rows), work)?
+                    .map_err(exception)?
+                    .into_pyarray(py)
+                    .into_any())
             }
             (Resident::F64(matrix), Matrix::F64(rows)) => {
                 let rows = view(rows);
                 let work = || matrix.lock().unwrap_or_else(PoisonError::into_inner).products(rows);
-                Ok(compute(py, work)?.map_err(exception)?.into_pyarray(py).into_any())
+                Ok(interruptible(py, rows.len().saturating_mul(self.n_rows), work)?
+                    .map_err(exception)?
+                    .into_pyarray(py)
+                    .into_any())
             }
             _ => Err(mixed()),
         }
@@ -72,12 +84,12 @@ pub fn gaussian_kernel_pairs<'py>(
         (Matrix::F32(a), Matrix::F32(b)) => {
             let (a, b) = (view(a), view(b));
             let work = || RowPairs::load(device, a, b)?.gaussian(&kernel);
-            Ok(compute(py, work)?.map_err(exception)?.into_pyarray(py).into_any())
+            Ok(interruptible(py, a.len(), work)?.map_err(exception)?.into_pyarray(py).into_any())
         }
         (Matrix::F64(a), Matrix::F64(b)) => {
             let (a, b) = (view(a), view(b));
             let work = || RowPairs::load(device, a, b)?.gaussian(&kernel);
-            Ok(compute(py, work)?.map_err(exception)?.into_pyarray(py).into_any())
+            Ok(interruptible(py, a.len(), work)?.map_err(exception)?.into_pyarray(py).into_any())
         }
         _ => Err(mixed()),
     }
@@ -97,12 +109,18 @@ pub fn gaussian_kernel<'py>(
         (Matrix::F32(a), Matrix::F32(b)) => {
             let (a, b) = (view(a), view(b));
             let work = || Centres::load(device, b)?.gaussian(&kernel, a);
-            Ok(compute(py, work)?.map_err(exception)?.into_pyarray(py).into_any())
+            Ok(interruptible(py, a.len().saturating_mul(b.nrows()), work)?
+                .map_err(exception)?
+                .into_pyarray(py)
+                .into_any())
         }
         (Matrix::F64(a), Matrix::F64(b)) => {
             let (a, b) = (view(a), view(b));
             let work = || Centres::load(device, b)?.gaussian(&kernel, a);
-            Ok(compute(py, work)?.map_err(exception)?.into_pyarray(py).into_any())
+            Ok(interruptible(py, a.len().saturating_mul(b.nrows()), work)?
+                .map_err(exception)?
+                .into_pyarray(py)
+                .into_any())
         }
         _ => Err(mixed()),
     }

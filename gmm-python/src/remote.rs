@@ -4,7 +4,7 @@ use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use gaussmix::data::Rows;
-use gaussmix::evaluator::{Description, Draw, Drawn, Evaluator, Sampling};
+use gaussmix::evaluator::{Description, Draw, Drawn, Evaluator, Labels, Sampling};
 use gaussmix::{Error, Result};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
@@ -16,12 +16,13 @@ use pyo3::types::PyList;
 /// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`,
 /// `labels(mixture)`, `responsibilities(mixture)`, `rows(indices)`, `draw(mixture, seed, size)` and
 /// `describe()`. An exception of one of them ends what the engine does with the evaluator, and is
-/// what Python gets.
+/// what Python gets. Where samples have labels, its results heed them, and a start needs them here.
 pub struct Remote {
     object: Py<PyAny>,
     n_samples: usize,
     n_features: usize,
     total_weight: f64,
+    labels: Option<Labels>,
 }
 
 /// The engine's error for an exception of the object.
@@ -36,10 +37,10 @@ fn error(py: Python<'_>, exception: PyErr) -> Error {
 }
 
 impl Remote {
-    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub fn new(object: &Bound<'_, PyAny>, labels: Option<Labels>) -> PyResult<Self> {
         let (n_samples, n_features) = object.getattr("shape")?.extract()?;
         let total_weight = object.getattr("total_weight")?.extract()?;
-        Ok(Self { object: object.clone().unbind(), n_samples, n_features, total_weight })
+        Ok(Self { object: object.clone().unbind(), n_samples, n_features, total_weight, labels })
     }
 
     fn call<T>(&self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T> {
@@ -70,6 +71,10 @@ impl Evaluator for Remote {
 
     fn total_weight(&self) -> f64 {
         self.total_weight
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
     }
 
     fn describe(&self) -> Description {

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,17 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from gaussmix import BayesianGaussianMixture, Estimate, GaussianMixture, Mixture, OnAxis, Region, Transport
+from gaussmix import (
+    BayesianGaussianMixture,
+    Estimate,
+    GaussianMixture,
+    Mixture,
+    OnAxis,
+    Region,
+    Transport,
+    gaussian_kernel,
+    inner_products,
+)
 
 TYPES = ("full", "tied", "diag", "spherical")
 
@@ -220,15 +231,28 @@ def test_a_posterior_is_the_mixture_of_its_attributes(
 
 @pytest.mark.parametrize(
     "call",
-    ["small.kl_divergence(small, 10**12)", "small.js_divergence(small, 10**12)", "big.reduce(2)", "big.wasserstein(big)"],
+    [
+        "small.kl_divergence(small, 10**12)",
+        "small.js_divergence(small, 10**12)",
+        "big.reduce(2)",
+        "big.wasserstein(big)",
+        "gaussian_kernel(rows, rows, gamma=1e-3, device='reference')",
+        "inner_products(rows, rows, device='reference')",
+    ],
 )
 def test_ctrl_c_ends_a_long_call(call: str) -> None:
     rng, k = np.random.default_rng(0), 6000
     small = Mixture([0.5, 0.5], [[0.0], [3.0]], [1.0, 1.0], covariance_type="spherical")
     matrices = (np.eye(3) + 0.5) * rng.uniform(1, 2, (k, 1, 1))
     big = Mixture(np.full(k, 1 / k), rng.normal(size=(k, 3)), matrices, covariance_type="full")
+    rows = rng.normal(size=(4000, 500))
+    names = {"small": small, "big": big, "rows": rows}
+    names |= {"gaussian_kernel": gaussian_kernel, "inner_products": inner_products}
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    begin = time.monotonic()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        eval(call, {"small": small, "big": big})
+        eval(call, names)
+    # Each takes more than ten seconds to its end.
+    assert time.monotonic() - begin < 5
     timer.join()

@@ -129,6 +129,105 @@ def test_parameters_of_variational_inference(more):
     assert gm.n_iter_ == local.n_iter_ and np.array_equal(labels, local.predict(x))
 
 
+#: Of some samples their cluster, which is to be component 2, 0 or 1; some are wrong.
+CLUSTERS = np.array([2, 0, 1])[np.random.default_rng(0).permuted(np.arange(len(X)) % 3)]
+LABELS = np.where(np.random.default_rng(5).random(len(X)) < 0.15, CLUSTERS, -1)
+LABELS[:20:4] = 1
+#: The same as a mask, with samples that may belong to two components.
+MASK = (LABELS[:, np.newaxis] < 0) | (LABELS[:, np.newaxis] == np.arange(3))
+MASK[1500:1600] = [True, True, False]
+assert MASK.any(axis=1).all()
+
+
+def by_labels(X, k, random_state):
+    """Responsibilities of a start, from random numbers."""
+    return random_state.dirichlet(np.ones(k), len(X))
+
+
+@pytest.mark.parametrize("labels", [LABELS, MASK], ids=["numbers", "mask"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"covariance_type": kind} for kind in KINDS),
+        {"weights": W},
+        # Whole partitions, and all samples of a component in others, without weight.
+        {"weights": np.where((np.arange(len(X)) < 1000) | (LABELS == 0), 0.0, W)},
+        *({"init_params": name, "n_init": 3} for name in ("kmeans", "k-means++", "random", "random_from_data")),
+        {"init_params": by_labels, "n_init": 2},
+        {"n_init": 8, "halving": True},
+        {"means_init": X[:3]},
+        {"weights_init": [0.2, 0.3, 0.5], "means_init": X[:3], "precisions_init": np.stack([np.eye(4)] * 3)},
+        {"freeze": {"means": [1]}, "standardize": True},
+        {"prior": "default"},
+        {"missing": True, "n_init": 2},
+        {"missing": True, "covariance_type": "diag", "weights": W},
+    ],
+    ids=lambda params: ",".join(params),
+)
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_labels_are_heeded_as_in_one_process(params, labels):
+    params = {"random_state": 3, "tol": 1e-5, **params}
+    weights = params.pop("weights", None)
+    x = X.copy()
+    if "missing" in params:
+        x[np.random.default_rng(2).random(X.shape) < 0.1] = np.nan
+        x[700:1400, 1] = np.nan
+    local = gaussmix.GaussianMixture(3, **params)
+    predicted = local.fit_predict(x, sample_weight=weights, labels=labels)
+    fits = []
+    for n, resident in ((1, True), (3, None), (2, False)):
+        gm = GaussianMixture(3, engine=InProcess(n), partition_rows=700, resident=resident, **params)
+        assert np.array_equal(gm.fit_predict(x, None, weights, labels=labels), predicted)
+        fits.append(gm)
+        assert_same_bits(gm, fits[0])
+    assert_close(fits[0], local)
+    assert np.array_equal(fits[0].predict(x), local.predict(x))
+    allowed = MASK if labels is MASK else (labels[:, np.newaxis] < 0) | (labels[:, np.newaxis] == np.arange(3))
+    assert allowed[np.arange(len(x)), predicted].all()
+    # They change the fit.
+    without = GaussianMixture(3, partition_rows=700, **params).fit(x, sample_weight=weights)
+    assert np.abs(without.means_ - local.means_).max() > 1e-6
+
+
+@pytest.mark.parametrize("n", [3001, 20_000])
+def test_labels_of_many_samples_and_of_none_in_a_partition(n):
+    x = three_clusters(n, 3)
+    labels = np.full(n, -1)
+    labels[n // 2 : n // 2 + 30] = np.random.default_rng(0).permuted(np.arange(n) % 3)[n // 2 : n // 2 + 30]
+    params = {"random_state": 3, "tol": 1e-5}
+    local = gaussmix.GaussianMixture(3, **params).fit(x, labels=labels)
+    fits = [GaussianMixture(3, engine=InProcess(s), partition_rows=n // 7, **params).fit(x, labels=labels) for s in (1, 4)]
+    assert_same_bits(*fits)
+    assert_close(fits[0], local)
+    # The component of a label is that cluster.
+    assert np.mean(fits[0].predict(x) == np.random.default_rng(0).permuted(np.arange(n) % 3)) > 0.8
+
+
+@pytest.mark.parametrize("prior", ["dirichlet_process", "dirichlet_distribution"])
+@pytest.mark.parametrize("more", [{}, {"n_init": 2}, {"standardize": True}], ids=",".join)
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_variational_inference_heeds_labels(prior, more):
+    params = {"n_components": 4, "weight_concentration_prior_type": prior, "random_state": 0, "max_iter": 20, **more}
+    local = gaussmix.BayesianGaussianMixture(**params)
+    predicted = local.fit_predict(X, sample_weight=W, labels=LABELS)
+    fits = [BayesianGaussianMixture(engine=InProcess(n), partition_rows=700, **params) for n in (1, 3)]
+    for gm in fits:
+        assert np.array_equal(gm.fit_predict(X, None, W, labels=LABELS), predicted)
+    for name in POSTERIOR:
+        assert np.array_equal(getattr(fits[0], name), getattr(fits[1], name)), name
+        np.testing.assert_allclose(getattr(fits[0], name), getattr(local, name), rtol=1e-10, atol=1e-10, err_msg=name)
+    assert (predicted[LABELS >= 0] == LABELS[LABELS >= 0]).all()
+
+
+def test_a_fit_goes_on_under_labels():
+    params = {"random_state": 0, "tol": 0}
+    with pytest.warns(ConvergenceWarning):
+        whole = gaussmix.GaussianMixture(3, max_iter=8, **params).fit(X, labels=LABELS)
+        half = GaussianMixture(3, max_iter=4, warm_start=True, partition_rows=700, **params)
+        half.fit(X, labels=LABELS).fit(X, labels=LABELS)
+    np.testing.assert_allclose(half.means_, whole.means_, rtol=1e-12)
+
+
 def test_variational_inference_goes_on_and_is_cloned():
     params = {"n_components": 4, "random_state": 0, "tol": 0, "partition_rows": 700}
     with pytest.warns(ConvergenceWarning):
@@ -304,6 +403,56 @@ def test_files(files):
     assert np.array_equal(fits[0].predict(pattern), local.predict(X))
     assert np.array_equal(fits[0].predict([files / "x0.npy"]), local.predict(X[:1000]))
     np.testing.assert_allclose(fits[0].score(pattern, sample_weight=weights), local.score(X, sample_weight=W), rtol=1e-12)
+
+
+def test_files_of_labels(files):
+    for name, labels in {"l": LABELS, "f": LABELS.astype(np.float32), "m": MASK}.items():
+        np.save(files / f"{name}0.npy", labels[:2000])
+        np.save(files / f"{name}1.npy", labels[2000:])
+    gm = GaussianMixture(3, partition_rows=300, random_state=0, tol=1e-5)
+    samples = str(files / "x?.npy")
+    here = gaussmix.GaussianMixture(3, random_state=0, tol=1e-5).fit(X, labels=LABELS)
+    whole = clone(gm).fit(samples, labels=LABELS)
+    assert_close(whole, here)
+    for name in "lf":
+        assert_same_bits(clone(gm).fit(samples, labels=str(files / f"{name}?.npy")), whole)
+    found = clone(gm).set_params(resident=False).fit_predict(samples, labels=[files / "l0.npy", files / "l1.npy"])
+    assert np.array_equal(found, gaussmix.GaussianMixture(3, random_state=0, tol=1e-5).fit_predict(X, labels=LABELS))
+    masked = clone(gm).fit(samples, labels=[files / "m0.npy", files / "m1.npy"])
+    assert_same_bits(masked, clone(gm).fit(samples, labels=MASK))
+    np.save(files / "l1.npy", np.where(np.arange(2000, 3001) == 2345, 3, LABELS[2000:]))
+    np.save(files / "f1.npy", np.where(np.arange(2000, 3001) == 2345, 0.5, LABELS[2000:]))
+    two = [files / "m0.npy", files / "l1.npy"]
+    # Sample 2345 is the 1345th of the file x2.npy.
+    for labels, message in {
+        "l?.npy": r"rows 1200 to 1499 of .*x2\.npy: labels have 3 for sample 1345; .*from 0 to 2",
+        "f?.npy": r"rows 1200 to 1499 of .*x2\.npy: labels have 0.5 for sample 1345; they are whole numbers",
+        "l0.npy": "there are 2000 labels, but 3001 samples",
+        "x0.npy": r"x0\.npy: the array has the shape \(1000, 4\) and the type <f8; labels are whole numbers",
+        "none.npy": r"none\.npy: .*No such file",
+    }.items():
+        with pytest.raises((ValueError, OSError), match=message):
+            clone(gm).fit(samples, labels=str(files / labels))
+    with pytest.raises(ValueError, match="in all files a mask"):
+        clone(gm).fit(samples, labels=two)
+    with pytest.raises(ValueError, match="labels names files, which goes with samples in files only"):
+        gm.fit(X, labels=files / "l0.npy")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.where(np.arange(3001) == 2345, 3, LABELS), "^labels have 3 for sample 2345"),
+        (np.full(3001, -2), "have -2 for sample 0"),
+        (LABELS[1:], r"shape \(3000,\)"),
+        (LABELS.astype(float), "whole numbers"),
+        (MASK & (np.arange(3001) != 2345)[:, np.newaxis], "sample 2345 no component"),
+        (MASK[:, :2], r"a mask \(3001, 3\)"),
+    ],
+)
+def test_labels_that_do_not_fit_are_errors(labels, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianMixture(3, partition_rows=700).fit(X, labels=labels)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

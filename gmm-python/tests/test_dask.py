@@ -134,6 +134,43 @@ def test_missing_values(client, tmp_path, more):
         GaussianMixture(client=client, **params).fit(da.where(da.arange(4) == 1, np.nan, x))
 
 
+def test_labels(client, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    import dask.dataframe as dd
+
+    labels = np.where(np.random.default_rng(5).random(len(X)) < 0.2, np.random.default_rng(6).integers(0, 3, len(X)), -1)
+    mask = (labels[:, np.newaxis] < 0) | (labels[:, np.newaxis] == np.arange(3))
+    here = cluster.GaussianMixture(partition_rows=700, **PARAMS)
+    predicted = here.fit_predict(X, sample_weight=W, labels=labels)
+    x, gm = da.from_array(X, chunks=(700, 2)), GaussianMixture(client=client, **PARAMS)
+    for known in (labels, da.from_array(labels, chunks=500)):
+        found = gm.fit_predict(x, sample_weight=W, labels=known)
+        assert isinstance(found, np.ndarray) and np.array_equal(found, predicted)
+        assert_same_bits(gm, here)
+    masked = cluster.GaussianMixture(partition_rows=700, **PARAMS).fit(X, sample_weight=W, labels=mask)
+    for known in (mask, da.from_array(mask, chunks=(500, 2))):
+        assert_same_bits(gm.fit(x, sample_weight=W, labels=known), masked)
+    assert_same_bits(GaussianMixture(client=client, partition_rows=700, **PARAMS).fit(X, sample_weight=W, labels=known), masked)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "l.npy", labels)
+    files = GaussianMixture(client=client, partition_rows=700, resident=False, **PARAMS)
+    assert_same_bits(files.fit(tmp_path / "x.npy", sample_weight=W, labels=tmp_path / "l.npy"), here)
+    frame = dd.from_pandas(pandas.DataFrame(X, columns=list("abcd")).assign(w=W, known=labels), npartitions=3)
+    gm.fit(frame[list("abcd")], sample_weight=frame["w"], labels=frame["known"])
+    assert_close(gm, gaussmix.GaussianMixture(**PARAMS).fit(X, sample_weight=W, labels=labels))
+    wrong = np.where(np.arange(len(X)) == 1000, 3, labels)
+    for known, message in (
+        (wrong, "^labels have 3 for sample 1000"),
+        (da.from_array(wrong, chunks=500), "rows 700 to 1399 of X: labels have 3 for sample 1000"),
+        (da.from_array(labels[1:], chunks=500), r"labels.shape == \(\d+,\), expected"),
+        (tmp_path / "l.npy", "labels names files"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gm.fit(x, labels=known)
+    with pytest.raises(ValueError, match="an array labels cannot be divided"):
+        gm.fit(frame[list("abcd")], labels=labels)
+
+
 def test_values_are_dask_arrays(client, reference):
     gm = GaussianMixture(client=client, **PARAMS).fit(collection())
     for method in ("predict", "predict_proba", "score_samples"):

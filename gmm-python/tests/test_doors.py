@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gaussmix
@@ -29,7 +30,7 @@ AROUND = {
     "missing": ("`Samples::with_missing`", "missing", "--missing", "--missing", "--missing"),
     "sample_weight": ("`Samples::with_weights`", "fit(sample_weight=)", "--sample-weight", "--sample-weight", "--sample-weight"),
     "labels": ("`LabelledEvaluator`", "fit(labels=)", "--labels", "–", "--labels"),
-    "threads": ("`LoadOptions::threads`", "n_jobs", "--threads", "--threads", "--n-jobs"),
+    "threads": ("`LoadOptions::threads`", "n_jobs", "--threads", "--threads", "--threads"),
     "start at a model": ("`Fitting::start`", "from_parameters, load, warm_start", "--init", "–", "--init"),
     "groups": ("`Fitting::fit_many`", "ManyMixtures, fit_many", "--by", "–", "–"),
     "checkpoint": ("`Fitting::resume`", "ManyMixtures(checkpoint=)", "--checkpoint", "–", "–"),
@@ -109,6 +110,6 @@ def test_what_is_around_a_fit_is_there():
 
 def test_an_unknown_option_is_refused():
     gm = gaussmix.GaussianMixture(2)
-    data = _core.Data([[0.0], [1.0], [5.0], [6.0]], "cpu")
+    data = _core.Data(np.array([[0.0], [1.0], [5.0], [6.0]]))
     with pytest.raises(TypeError, match="a fit has no option tolerance"):
         data.fit({**gm._options(1), "tolerance": 1.0})

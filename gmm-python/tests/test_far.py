@@ -130,3 +130,17 @@ def test_the_density_of_a_target_far_away():
     exact = -0.5 * np.log(2 * np.pi * 0.75) - 0.5 / 0.75
     # The first row is of differences, which lose 1e-16 of half a million; of the others y - x/2 is exact.
     assert_allclose(regressor.log_prob(x, x[:, 0] / 2 + 1), exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["auto", "reference"])
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_gradient_by_a_weight_of_zero_far_away(missing, kind, device):
+    """The narrow component explains nothing of the far row, whose density is then a quarter of that of the component
+    without weight. A log density is rounded there at more than ln 4; the ratio is exact but for a few roundings."""
+    w, m = np.array([0.25, 0.75, 0.0]), np.zeros((3, 2))
+    c = np.array([1.0, 0.25, 1.0])
+    c = {"full": c[:, None, None] * np.eye(2), "diag": c[:, None] * np.ones(2), "spherical": c}[kind]
+    X = np.array([[1e10, np.nan if missing else 0.0]])
+    like = Likelihood(X, covariance_type=kind, missing=missing, device=device)
+    assert_allclose(like.gradient(w, m, c)[1], [4, 0, 4], rtol=1e-12)

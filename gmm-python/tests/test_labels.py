@@ -1,6 +1,5 @@
 """Fits to samples of which some may belong to some components only."""
 
-import importlib
 import os
 
 import numpy as np
@@ -83,10 +82,3 @@ def test_labels_of_all_samples_are_classes():
 def test_labels_that_do_not_fit_are_errors(labels, message):
     with pytest.raises(ValueError, match=message):
         GaussianMixture(3).fit(blobs(), labels=labels)
-
-
-def test_clusters_take_no_labels():
-    pytest.importorskip("dask")
-    cluster = importlib.import_module("gaussmix.dask")
-    with pytest.raises(ValueError, match="not for clusters"):
-        cluster.GaussianMixture(3).fit(blobs(), labels=some())

@@ -276,7 +276,7 @@ def test_the_command(folder):
         ("predict", "model.json", "x.npy", "--values", values, "-o", f"{values}.npy", "--partition-rows", 999)
         for values in methods
     ]
-    on = ("fit", "x.npy", "-k", 3, "--max-iter", 2, "--tol", 0, "-o", "more.npz", "--warm-start", "model.json", "--json")
+    on = ("fit", "x.npy", "-k", 3, "--max-iter", 2, "--tol", 0, "-o", "more.npz", "--init", "model.json", "--json")
     select = ("select", "x.npy", "-k", "1:2,3", "--covariance-type", "full,diag", "--partition-rows", 700, "-o", "best.json")
     score = ("score", "model.json", "x.npy", "--json")
     found = commands(folder, 3, (*fit, "-o", "model3.npz"), on, score, *predict, (*select, "--json"), (*select, "--verbose"))
@@ -314,7 +314,7 @@ def test_the_command_by_variational_inference(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         here.fit(X)
-    on = ("fit", "x.npy", "-k", 12, "--variational", "--max-iter", 1, "-o", "on.json", "--warm-start", "posterior.npz")
+    on = ("fit", "x.npy", "-k", 12, "--variational", "--max-iter", 1, "-o", "on.json", "--init", "posterior.npz")
     predict = ("predict", "posterior.npz", "x.npy", "--values", "scores", "-o", "scores.npy")
     score = ("score", "posterior.npz", "x.npy", "--json")
     em = ("fit", "x.npy", "-k", 12, "--max-iter", 1, "-o", "em.json")
@@ -322,7 +322,7 @@ def test_the_command_by_variational_inference(folder):
         folder, 2,
         (*fit, "covariance.npy", "-o", "posterior.npz"), (*fit, given, "-o", "rows.json"),
         (*on, *prior[:2]), predict, score, em,
-        on, (*on[:-1], "em.json"), (*em, *prior[:2]), (*fit, "1,2,3", "-o", "on.json"), (*fit, "1,x", "-o", "on.json"),
+        (*on, prior[0], "dirichlet-process"), (*on[:-1], "em.json"), (*em, *prior[:2]), (*fit, "1,2,3", "-o", "on.json"), (*fit, "1,x", "-o", "on.json"),
     )
     assert [code for code, _, _ in found] == [0] * 6 + [1, 1, 2, 1, 2], found
     result = json.loads(found[0][1])
@@ -339,9 +339,106 @@ def test_the_command_by_variational_inference(folder):
     np.testing.assert_allclose(np.load(folder / "scores.npy"), scores, rtol=1e-9)
     result = json.loads(found[4][1])
     assert result["score"] == pytest.approx(scores.mean(), rel=1e-12) and "bic" not in result
-    messages = ["a prior of the weights of the type 'dirichlet_distribution'", "em.json", "weight-concentration-prior-type needs --variational",
+    messages = ["the model has weight_concentration_prior_type='dirichlet_distribution', but", "em.json", "weight-concentration-prior-type needs --variational",
                 "covariance_prior", "neither numbers with commas between them nor a .npy file"]
     assert all(message in error for message, (_, _, error) in zip(messages, found[6:], strict=True)), found[6:]
+
+
+LABELS = """
+import warnings
+import numpy as np
+from mpi4py import MPI
+from gaussmix import cluster
+from gaussmix.mpi import BayesianGaussianMixture, GaussianMixture
+
+warnings.simplefilter("ignore")
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+X, W, L = (np.load(f"{name}.npy") for name in "xwl")
+M = (L[:, None] < 0) | (L[:, None] == np.arange(3))
+part = slice(rank * 5003 // size, (rank + 1) * 5003 // size)
+for kind, params in (
+    ("GaussianMixture", dict(n_init=2)),
+    ("GaussianMixture", dict(covariance_type="diag", standardize=True, resident=False)),
+    ("GaussianMixture", dict(n_init=4, halving=True, prior="default")),
+    ("BayesianGaussianMixture", dict(max_iter=20)),
+):
+    params = dict(n_components=3, random_state=0, tol=1e-5, **params)
+    here = getattr(cluster, kind)(partition_rows=700, **params)
+    labels = here.fit_predict(X, sample_weight=W, labels=L)
+    on_ranks = BayesianGaussianMixture if kind[0] == "B" else GaussianMixture
+    gm = on_ranks(comm=comm, partition_rows=700, **params)
+    assert np.array_equal(gm.fit_predict("x.npy", sample_weight="w.npy", labels="l.npy"), labels)
+    for name in ("weights_", "means_", "covariances_", "lower_bounds_"):
+        assert np.array_equal(getattr(gm, name), getattr(here, name)), name
+    assert np.array_equal(gm.fit("x.npy", sample_weight=W, labels=L).means_, here.means_)
+    if params.pop("resident", True):
+        # Arrays of the ranks, of which the last has a mask.
+        known = M[part] if rank == size - 1 else L[part]
+        gm = on_ranks(comm=comm, **params)
+        assert np.array_equal(gm.fit_predict(X[part], sample_weight=W[part], labels=known), labels[part])
+        np.testing.assert_allclose(gm.means_, here.means_, rtol=1e-9)
+# The last rank knows nothing, and has no samples in the second fit.
+known = L.copy()
+known[(size - 1) * 5003 // size :] = -1
+here = cluster.GaussianMixture(3, random_state=0, tol=1e-5).fit(X, labels=known)
+gm = GaussianMixture(3, comm=comm, random_state=0, tol=1e-5).fit(X[part], labels=None if rank == size - 1 else known[part])
+np.testing.assert_allclose(gm.means_, here.means_, rtol=1e-11)
+own = slice(0) if rank == size - 1 else slice(rank * 5003 // (size - 1), (rank + 1) * 5003 // (size - 1))
+gm.fit(X[own], labels=known[own])
+np.testing.assert_allclose(gm.means_, here.means_, rtol=1e-11)
+wrong = L[part].copy()
+wrong[3] = 3 if rank == size - 1 else wrong[3]
+try:
+    gm.fit(X[part], labels=wrong)
+except ValueError as error:
+    assert "labels have 3 for sample 3" in str(error), error
+else:
+    raise AssertionError("no error")
+comm.Barrier()
+if rank == 0:
+    print("all well")
+"""
+
+
+def test_labels(folder):
+    labels = np.where(np.random.default_rng(5).random(len(X)) < 0.1, np.array([2, 0, 1])[np.arange(5003) % 3], -1)
+    np.save(folder / "l.npy", labels)
+    (folder / "labels.py").write_text(LABELS)
+    done = mpiexec(folder, 2, "labels.py")
+    assert done.stdout == "all well\n", done.stderr
+    fit = ("fit", "x.npy", "--partition-rows", 700, "--tol", 1e-5, "--json")
+    prior = ("--prior", "mean_precision=1,degrees_of_freedom=9", "--halving", "--n-init", 4, "--random-state", 3)
+    freeze = ("--init", "model.json", "--freeze", "means=0,2", "weights=equal", "--max-iter", 2)
+    tried = ("select", "x.npy", "-k", "2,3", "--partition-rows", 700, "--prior", "default", "--freeze", "weights=equal", "--n-init", 3, "--halving", "--json")
+    np.save(folder / "wrong.npy", np.where(np.arange(5003) == 3800, 3, labels))
+    found = commands(
+        folder, 2,
+        (*fit, "-k", 3, "--labels", "l.npy", *prior, "-o", "model.json"), (*fit, *freeze, "-o", "on.json"), tried,
+        (*fit, "-k", 3, "--labels", "wrong.npy", "-o", "m.json"), (*fit, "-k", 2, *freeze, "-o", "m.json"),
+        (*fit, *freeze, "--n-init", 2, "-o", "m.json"), (*fit, "-o", "m.json"), (*fit, "-k", 3, "--variational", *prior, "-o", "m.json"),
+        (*fit, "-k", 3, "--prior", "mean=1", "-o", "m.json"), (*fit, "-k", 3, "--freeze", "means=a", "-o", "m.json"),
+    )
+    assert [code for code, _, _ in found] == [0, 0, 0, 1, 1, 2, 2, 2, 2, 2], found
+    params = {"tol": 1e-5, "partition_rows": 700}
+    map_prior = {"mean_precision": 1.0, "degrees_of_freedom": 9.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        here = cluster.GaussianMixture(3, prior=map_prior, halving=True, n_init=4, random_state=3, **params).fit(X, labels=labels)
+        on = gaussmix.GaussianMixture.load(folder / "model.json", warm_start=True, max_iter=2, tol=1e-5)
+        on.set_params(freeze={"means": [0, 2], "weights": "equal"}).fit(X)
+        more = {"prior": "default", "freeze": {"weights": "equal"}, "n_init": 3, "halving": True, "random_state": 0}
+        selection = gaussmix.select(X, [2, 3], estimator=cluster.GaussianMixture(partition_rows=700, **more))
+    gm = gaussmix.GaussianMixture.load(folder / "model.json")
+    assert np.array_equal(gm.means_, here.means_) and np.array_equal(gm.covariances_, here.covariances_)
+    refitted = gaussmix.GaussianMixture.load(folder / "on.json")
+    assert np.array_equal(refitted.means_[[0, 2]], gm.means_[[0, 2]]) and np.ptp(refitted.weights_) == 0
+    np.testing.assert_allclose(refitted.covariances_, on.covariances_, rtol=1e-12)
+    assert json.loads(found[2][1])["candidates"] == [row._asdict() for row in selection.table]
+    messages = ["rows 3500 to 4199 of x.npy: labels have 3 for sample 3800",
+                "the model has n_components=3, but --n-components says 2", "leave out one of them", "-k is missing",
+                "--prior is an option of EM", "'mean=1'; use default", "'means=a'; use weights, means"]
+    assert all(message in error for message, (_, _, error) in zip(messages, found[3:], strict=True)), found[3:]
 
 
 MISSING = """

@@ -43,6 +43,12 @@ impl Identity {
         self
     }
 
+    /// The same values by the names that options have on the command line.
+    #[must_use]
+    pub fn with_names_of_options(self) -> Self {
+        Self(self.0.into_iter().map(|(name, value)| (name.replace('_', "-"), value)).collect())
+    }
+
     /// Leaves out values that make no difference.
     #[must_use]
     pub fn without(mut self, names: &[&str]) -> Self {
@@ -58,8 +64,9 @@ impl Identity {
         let names: std::collections::BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
         let differs = |name: &&String| {
             let (before, now) = (self.0.get(*name), now.0.get(*name));
+            let is_array = [before, now].into_iter().flatten().any(|value| value.is_object() || value.is_array());
             (before != now).then(|| match (text(before), text(now)) {
-                (before, now) if before.len().max(now.len()) <= MAX_SHOWN => {
+                (before, now) if before.len().max(now.len()) <= MAX_SHOWN && !is_array => {
                     format!("{name} was {before} and is {now} now")
                 }
                 _ => format!("{name} differs"),

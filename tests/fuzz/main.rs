@@ -241,8 +241,15 @@ fn compressed_text() {
         encoder.write_all(text.as_bytes()).unwrap();
         encoder.finish().unwrap()
     };
+    let bzip2 = |text: &str| {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
     let good = [
         texts[0].as_bytes().to_vec(),
+        bzip2(texts[0]),
+        bzip2(texts[1]),
         gzip(texts[0]),
         gzip(texts[1]),
         zstd::encode_all(texts[0].as_bytes(), 1).unwrap(),

@@ -4,7 +4,7 @@ use crate::input::{DataOptions, Source};
 use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gaussmix::fit::{Em, Fit, FitOptions, Fitting, Method, Model, Regularized, Variational};
+use gaussmix::fit::{Em, Fit, FitOptions, FittedModel, Fitting, Method, Regularized, Variational};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
 use gaussmix::model::{CovarianceType, Mixture, VariationalMixture};
 use gaussmix::statistics::Freeze;
@@ -88,7 +88,7 @@ impl Trained for Variational {
 }
 
 /// What a fit finds, and its files.
-pub trait Trainable: Model + Serialize + DeserializeOwned {
+pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
     /// The lower bound, as the axis of a plot has it.
     const BOUND: &'static str;
 
@@ -250,6 +250,9 @@ impl Training {
         if may_go_on {
             options = options.without(&["tol", "max_iter"]);
         }
-        Ok(data.and(options).with("standardize", self.standardize).with("variational", self.is_variational()))
+        Ok(data
+            .and(options.with_names_of_options())
+            .with("standardize", self.standardize)
+            .with("variational", self.is_variational()))
     }
 }

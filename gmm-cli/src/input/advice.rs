@@ -44,6 +44,22 @@ pub fn advise(error: Error, treatment: Treatment, names: Option<&[String]>) -> a
     anyhow::anyhow!("{}; {advice}", fact(&error))
 }
 
+/// Replaces the advice in an error about the values of a feature, which `--drop` takes as `option`, where
+/// this program has options for it.
+pub fn about_values(error: Error, option: &str) -> anyhow::Error {
+    match &error {
+        Error::NonFiniteSample { value, .. } if value.is_infinite() => anyhow::anyhow!(
+            "{}; leave the column out with --drop {option}; if it stands for a missing value, --na-values {value} \
+             --missing says so",
+            fact(&error)
+        ),
+        Error::UnobservedColumn { .. } => {
+            anyhow::anyhow!("{}; leave the column out with --drop {option}", fact(&error))
+        }
+        _ => error.into(),
+    }
+}
+
 /// The engine's text without its own advice, which does not know this program's options and follows the
 /// semicolon.
 fn fact(error: &Error) -> String {

@@ -1,7 +1,7 @@
 //! The options of every command that computes over data.
 use anyhow::bail;
 use clap::Args;
-use gaussmix::count::whole_number_or_0;
+use gaussmix::count::{whole_number, whole_number_or_0};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::io::{Decimal, Selection, half_of_the_memory};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// The files of the data, and which of their columns are features.
 #[derive(Debug, Clone, Args)]
 pub struct TableOptions {
-    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz or
-    /// .zst), .parquet, .arrow, .feather or .arrows; several files, or a folder with its
+    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz, .bz2
+    /// or .zst), .parquet, .arrow, .feather or .arrows; several files, or a folder with its
     /// subfolders, are one data set; - is standard input (CSV, .npy or an Arrow IPC stream)
     #[arg(value_name = "DATA", required = true)]
     pub data: Vec<PathBuf>,
@@ -29,6 +29,9 @@ pub struct TableOptions {
     /// Lines of text before the table, which are passed over
     #[arg(long, value_name = "N", value_parser = whole_number_or_0, default_value_t = 0, hide_default_value = true)]
     skip_lines: usize,
+    /// The last line of text that is read, counted from 1 at the beginning of the file. Default: all are
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    last_line: Option<usize>,
     /// What stands for a missing value besides an empty field, NA, N/A, NaN, NaT, None, null and ?:
     /// texts and numbers, separated by commas, such as .,-999
     #[arg(long, value_name = "TEXTS", allow_hyphen_values = true)]
@@ -84,7 +87,8 @@ impl TableOptions {
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
         let (columns, drop) = (Names::all(&self.columns), Names::all(&self.drop));
         let (decimal, header, na_values) = (self.decimal, self.header, Names::all(&self.na_values));
-        Selection { columns, drop, id, by: None, model, decimal, header, skip_lines: self.skip_lines, na_values }
+        let (skip_lines, last_line) = (self.skip_lines, self.last_line);
+        Selection { columns, drop, id, by: None, model, decimal, header, skip_lines, last_line, na_values }
     }
 
     /// The data in a few words, for reports and errors.

@@ -98,15 +98,23 @@ impl<'a> Input<'a> {
                 }
                 let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
                 let error = Error::NonFiniteSample { row, column: self.columns[column], value };
-                anyhow::Error::from(error).context(format!("{}{name}", file.display()))
+                advice::about_values(error, &self.option(column)).context(format!("{}{name}", file.display()))
             }
             Error::UnobservedColumn { column } => {
                 let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
                 let error = Error::UnobservedColumn { column: self.columns[column] };
-                anyhow::Error::from(error).context(format!("{}{name}", self.options.table.describe()))
+                let error = advice::about_values(error, &self.option(column));
+                error.context(format!("{}{name}", self.options.table.describe()))
             }
             error => anyhow::Error::from(error).context(self.options.table.describe()),
         }
+    }
+
+    /// A feature as `--drop` takes it: its name or, where a shell would need quotes, its number.
+    fn option(&self, column: usize) -> String {
+        let plain = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || "_.".contains(c)) && !name.is_empty();
+        let name = self.names.as_ref().and_then(|names| names.get(column)).filter(plain);
+        name.map_or_else(|| self.columns[column].to_string(), Clone::clone)
     }
 
     /// As [`error`](Self::error), for an error from finding the standardisation, which computes in

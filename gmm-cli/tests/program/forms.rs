@@ -1,7 +1,8 @@
 //! Forms of files that other programs write: element types of arrays, and the ways of text.
 use crate::common::*;
 use flate2::write::GzEncoder;
-use gaussmix::io::{self, Data, Selection, Table};
+use gaussmix::io::{self, Data, Problem, Selection, Table};
+use gaussmix::{Error, Interrupt};
 use ndarray::{Array2, arr2};
 use std::fs;
 use std::io::Write;
@@ -331,4 +332,133 @@ fn columns_have_names_with_commas_and_numbers() {
     let report = fit(path, &["y.csv", "-k", "1", "--skip-lines", "2"]);
     assert_eq!(report["feature_names"], serde_json::json!(["a", "b"]));
     refused(path, &["fit", "y.csv", "-k", "1"], &["--skip-lines 2"]);
+}
+
+/// A table that is not read as it is has one message, which leads to it; or one that says why none does.
+#[test]
+fn one_message_leads_to_the_numbers() {
+    let footnote = "line 6 has 1 fields where the lines before have 3; if the table ends before it, ";
+    let rows = "1,2\n3,5\n".repeat(10_000);
+    let long = format!("a,b\n{rows}\nSource: a long table of 1999\nand more\n");
+    for (content, said, options) in [
+        // Types and roles below the names.
+        (
+            "sepal\tpetal\tiris\nc\tc\td\n\t\tclass\n5.1\t3.5\tsetosa\n4.9\t3.0\tsetosa\n6\t\tvirginica\n",
+            &["line 2 has no number where line 4 has some", "leaves out texts (values are missing"][..],
+            &["--skip-lines", "3", "--header", "no", "--drop", "2", "--missing"][..],
+        ),
+        (
+            "A catalog\nof 1999\nid,period,value\nA,Q01,1\nA,Q02,2\nB,Q03,4\n",
+            &["line 3 has 3 fields where line 2 has 1"],
+            &["--skip-lines", "2", "--columns", "value"],
+        ),
+        ("id,a,b\nx,1,2\ny,2,3\nz,3,5\n\nSource: 1999\n", &[footnote], &["--last-line", "5", "--drop", "id"]),
+        (&long, &["line 20003 has 1 fields", "if the table ends before it"], &["--last-line", "20002"]),
+        (
+            "a,b\n1,2\n2,-inf\n3,5\n4,1\n",
+            &["x.csv: column `b`: ", "-inf at row 1, column 1", "--drop b"],
+            &["--na-values", "-inf", "--missing"],
+        ),
+        // The lines end with a separator.
+        (
+            "a\tb\tc\t\nm\tm\td\t\n\t\tclass\t\n1\t2\tx\t\n2\t2.5\ty\t\n4\t3\tx\t\n",
+            &["line 2 has no number where line 4 has some"],
+            &["--skip-lines", "3", "--header", "no", "--drop", "2"],
+        ),
+        ("1,2\n2,inf\n3,5\n4,1\n", &["inf at row 1, column 1"], &["--drop", "1"]),
+        (
+            "SUNSPOTS\n========\n  Jan Feb\n1749 58.0 62.6\n1750 73.3 75.9\n1751 70.0 43.5\n",
+            &["all of it is one column of texts (line 2: `========`); numbers begin on line 4: "],
+            &["--skip-lines", "3", "--header", "no"],
+        ),
+    ] {
+        let folder = folder();
+        fs::write(folder.path().join("x.csv"), content).unwrap();
+        let fit = ["fit", "x.csv", "-k", "1"];
+        let (missing, named): (Vec<&str>, Vec<&str>) = options.iter().partition(|&&option| option == "--missing");
+        // The message has the options as they are to be given.
+        let named = named.join(" ");
+        let all = [said, &[&*named], &missing].concat();
+        refused(folder.path(), &fit, &all);
+        gmm(&folder).args(fit).args(options).assert().success();
+    }
+    for (content, said) in [
+        (
+            "id   education      children\n9    12-15 years    no\n11   < 12 years     yes\n12   16 years       no\n",
+            "its columns seem to have fixed widths, and no character separates them: write them with commas",
+        ),
+        ("name,start\nA,1953-01-20\nB,1961-01-20\n", "no column of numbers is left; write texts and dates as numbers"),
+    ] {
+        let folder = folder();
+        fs::write(folder.path().join("x.csv"), content).unwrap();
+        refused(folder.path(), &["fit", "x.csv", "-k", "1"], &[said]);
+    }
+}
+
+/// The last line that is read may be any, also one in quotes that has others behind it.
+#[test]
+fn a_table_ends_where_the_caller_says() {
+    let last = |line| Selection { last_line: Some(line), ..Selection::default() };
+    for content in ["a,b\n1,2\n3,4\nx\n", "a,b\n1,2\n3,4\n5,6\n", "a,b\r\n1,2\r\n3,4", "a,b\r1,2\r3,4\r5"] {
+        assert_eq!(read_with("x.csv", content, &last(3)).0, arr2(&[[1.0, 2.0], [3.0, 4.0]]), "{content:?}");
+    }
+    assert_eq!(read_with("x.csv", "1,2\n3,4\n", &last(100)).0.nrows(), 2);
+}
+
+#[test]
+fn lines_may_end_with_a_carriage_return_alone() {
+    let (values, names, _) = read("x.csv", "a,b\r1,2\r3,4\r");
+    assert_eq!((values, names), (arr2(&[[1.0, 2.0], [3.0, 4.0]]), strings(&["a", "b"])));
+    let folder = folder();
+    fs::write(folder.path().join("x.csv"), "a,b\r1,2\r3,x\r").unwrap();
+    refused(folder.path(), &["fit", "x.csv", "-k", "1"], &["line 3, column 1"]);
+}
+
+#[test]
+fn bzip2_is_known_by_its_content() {
+    let compress = |text: &str| {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let x = arr2(&[[1.0, 2.0], [3.0, 4.0]]);
+    // Two members, as `cat a.bz2 b.bz2` makes them.
+    for name in ["x.csv.bz2", "x.csv"] {
+        let (values, names, _) = read(name, [compress("a,b\n1,2\n3"), compress(",4\n")].concat());
+        assert_eq!((values, names), (x.clone(), strings(&["a", "b"])), "{name}");
+    }
+    // A text may begin as such a file does.
+    assert_eq!(read("x.csv", "BZh9,b\n1,2\n3,4\n").1, strings(&["BZh9", "b"]));
+    let folder = folder();
+    let whole = compress("a,b\n1,2\n3,4\n");
+    fs::write(folder.path().join("x.csv.bz2"), &whole[..whole.len() - 5]).unwrap();
+    refused(folder.path(), &["fit", "x.csv.bz2", "-k", "1"], &["x.csv.bz2: the compressed content is damaged or cut"]);
+}
+
+#[test]
+fn an_interrupt_ends_reading() {
+    let folder = folder();
+    let (text, array) = (folder.path().join("x.csv"), folder.path().join("x.npy"));
+    fs::write(&text, "a,b\n1,2\n3,4\n").unwrap();
+    fs::write(&array, npy("'|u1'", false, "(2, 2)", &[1, 2, 3, 4])).unwrap();
+    let interrupt = Interrupt::default();
+    interrupt.raise();
+    for path in [&text, &array] {
+        let open = || Table::open(&[path], &Selection::default()).unwrap();
+        let file = open().into_file(&mut |_| {}).unwrap();
+        let read = || [open().read().err(), file.rows(0..2).err()];
+        for error in interrupt.install(read) {
+            let problem = error.map(|error| error.problem);
+            let is_interrupted = |error: &Error| matches!(error, Error::Interrupted);
+            assert!(
+                matches!(&problem, Some(Problem::Content(error)) if is_interrupted(error)),
+                "{path:?}: {problem:?}"
+            );
+        }
+        // It ends with what it was raised for.
+        assert!(read().iter().all(Option::is_none), "{path:?}");
+    }
+    assert!(
+        interrupt.install(|| Table::open(&[&text], &Selection::default()).unwrap().into_file(&mut |_| {})).is_err()
+    );
 }

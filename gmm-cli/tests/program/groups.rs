@@ -286,7 +286,7 @@ fn bad_groups_are_errors() {
     // All of the data has to fit into memory; a text is read at once.
     error(&["x.csv", "--by", "who", "--memory", "6000"], &["x.csv: --by needs all of the data in memory"]);
     error(&["x.csv", "--by", "who", "--variational", "-o", "m.parquet"], &["m.parquet: ", "name a folder"]);
-    for option in ["--init=m.json", "--freeze=means", "--plot=p.svg", "--standardize"] {
+    for option in ["--init=m.json", "--plot=p.svg", "--standardize"] {
         let args = ["fit", "x.csv", "-k", "2", "--by", "who", option];
         let run = gmm(folder).args(args).assert().code(2).stdout("");
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();

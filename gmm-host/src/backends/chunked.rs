@@ -110,6 +110,7 @@ impl<'a> ChunkedEvaluator<'a> {
     }
 
     fn chunk(&mut self, index: usize) -> Result<&mut (dyn Evaluator + 'a)> {
+        Interrupt::current().check()?;
         if !matches!(&self.loaded, Some((i, _)) if *i == index) {
             // The last chunk is dropped before this one is loaded, which needs its memory.
             self.loaded = None;
@@ -138,7 +139,6 @@ impl<'a> ChunkedEvaluator<'a> {
         check_features(mixture, self.n_features)?;
         let mut results = Vec::with_capacity(self.n_chunks());
         for index in 0..self.n_chunks() {
-            Interrupt::current().check()?;
             let start = self.starts[index];
             let chunk = self.chunk(index)?;
             results.push(f(chunk).map_err(|e| shift_row(e, start))?);

@@ -5,6 +5,7 @@ use crate::data::samples::{Rows, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, shift_row};
+use crate::interrupt::Interrupt;
 use crate::labels::Labels;
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
@@ -92,8 +93,9 @@ impl<'a> ShardedEvaluator<'a> {
         let mut work = self.shards.iter_mut().zip(&self.starts).zip(&mut results);
         let first = work.next();
         let others: Vec<_> = work.map(|work| Mutex::new(Some(work))).collect();
+        let interrupt = Interrupt::current();
         let evaluate = |shard: &mut Box<dyn Evaluator + 'a>, start: &usize, result: &mut Option<Result<T>>| {
-            *result = Some(f(shard.as_mut(), *start));
+            *result = Some(interrupt.install(|| f(shard.as_mut(), *start)));
         };
         self.pool.in_place_scope(|scope| {
             if !others.is_empty() {

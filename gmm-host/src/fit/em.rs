@@ -1,10 +1,10 @@
 //! Expectation-maximisation.
-use super::fitting::Fitting;
 use super::fitting::steps::{Iterated, Steps};
+use super::fitting::{FitOptions, Fitting};
 use super::init::{check_columns, find};
 use super::map_prior::MapPrior;
 use super::moments::{covariance_of, moments};
-use super::options::{FitOptions, options};
+use super::options::options;
 use super::standard::Standardization;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;

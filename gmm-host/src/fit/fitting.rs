@@ -1,15 +1,93 @@
 //! A fit by some method: its options, where it begins, and the check of both.
-use super::options::FitOptions;
+use super::options::{InitParams, options};
 use super::outcome::Fit;
 use super::regularization::Regularized;
 use super::standard::{Standardizable, Standardization};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
+use crate::freeze::Freeze;
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use std::fmt::Debug;
 use std::ops::Deref;
+
+options! {
+    /// The options that all fits have, with scikit-learn's names and defaults.
+    pub struct FitOptions of fitting at fitting.options, for impl[<M: Method>] Fitting<M>;
+    arguments {
+        /// A fit has converged when an iteration changes the lower bound by less than this: the mean
+        /// log-likelihood of a sample, or by variational inference the bound of all samples. With 0 a
+        /// run makes all its iterations.
+        #[cfg_attr(feature = "clap", arg(long, allow_negative_numbers = true))]
+        tol: f64 = 1e-3,
+        /// The most iterations of a run. With 0 the result is the start.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = crate::count::whole_number_or_0))]
+        max_iter: usize = 100,
+        /// The number added to every variance (to the diagonals of matrices), in squared units of the
+        /// data; of standard deviations, where columns are standardized.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "VARIANCE", allow_negative_numbers = true))]
+        reg_covar: f64 = 1e-6,
+        /// The number of runs from different starts; the best of them is the result.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "RUNS", value_parser = crate::count::whole_number))]
+        n_init: usize = 1,
+        /// Drop poor runs early: all make 5 iterations, and the half with the lower bounds is dropped;
+        /// the others go on to 10, 20, 40, … iterations, until one is left or all have ended.
+        ///
+        /// Successive halving takes about half of the iterations. Each run has the bits that it has
+        /// otherwise. A run that begins slowly can be dropped although it would have been the best, so
+        /// that the bound can be lower than that of all runs, never higher. A callback sees the runs in
+        /// turns, and such a fit cannot be resumed.
+        #[cfg_attr(feature = "clap", arg(long))]
+        halving: bool = false,
+        /// The method that finds a start: kmeans, k-means++, random or random_from_data.
+        ///
+        /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and
+        /// some that one pass over all draws by their distances, so that rare ones are among them. The
+        /// centres are then improved by at most 20 passes over all samples, and the start's parameters
+        /// computed by one more, each as expensive as an EM iteration or two.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "METHOD"))]
+        init_params: InitParams = InitParams::KMeans,
+        /// The seed of every random choice. Run r of a fit uses stream r of the generator ChaCha8.
+        #[cfg_attr(feature = "clap", arg(long, visible_alias = "seed", value_name = "SEED"))]
+        random_state: u64 = 0,
+    }
+    fields {
+        /// The number of components K, at least 1.
+        n_components: usize = 1,
+        /// The shape of the covariances.
+        covariance_type: CovarianceType = CovarianceType::Full,
+        /// The parameters that stay as the start has them. Variational inference freezes a part of the
+        /// posterior of all components: the distribution of the weights, that of the means given the
+        /// precisions (m and β), that of the precisions (W and ν). Lower bounds never fall with it either.
+        freeze: Freeze = Freeze::default(),
+        /// Where a fit computes whose samples come as an array. An [`Evaluator`](crate::Evaluator)
+        /// computes on its own device.
+        device: Device = Device::Auto,
+    }
+    optional {}
+}
+
+impl FitOptions {
+    /// Checks the numbers.
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
+        if self.n_components == 0 {
+            return bad("n_components", "0".into(), "at least one component is needed");
+        }
+        if self.tol.is_nan() || self.tol < 0.0 {
+            return bad("tol", self.tol.to_string(), "it must be zero or positive");
+        }
+        if !(self.reg_covar >= 0.0 && self.reg_covar.is_finite()) {
+            return bad("reg_covar", self.reg_covar.to_string(), "it must be zero or positive, and finite");
+        }
+        if self.n_init == 0 {
+            return bad("n_init", "0".into(), "at least one run is needed");
+        }
+        Ok(())
+    }
+}
 
 /// A method of fitting: [`Em`](super::Em) or [`Variational`](super::Variational), each with the
 /// options that it alone has.
@@ -18,7 +96,7 @@ pub trait Method: steps::Steps {}
 impl<M: steps::Steps> Method for M {}
 
 /// What a fit finds: a [`Mixture`], or the posterior of one.
-pub trait Model: Standardizable + Regularized + Debug + Send + Sync + 'static {
+pub trait FittedModel: Standardizable + Regularized + Debug + Send + Sync + 'static {
     /// The mixture whose density is that of samples under this model, but for a factor.
     fn density(&self) -> &Mixture;
 
@@ -26,7 +104,7 @@ pub trait Model: Standardizable + Regularized + Debug + Send + Sync + 'static {
     fn log_factor(&self) -> f64;
 }
 
-impl Model for Mixture {
+impl FittedModel for Mixture {
     fn density(&self) -> &Mixture {
         self
     }
@@ -49,7 +127,7 @@ pub(super) mod steps {
     /// The steps by which methods differ. Only this crate implements them.
     pub trait Steps: Clone + Debug + Default + Send + Sync + 'static {
         /// What an iteration improves.
-        type Model: Model;
+        type Model: FittedModel;
         /// The prior, which follows from the samples where it is not given.
         type Prior: Send + Sync;
 
@@ -189,7 +267,7 @@ pub(super) enum Start<M> {
 /// K, D and a covariance type.
 pub(super) type Shape = (usize, usize, CovarianceType);
 
-pub(super) fn shape_of(model: &impl Model) -> Shape {
+pub(super) fn shape_of(model: &impl FittedModel) -> Shape {
     let (k, d) = model.density().means().dim();
     (k, d, model.density().covariance_type())
 }
@@ -199,7 +277,7 @@ pub(super) fn shape_of_statistics(statistics: &Statistics) -> Shape {
     (k, d, statistics.covariance_type())
 }
 
-impl<M: Model> Start<M> {
+impl<M: FittedModel> Start<M> {
     /// The shapes of everything that the start holds.
     fn shapes(&self) -> impl Iterator<Item = Shape> {
         let (first, second) = match self {
@@ -302,7 +380,7 @@ impl<M: Method> Fitting<M> {
             return Err(Error::BadParameter {
                 name: "halving",
                 value: "true, beside a fit to be resumed".into(),
-                remedy: "the runs that were dropped are not known any more; resume without halving, or fit anew",
+                remedy: "the runs that were dropped are not known any more; resume without it, or fit anew",
             });
         }
         start.shapes().try_for_each(|shape| self.check_shape(shape))

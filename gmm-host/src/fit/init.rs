@@ -9,8 +9,9 @@
 //! centre, so that one such pass is a Lloyd iteration, and the last one gives the start in the
 //! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance
 //! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
+use super::fitting::FitOptions;
 use super::kmeans::{Gaps, Points};
-use super::options::{FitOptions, InitParams};
+use super::options::InitParams;
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};

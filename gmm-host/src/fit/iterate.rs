@@ -1,9 +1,8 @@
 //! The course of a fit by any method: runs from several starts, each of iterations until the lower
 //! bound hardly changes.
 use super::fitting::steps::Iterated;
-use super::fitting::{Checked, Fitting, Method, Start, shape_of, shape_of_statistics};
+use super::fitting::{Checked, FitOptions, FittedModel, Fitting, Method, Start, shape_of, shape_of_statistics};
 use super::init::check_columns;
-use super::options::FitOptions;
 use super::outcome::{Callback, Fit, Iteration, best, best_of};
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
@@ -18,7 +17,7 @@ use std::ops::ControlFlow;
 const OF_A_FIT: usize = 6;
 /// The parameters of a run that waits for its next round: covariances and their factors.
 const OF_A_WAITING_RUN: usize = 2;
-/// The iterations of the first round of successive halving.
+/// The iterations of the first round of runs that take turns.
 const FIRST_ROUND: usize = 5;
 
 /// Where a run begins.
@@ -111,7 +110,7 @@ impl<M: Method> Checked<Fitting<M>> {
     pub fn fit_predict(&self, data: impl DataSource) -> Result<(Fit<M::Model>, Vec<usize>)> {
         data.evaluate(self.options.device, |evaluator| {
             let fit = self.fit_with(evaluator, &mut |_| ControlFlow::Continue(()))?;
-            let labels = evaluator.predict(super::fitting::Model::density(&fit.mixture))?;
+            let labels = evaluator.predict(fit.mixture.density())?;
             Ok((fit, labels))
         })
     }
@@ -270,7 +269,7 @@ impl<'a, M: Method> Course<'a, M> {
         Ok(Fit { run, ..Fit::new(self.fitting.method.begin_at(&self.fitting.options, model)?) })
     }
 
-    /// Fits by successive halving of the runs: in each round all that are left go on, then the half
+    /// Fits by runs that take turns: in each round all that are left go on, then the half
     /// with the lower bounds is dropped.
     fn halve(
         &self,

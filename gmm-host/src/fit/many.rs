@@ -4,9 +4,8 @@
 //! So the runs of small fits are made side by side, each whole on one thread. A run that is a good
 //! part of all the work has all threads. Which of the two it is makes no difference to its bits,
 //! because an evaluation gives the same ones on any number of threads.
-use super::fitting::{Checked, Fitting, Method};
+use super::fitting::{Checked, FitOptions, Fitting, Method};
 use super::iterate::{Course, RunStart, Starts};
-use super::options::FitOptions;
 use super::outcome::{Fit, Iteration, best_of};
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::Samples;

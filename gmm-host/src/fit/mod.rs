@@ -19,12 +19,12 @@ mod stepwise;
 mod variational;
 
 pub use em::{Em, GaussianMixtureParams};
-pub use fitting::{Checked, Fitting, Method, Model};
+pub use fitting::{Checked, FitOptions, FittedModel, Fitting, Method};
 pub use iterate::{RunStart, Starts};
 pub use many::{ManyStarts, Watch, evaluate_each, fit_many};
 pub use map_prior::MapPrior;
 pub use merge::merge_down;
-pub use options::{FitOptions, InitParams};
+pub use options::InitParams;
 pub use outcome::{Callback, Fit, Iteration};
 pub use regularization::Regularized;
 pub use select::{Candidate, Criterion, Rank, Ranked, Selection, grow, select, select_by};

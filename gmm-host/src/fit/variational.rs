@@ -1,9 +1,9 @@
 //! Variational inference.
 use super::fitting::steps::{Iterated, Steps};
-use super::fitting::{Fitting, Model};
+use super::fitting::{FitOptions, FittedModel, Fitting};
 use super::init::find;
 use super::moments::{covariance_of, moments};
-use super::options::{FitOptions, options};
+use super::options::options;
 use super::standard::Standardization;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
@@ -35,27 +35,28 @@ use ndarray::{Array1, Array2};
 pub type BayesianGaussianMixtureParams = Fitting<Variational>;
 
 options! {
-    /// Variational inference: the posterior of the parameters.
+    /// Variational inference: the posterior of the parameters. As arguments of a command they need its flag
+    /// `--variational`.
     pub struct Variational of fitting at fitting.method, for impl[] Fitting<Variational>;
     arguments {
         /// The prior of the weights: dirichlet_process or dirichlet_distribution.
-        #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE"))]
+        #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", requires = "variational"))]
         weight_concentration_prior_type: WeightConcentrationPriorType = WeightConcentrationPriorType::DirichletProcess,
     }
     fields {}
     optional {
         /// The concentration γ of that prior, above 0: the smaller, the fewer components have weight.
         /// Default: 1/K.
-        #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", allow_negative_numbers = true))]
+        #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         weight_concentration_prior: f64,
         /// β₀, above 0: the larger, the nearer are the means to the prior mean. Default: 1.
-        #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", allow_negative_numbers = true))]
+        #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         mean_precision_prior: f64,
         /// The prior mean m₀ (D,). Default: the mean of the samples.
         #[cfg_attr(feature = "clap", arg(skip))]
         mean_prior: Array1<f64>,
         /// The degrees of freedom ν₀ of the prior of the precisions, above D − 1. Default: D.
-        #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", allow_negative_numbers = true))]
+        #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         degrees_of_freedom_prior: f64,
         /// W₀⁻¹ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D) or (1,).
         /// Default: the covariance of the samples (divisor N − 1), its diagonal, or the mean of that.
@@ -64,7 +65,7 @@ options! {
     }
 }
 
-impl Model for VariationalMixture {
+impl FittedModel for VariationalMixture {
     fn density(&self) -> &Mixture {
         Self::density(self)
     }

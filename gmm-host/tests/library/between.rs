@@ -1,10 +1,13 @@
 //! Distances between mixtures, and mixtures made of others.
 use crate::common::*;
 use gmm_host::{
-    Adaptation, CovarianceType, Covariances, Device, Error, Estimate, Evaluator, Interrupt, Mixture, Order, Samples,
+    Adaptation, ChunkedEvaluator, CovarianceType, Covariances, Description, Device, Draw, Error, Estimate, Evaluator,
+    Interrupt, Mixture, Order, ReferenceEvaluator, Rows, Samples, Sampling, ShardedEvaluator, Statistics,
 };
 use nalgebra::DMatrix;
 use ndarray::{Array1, Array2, Axis, array};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn one(mean: f64, variance: f64) -> Mixture {
     Mixture::new(array![1.0], array![[mean]], Covariances::Spherical(array![variance])).unwrap()
@@ -345,4 +348,81 @@ fn an_interrupt_ends_what_takes_long() {
     }
     // It ends with what it was raised for.
     assert!(m.sample(10, 0).is_ok());
+}
+
+/// Evaluates without a look at the flag, as a GPU does, and raises it where it is the second to evaluate.
+struct Deaf {
+    inner: ReferenceEvaluator,
+    interrupt: Interrupt,
+    number: Arc<AtomicUsize>,
+}
+
+impl Deaf {
+    fn evaluate<T>(&mut self, f: impl FnOnce(&mut ReferenceEvaluator) -> Result<T, Error>) -> Result<T, Error> {
+        if self.number.fetch_add(1, Ordering::SeqCst) == 1 {
+            self.interrupt.raise();
+        }
+        Interrupt::default().install(|| f(&mut self.inner))
+    }
+}
+
+impl Sampling for Deaf {}
+
+impl Evaluator for Deaf {
+    fn n_samples(&self) -> usize {
+        self.inner.n_samples()
+    }
+    fn n_features(&self) -> usize {
+        self.inner.n_features()
+    }
+    fn total_weight(&self) -> f64 {
+        self.inner.total_weight()
+    }
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64, Error> {
+        self.evaluate(|inner| inner.log_likelihood(mixture))
+    }
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>, Error> {
+        self.evaluate(|inner| inner.score_samples(mixture))
+    }
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics, Error> {
+        self.evaluate(|inner| inner.statistics(mixture))
+    }
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows, Error> {
+        self.inner.rows(rows)
+    }
+}
+
+/// Between two chunks, and in the threads of shards, of which the first is evaluated by the calling one.
+#[test]
+fn an_interrupt_ends_chunks_and_shards() {
+    let m = mixture(1, CovarianceType::Full, 3, 2, 0.0);
+    let x = Array2::zeros((10, 2));
+    type Compute<'a> = &'a dyn Fn(&mut dyn Evaluator) -> Option<Error>;
+    let all: [Compute<'_>; 4] = [
+        &|data| data.log_likelihood(&m).err(),
+        &|data| data.score_samples(&m).err(),
+        &|data| data.statistics(&m).err(),
+        &|data| data.draw(&Draw::new(&m, 0, 3)).err(),
+    ];
+    for sharded in [false, true] {
+        for (i, compute) in all.iter().enumerate() {
+            let (interrupt, number) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));
+            let chunks = ChunkedEvaluator::of_samples(Samples::from_f64(x.view()).unwrap(), 2, |chunk| {
+                let (interrupt, number) = (interrupt.clone(), Arc::clone(&number));
+                Ok(Box::new(Deaf { inner: ReferenceEvaluator::new(chunk), interrupt, number }))
+            });
+            let mut data: Box<dyn Evaluator + '_> = Box::new(chunks.unwrap());
+            if sharded {
+                let first: Box<dyn Evaluator> = Box::new(ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()));
+                data = Box::new(ShardedEvaluator::new(vec![first, data]).unwrap());
+            }
+            let error = interrupt.install(|| compute(data.as_mut()));
+            // Without a look nothing ends, or all five chunks are evaluated.
+            assert_eq!(number.load(Ordering::SeqCst), 2, "{sharded}, {i}: {error:?}");
+            assert!(matches!(error, Some(Error::Interrupted)), "{sharded}, {i}: {error:?}");
+        }
+    }
 }

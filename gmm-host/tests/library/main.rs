@@ -24,5 +24,6 @@ mod score_function;
 mod serde;
 mod sharded;
 mod standard;
+mod starts;
 mod statistics;
 mod variational;

@@ -1,8 +1,8 @@
 //! `gaussian_centres`: the Gaussian kernel of rows with centres.
 use super::launch::launch;
 use super::{Columns, Rows, factor, rows_at_once, seconds};
-use gmm_host::Result;
 use gmm_host::cuda::{Grid, Kernel, Memory, Numbers, Queue, Work, require};
+use gmm_host::{Interrupt, Result};
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::centres::{CentresArgs, THREADS, TILE_CENTRES, TILE_ROWS};
 use ndarray::{ArrayView2, Axis};
@@ -38,6 +38,7 @@ impl Centres {
         let m = centres.nrows();
         let rows = rows_at_once(x.ncols(), m);
         for (x, out) in x.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
+            Interrupt::current().check()?;
             self.take(x, centres)?;
             self.queue.run(|work| {
                 self.start(work, gamma)?;

@@ -3,7 +3,7 @@
 use super::launch::launch;
 use super::{rows_at_once, seconds};
 use gmm_host::cuda::{Grid, Kernel, Memory, Numbers, Queue, Work, require};
-use gmm_host::{Error, Result};
+use gmm_host::{Error, Interrupt, Result};
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};
 use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs};
@@ -88,6 +88,7 @@ impl Products {
         let m = self.matrix.rows;
         let rows = rows_at_once(self.matrix.d, m);
         for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
+            Interrupt::current().check()?;
             let way = way(self, vectors.nrows())?;
             self.prepare(vectors.nrows(), way)?;
             let vectors = vectors.as_standard_layout();

@@ -5,4 +5,5 @@
 mod common;
 
 mod agreement;
+mod interrupt;
 mod memory;

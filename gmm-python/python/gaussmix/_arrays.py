@@ -233,14 +233,19 @@ def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDAr
         raise type(error)(re.sub(r"\brow (\d+)", place, str(error))) from None
 
 
-def checked_labels(labels: Any, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_]:
-    """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed."""
+def checked_labels(
+    labels: Any, n_samples: int, n_components: int, first: int = 0
+) -> NDArray[np.int64] | NDArray[np.bool_]:
+    """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed.
+
+    Errors count samples from `first`, the number of the first one.
+    """
     refuse_masked(labels, "labels")
     array = np.asarray(labels)
     if array.dtype == np.bool_ and array.shape == (n_samples, n_components):
         without = np.flatnonzero(~array.any(axis=1))
         if len(without):
-            raise ValueError(f"labels allow sample {without[0]} no component")
+            raise ValueError(f"labels allow sample {first + without[0]} no component")
         return np.ascontiguousarray(array)
     if array.dtype.kind not in "iu" or array.shape != (n_samples,):
         raise ValueError(
@@ -250,7 +255,7 @@ def checked_labels(labels: Any, n_samples: int, n_components: int) -> NDArray[np
     outside = np.flatnonzero((array < -1) | (array >= n_components))
     if len(outside):
         raise ValueError(
-            f"labels have {array[outside[0]]} for sample {outside[0]}; they are the numbers of components, from 0 to "
+            f"labels have {array[outside[0]]} for sample {first + outside[0]}; they are the numbers of components, from 0 to "
             f"{n_components - 1}, or -1 where that is not known"
         )
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -40,6 +40,7 @@ __all__ = [
     "mean_score",
     "mixture_of_clusters",
     "n_uniforms",
+    "option_names",
     "run_program",
 ]
 
@@ -292,7 +293,9 @@ class Data:
         n_components: int = 0,
     ) -> Self: ...
     @staticmethod
-    def remote(object: object) -> Data: ...
+    def remote(
+        object: object, labels: NDArray[np.int64] | NDArray[np.bool_] | None = None, n_components: int = 0
+    ) -> Data: ...
     def mean_score(self, mixture: Mixture) -> float: ...
     def totals(self, mixtures: Mixtures) -> Any: ...
     def scores(self, mixture: Mixture) -> _Float64: ...
@@ -308,7 +311,7 @@ class Data:
     def fit(
         self,
         options: dict[str, Any],
-        course: object,
+        course: object = None,
         before: Mixture | VariationalMixture | None = None,
         lower_bound: float | None = None,
     ) -> Fit: ...

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
-from ._arrays import Floats, checked_weights, floats
+from ._arrays import Floats, checked_labels, checked_weights, floats
 from ._documentation import documented
 
 #: A file is divided so that there are about this many partitions of all files together, ...
@@ -118,6 +118,7 @@ class Partition(NamedTuple):
     weights : Joined, Array or None -- Where the sample weights are, if there are any.
     units : tuple of ndarray or None -- What is subtracted from the columns, and what they are divided by then.
     first : int -- The number of its first row in the array or file of which it holds rows.
+    labels : Joined, Array or None -- Where the labels of the samples are, if there are any.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Partition(NamedTuple):
     weights: Joined | Array | None = None
     units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     first: int = 0
+    labels: Joined | Array | None = None
 
     def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
         """Read samples and weights.
@@ -146,6 +148,25 @@ class Partition(NamedTuple):
             weights = checked_weights(given, x.shape[0]) if len(given) or x.shape[0] else np.empty(0)
         return np.asarray(x), weights
 
+    def known(self, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_] | None:
+        """Read the labels of the samples, if there are any.
+
+        Parameters:
+        n_samples : int -- The number of samples.
+        n_components : int -- The number of components.
+        Returns:
+        labels : ndarray of shape (n_samples,) or (n_samples, n_components), or None
+            The number of each sample's component, -1 where it is not known, or a mask of those it may belong to.
+        """
+        if self.labels is None:
+            return None
+        given = self.labels.read()
+        if hasattr(given, "to_numpy"):
+            given = given.to_numpy()
+        if isinstance(self.labels, Joined):
+            given = _whole(given, self.first)
+        return checked_labels(given, n_samples, n_components, self.first)
+
     def error(self, error: Exception) -> Exception:
         """Return an error of the same kind whose text names the partition.
 
@@ -157,6 +178,19 @@ class Partition(NamedTuple):
             if isinstance(error, kind):
                 return kind(text)
         return RuntimeError(f"{self.name}: {type(error).__name__}: {error}")
+
+
+def _whole(labels: NDArray[Any], first: int) -> NDArray[Any]:
+    """Return the labels of a file as whole numbers: those may be of any type, as for the command gmm."""
+    if labels.dtype.kind != "f":
+        return labels
+    broken = np.flatnonzero(labels != np.round(labels))
+    if len(broken):
+        raise ValueError(
+            f"labels have {labels[broken[0]]} for sample {first + broken[0]}; they are whole numbers, the numbers of "
+            "components, or -1 where that is not known"
+        )
+    return labels.astype(np.int64)
 
 
 @documented
@@ -301,37 +335,77 @@ def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights
     if weights is None:
         return list(partitions)
     n_rows = sum(counts)
-    ends = np.cumsum(counts).tolist()
     if heads is None:
         if not isinstance(weights, Number):
             weights = np.asarray(weights)
         # scikit-learn's check refuses arrays of no numbers, which belong to no samples here.
         array = checked_weights(weights, n_rows) if n_rows or np.size(weights) else np.empty(0)
         assert array is not None
-        return [
-            partition._replace(weights=Array(array[end - count : end]))
-            for partition, count, end in zip(partitions, counts, ends, strict=True)
-        ]
-    for head in heads:
-        if len(head.shape) != 1:
-            raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
-    given = sum(head.shape[0] for head in heads)
-    if given != n_rows:
-        raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
-    weighted = []
-    for partition, count, end in zip(partitions, counts, ends, strict=True):
+        parts = _parts_of_array(array, counts)
+    else:
+        for head in heads:
+            if len(head.shape) != 1:
+                raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
+        given = sum(head.shape[0] for head in heads)
+        if given != n_rows:
+            raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
+        parts = _parts_of_files(heads, counts, np.empty(0))
+    return [partition._replace(weights=part) for partition, part in zip(partitions, parts, strict=True)]
+
+
+def with_labels(
+    partitions: Sequence[Partition], counts: Sequence[int], labels: Any, heads: Any, n_components: int
+) -> list[Partition]:
+    """Return partitions of known lengths the labels of their samples: an array, or .npy files, whose heads are given."""
+    if labels is None:
+        return list(partitions)
+    n_rows = sum(counts)
+    if heads is None:
+        parts = _parts_of_array(checked_labels(labels, n_rows, n_components), counts)
+    else:
+        allowed = {(): "iuf", (n_components,): "b"}
+        for head in heads:
+            same = head.shape[1:] == heads[0].shape[1:]
+            if not head.shape or np.dtype(head.dtype).kind not in allowed.get(head.shape[1:], "") or not same:
+                raise ValueError(
+                    f"{head.path}: the array has the shape {head.shape} and the type {head.dtype}; labels are whole numbers "
+                    f"(N,), -1 where a label is not known, or in all files a mask (N, {n_components}) of truth values"
+                )
+        given = sum(head.shape[0] for head in heads)
+        if given != n_rows:
+            raise ValueError(f"there are {given} labels, but {n_rows} samples; each sample needs one, -1 where it is not known")
+        mask = len(heads[0].shape) > 1
+        parts = _parts_of_files(heads, counts, np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64))
+    return [partition._replace(labels=part) for partition, part in zip(partitions, parts, strict=True)]
+
+
+def _parts_of_array(values: NDArray[Any], counts: Sequence[int]) -> list[Joined | Array]:
+    """Divide values, one for each sample, among partitions of these lengths."""
+    ends = np.cumsum(counts).tolist()
+    return [Array(values[end - count : end]) for count, end in zip(counts, ends, strict=True)]
+
+
+def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArray[Any]) -> list[Joined | Array]:
+    """Divide files of values, one for each sample, among partitions of these lengths; one without samples has `nothing`."""
+    divided: list[Joined | Array] = []
+    for count, end in zip(counts, np.cumsum(counts).tolist(), strict=True):
         parts, begin = [], 0
         for head in heads:
             first, last = max(end - count - begin, 0), min(end - begin, head.shape[0])
             if first < last:
                 parts.append(Rows(head.path, first, last))
             begin += head.shape[0]
-        weighted.append(partition._replace(weights=Joined(tuple(parts)) if parts else Array(np.empty(0))))
-    return weighted
+        divided.append(Joined(tuple(parts)) if parts else Array(nothing))
+    return divided
 
 
-def of_array(X: Any, partition_rows: int | None, sample_weight: Any) -> list[Partition]:
+def of_array(
+    X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0
+) -> list[Partition]:
     """Divide an array of this process into partitions."""
+    for name, given in (("sample_weight", sample_weight), ("labels", labels)):
+        if are_paths(given):
+            raise ValueError(f"{name} names files, which goes with samples in files only; give an array")
     n_rows, width = X.shape[0], max(1, X.shape[1] * X.dtype.itemsize)
     if partition_rows is None:
         least, most = PARTITION_BYTES
@@ -342,4 +416,4 @@ def of_array(X: Any, partition_rows: int | None, sample_weight: Any) -> list[Par
         for first in firsts
     ]
     counts = [min(partition_rows, n_rows - first) for first in firsts]
-    return with_weights(partitions, counts, sample_weight, None)
+    return with_labels(with_weights(partitions, counts, sample_weight, None), counts, labels, None, n_components)

@@ -42,6 +42,14 @@ class Samples(AbstractContextManager["Samples"]):
     shape: tuple[int, int]
     #: The type of the attributes.
     dtype: np.dtype[Any]
+    #: What is fitted.
+    estimator: Any
+    #: Whether there are labels.
+    labelled: bool
+
+    def _start_is_by_labels(self) -> bool:
+        """Say whether the engine finds the start, which heeds labels; scikit-learn's does not."""
+        return self.labelled and _start.is_name(self.estimator.init_params)
 
     @abstractmethod
     def load(self) -> Evaluations:
@@ -78,6 +86,7 @@ class ArraySamples(Samples):
         self.units = units
         self.X: Floats | _core.GpuArray = validated(estimator, X, reset=True, min_samples=2)
         self.shape, self.dtype = (self.X.shape[0], self.X.shape[1]), self.X.dtype
+        self.labelled = labels is not None
         self.labels = None if labels is None else checked_labels(labels, self.shape[0], estimator.n_components)
         if labels is not None and on_gpu(self.X):
             raise ValueError("labels do not go with an array in a GPU's memory; bring the array to the host")
@@ -111,10 +120,6 @@ class ArraySamples(Samples):
             self.units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
         self.X = self.units.apply(X)
         return self.units, self._load()
-
-    def _start_is_by_labels(self) -> bool:
-        """Say whether the engine finds the start, which heeds labels; scikit-learn's does not."""
-        return self.labels is not None and _start.is_name(self.estimator.init_params)
 
     def fit_many(self, estimators: list[Any]) -> _core.Fits:
         """Fit several estimators to the samples, on each core another run."""

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 /// Most names that an error lists.
 pub(super) const MAX_LISTED: usize = 12;
 /// Most names that an advice lists, which a user copies.
-const MAX_ADVISED: usize = 100;
+pub(super) const MAX_ADVISED: usize = 100;
 /// Most characters of a name in an error.
 const MAX_LENGTH: usize = 40;
 
@@ -36,6 +36,8 @@ pub struct Selection {
     pub header: Option<bool>,
     /// Lines of a text before its header or, without one, its first row.
     pub skip_lines: usize,
+    /// The last line of a text that is read, counted from 1: notes may follow it. `None`: all are.
+    pub last_line: Option<usize>,
     /// What stands for a missing value besides the usual words, in any case of letters. A number
     /// stands for one in every format, however it is written.
     pub na_values: Vec<String>,
@@ -194,7 +196,7 @@ impl Selection {
             let keep = format!("take the columns of numbers with --columns {}", named(&numbers));
             let drop = format!("leave out what is no feature with --drop {}", named(&texts));
             let advice = match (numbers.len(), texts.len()) {
-                (0, _) => "no column of numbers is left".into(),
+                (0, _) => "no column of numbers is left; write texts and dates as numbers first".into(),
                 (1..=MAX_ADVISED, ..=MAX_ADVISED) if numbers.len() < texts.len() => format!("{keep}, or {drop}"),
                 (_, ..=MAX_ADVISED) => drop,
                 (1..=MAX_ADVISED, _) => keep,

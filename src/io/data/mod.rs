@@ -12,6 +12,7 @@ mod csv;
 pub(super) mod damaged;
 mod decimal;
 mod file_stamp;
+mod files;
 mod header;
 #[cfg(not(feature = "parquet"))]
 mod no_arrow;
@@ -19,6 +20,7 @@ pub(super) mod npy;
 pub(super) mod npy_header;
 #[cfg(feature = "parquet")]
 pub(super) mod parquet;
+mod part;
 mod stream;
 mod table;
 
@@ -52,8 +54,8 @@ use std::path::Path;
 ///   likewise. Where a header has one name less than there are columns, the first has none.
 /// * With the feature `parquet`: `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and
 ///   streams): float16 and float32 as float32, other numbers as float64.
-/// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The
-///   path `-` stands for standard input.
+/// * `.npy`, text and `.arrows` may be compressed by gzip, bzip2 or Zstandard (`.csv.gz`, `.csv.bz2`,
+///   `.csv.zst`). The path `-` stands for standard input.
 ///
 /// A missing value (an empty field, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT`, `None`, `null`, `?`, a
 /// null of Arrow, and what [`Selection::na_values`] names) is NaN. The values are not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as
@@ -73,7 +75,7 @@ pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let path = path.as_ref();
     let array = || {
-        let array = match table::vector_from_npy(path).map_err(|problem| problem.at(path))? {
+        let array = match part::vector_from_npy(path).map_err(|problem| problem.at(path))? {
             Some(array) => array,
             None => match Table::open(&[path], &Selection::default())?.read()?.data {
                 Data::F32(x) => x.mapv(f64::from).into_dyn(),

@@ -6,7 +6,7 @@ use super::npy_header::Header;
 use super::stream;
 use crate::io::Problem;
 use bytemuck::Pod;
-use gmm_host::memory;
+use gmm_host::{Interrupt, memory};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header as numpy;
 use ndarray_npy::{WritableElement, WriteNpyError, WriteNpyExt};
@@ -198,7 +198,9 @@ impl Npy {
     /// from 0).
     fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
         let (piece, size) = (PIECE_BYTES / size_of::<T>(), self.stored.size);
+        let interrupt = Interrupt::current();
         out.par_chunks_mut(piece).enumerate().try_for_each(|(i, part)| {
+            interrupt.check()?;
             let offset = self.header.start + ((first + i * piece) * size) as u64;
             let read = |bytes: &mut [u8]| {
                 read_exact_at(&self.file, bytes, offset).map_err(|e| match e.kind() {

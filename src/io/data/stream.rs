@@ -1,6 +1,7 @@
 //! Bytes of a file or of standard input, decompressed.
 use super::file_stamp::FileStamp;
 use crate::io::Problem;
+use bzip2::bufread::MultiBzDecoder;
 use encoding_rs_io::DecodeReaderBytes;
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
@@ -22,8 +23,8 @@ pub(super) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// A stream of bytes from a file or from standard input. gzip and Zstandard are recognised by their
-/// first bytes, and decompressed.
+/// A stream of bytes from a file or from standard input. gzip, Zstandard and bzip2 are recognised by
+/// their first bytes, and decompressed.
 pub(super) struct Stream {
     /// The beginning of the content, which [`into_reader`](Self::into_reader) gives once more.
     pub head: Vec<u8>,
@@ -74,11 +75,17 @@ impl Stream {
             let same = stamp.map(|stamp| file.try_clone().map(|file| (file, stamp))).transpose();
             (Box::new(file), Stamp(same.map_err(Problem::io("open it"))?))
         };
-        let (magic, rest) = beginning(source, 4).map_err(Problem::io("read it"))?;
+        let (magic, rest) = beginning(source, 6).map_err(Problem::io("read it"))?;
         let whole = Cursor::new(magic.clone()).chain(rest);
         let content: Box<dyn Read + Send> = match magic[..] {
             [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
-            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::with_buffer(BufReader::new(whole)).map_err(problem)?),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+                Box::new(zstd::Decoder::with_buffer(BufReader::new(whole)).map_err(problem)?)
+            }
+            // A block, or an empty file; a text may begin with the letters before.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41] | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72] => {
+                Box::new(MultiBzDecoder::new(BufReader::new(whole)))
+            }
             _ => Box::new(whole),
         };
         let stream = Self::of(content, stamp)?;
@@ -105,6 +112,10 @@ impl Stream {
             let (content, stamp) = self.into_reader();
             self = Self::of(Box::new(DecodeReaderBytes::new(content)), stamp)?;
         }
+        if self.head.contains(&b'\r') && !self.head.contains(&b'\n') {
+            let (content, stamp) = self.into_reader();
+            self = Self::of(Box::new(OldLines(content)), stamp)?;
+        }
         if let Some(at) = self.head.iter().position(|&byte| byte == 0) {
             let line = 1 + self.head[..at].iter().filter(|&&byte| byte == b'\n').count();
             return Err(Problem::Format(format!(
@@ -112,6 +123,13 @@ impl Stream {
             )));
         }
         Ok(self)
+    }
+
+    /// The content up to the end of a line, which is counted from 1; all of it where none is named.
+    pub fn until_line(self, last: Option<usize>) -> Result<Self, Problem> {
+        let Some(left) = last else { return Ok(self) };
+        let (content, stamp) = self.into_reader();
+        Self::of(Box::new(FirstLines { content, left }), stamp)
     }
 
     /// Makes the head twice as long, if there is so much content.
@@ -125,6 +143,36 @@ impl Stream {
     /// The whole content.
     pub fn into_reader(self) -> (Box<dyn Read + Send>, Stamp) {
         (Box::new(Cursor::new(self.head).chain(self.rest)), self.stamp)
+    }
+}
+
+/// Text whose lines end with a carriage return alone, as programs for the first Macintoshes write it.
+struct OldLines<R>(R);
+
+impl<R: Read> Read for OldLines<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(out)?;
+        out[..read].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        Ok(read)
+    }
+}
+
+/// So many lines of a content.
+struct FirstLines<R> {
+    content: R,
+    left: usize,
+}
+
+impl<R: Read> Read for FirstLines<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = if self.left == 0 { 0 } else { self.content.read(out)? };
+        for (at, _) in out[..read].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            self.left -= 1;
+            if self.left == 0 {
+                return Ok(at + 1);
+            }
+        }
+        Ok(read)
     }
 }
 

@@ -1,39 +1,22 @@
 //! Tables: one or several files of any format as one data set, of which some columns are read.
 //!
-//! A format has a file here (`Content`) that says which columns there are, and rows (`Rows`) that
-//! are read in order from any row on. What is read into memory and what is read in chunks comes by
-//! this way.
-use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
+//! What is read into memory and what is read in chunks comes by this way.
+use super::array::{Data, Dtype};
 use super::block::{Block, Ids};
-use super::columns::{Field, Kind, Projection, Selection, list, short};
-use super::csv::{Csv, CsvRows};
+use super::columns::{Projection, Selection, list, short};
 use super::damaged::damaged;
 use super::decimal::Decimal;
-#[cfg(not(feature = "parquet"))]
-use super::no_arrow::{ArrowStream, BatchRows, CONTINUATION, Grouped, arrow_ipc, parquet};
-use super::npy::{self, Npy};
-use super::stream::{Stream, is_standard_input};
-#[cfg(feature = "parquet")]
-use super::{
-    arrow::{BatchRows, Grouped},
-    arrow_ipc,
-    arrow_stream::{ArrowStream, CONTINUATION},
-    parquet,
-};
-use crate::io::{Error, Problem, Result, extension, half_of_the_memory};
-use gmm_host::memory;
-use ndarray::ArrayD;
+use super::files::expand;
+use super::part::{Content, Cursor, Part};
+use crate::io::{Error, Problem, Result, half_of_the_memory};
+use gmm_host::{Interrupt, memory};
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Most numbers that are read before the limit of memory is looked at again.
 const STEP_NUMBERS: usize = 1 << 20;
-/// Rows that are counted before the progress is told.
-const STEP_ROWS: usize = 1 << 16;
-
-type Outcome<T> = std::result::Result<T, Problem>;
 
 /// Tables in one or several files, opened and not yet read: N samples in rows, of which D columns
 /// are features.
@@ -66,49 +49,6 @@ pub struct Contents {
     pub ids: Option<Ids>,
     /// The number of rows of each file.
     pub part_rows: Vec<usize>,
-}
-
-/// A file of a table.
-struct Part {
-    path: PathBuf,
-    content: Content,
-    projection: Projection,
-    /// Whether the features are all columns in the order of the file.
-    all_columns: bool,
-}
-
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("path", &self.path).field("projection", &self.projection).finish_non_exhaustive()
-    }
-}
-
-/// An open file.
-enum Content {
-    Npy(Npy),
-    /// An array that was read from a stream.
-    Memory(Data),
-    /// A file of Parquet or Arrow IPC.
-    Grouped(Grouped),
-    ArrowStream(ArrowStream),
-    /// Text. Of standard input, which can be read only once, the stream is held until the rows are
-    /// read.
-    Csv(Csv, Mutex<Option<Stream>>),
-}
-
-/// The rows of a file from some row on.
-enum Rows {
-    /// They stand at known places.
-    Direct,
-    Batches(BatchRows),
-    Csv(Box<CsvRows>),
-}
-
-/// The row of a part that is read next.
-struct Cursor {
-    part: usize,
-    row: usize,
-    rows: Rows,
 }
 
 impl Table {
@@ -243,6 +183,7 @@ impl Table {
             let mut read = || {
                 let mut cursor = part.cursor(number, 0)?;
                 while part.read(&mut cursor, (STEP_NUMBERS / d.max(1)).max(1), &mut block)? > 0 {
+                    Interrupt::current().check()?;
                     if block.n_bytes() > memory {
                         return Ok(None);
                     }
@@ -414,7 +355,9 @@ impl DataFile {
                 block.reserve(left.saturating_mul(projection.columns.len()))?;
                 let end = row + left;
                 while cursor.row < end {
-                    if part.read_of(&projection, &mut cursor, end - row, &mut block)? == 0 {
+                    Interrupt::current().check()?;
+                    let step = (end - cursor.row).min((STEP_NUMBERS / projection.columns.len().max(1)).max(1));
+                    if part.read_of(&projection, &mut cursor, step, &mut block)? == 0 {
                         return Err(match &part.content {
                             // Its rows were not counted.
                             Content::Grouped(file) => {
@@ -432,306 +375,4 @@ impl DataFile {
         }
         Ok(block)
     }
-}
-
-impl Part {
-    /// Opens a file. Its columns are those of `first`, if there is a first file.
-    fn open(path: &Path, selection: &Selection, first: Option<&Self>) -> Outcome<Self> {
-        let first_fields = first.map(|first| first.content.fields());
-        let content = Content::open(path, selection, first_fields.as_deref())?;
-        let fields = content.fields();
-        let wanted = first.and_then(|first| first.projection.names.clone());
-        let projection = match (first, wanted) {
-            (Some(_), Some(names)) => selection.resolve_as(&fields, &names)?,
-            _ => selection.resolve(&fields)?,
-        };
-        if let Some(first) = first {
-            let (got, expected) = (projection.columns.len(), first.projection.columns.len());
-            if got != expected {
-                return Err(Problem::format(format!("it has {got} columns where the first file has {expected}")));
-            }
-        }
-        let all_columns = projection.columns.iter().copied().eq(0..fields.len());
-        Ok(Self { path: path.into(), content, projection, all_columns })
-    }
-
-    /// Whether its rows come from standard input or a pipe. An array from there is in memory.
-    fn is_read_once(&self) -> bool {
-        matches!(self.content, Content::Csv(..) | Content::ArrowStream(_)) && !is_regular(&self.path)
-    }
-
-    /// The number of rows, if the file says it.
-    fn n_rows(&self) -> Option<usize> {
-        match &self.content {
-            Content::Npy(npy) => Some(npy.shape()[0]),
-            Content::Memory(data) => Some(data.dim().0),
-            Content::Grouped(file) => Some(file.n_rows()),
-            Content::Csv(..) | Content::ArrowStream(_) => None,
-        }
-    }
-
-    /// Numbers for which memory may be taken before they are read: a file may claim any number of
-    /// rows.
-    fn plausible_numbers(&self) -> u64 {
-        const NUMBERS_PER_BYTE: u64 = 8;
-        match &self.content {
-            Content::Npy(npy) => npy.shape().iter().product::<usize>() as u64,
-            Content::Memory(data) => data.n_bytes(),
-            Content::Grouped(file) => NUMBERS_PER_BYTE * file.size(),
-            Content::Csv(..) | Content::ArrowStream(_) => 0,
-        }
-    }
-
-    /// The number of rows, which are read if the file does not say it.
-    fn count(&self, number: usize, progress: &mut dyn FnMut(usize)) -> Outcome<usize> {
-        if let Some(n) = self.n_rows() {
-            return Ok(n);
-        }
-        if self.is_read_once() {
-            return Err(Problem::format("a stream is read once, and cannot be read in parts; write it to a file"));
-        }
-        let mut cursor = self.cursor(number, 0)?;
-        loop {
-            let before = cursor.row;
-            self.skip(&self.projection, &mut cursor, before + STEP_ROWS)?;
-            if cursor.row == before {
-                return Ok(before);
-            }
-            progress(cursor.row);
-        }
-    }
-
-    fn cursor(&self, number: usize, row: usize) -> Outcome<Cursor> {
-        self.cursor_of(&self.projection, number, row)
-    }
-
-    /// The rows from `row` on, or from the beginning if they have to be passed over.
-    fn cursor_of(&self, projection: &Projection, number: usize, row: usize) -> Outcome<Cursor> {
-        let (rows, row) = match &self.content {
-            Content::Npy(_) | Content::Memory(_) => (Rows::Direct, row),
-            Content::Grouped(file) => (Rows::Batches(file.rows(projection, row)?), row),
-            Content::ArrowStream(stream) => (Rows::Batches(stream.rows(projection)?), 0),
-            Content::Csv(csv, stream) => {
-                let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let rows = match stream {
-                    Some(stream) => csv.rows_of(stream, projection)?,
-                    None => csv.rows(projection)?,
-                };
-                (Rows::Csv(Box::new(rows)), 0)
-            }
-        };
-        Ok(Cursor { part: number, row, rows })
-    }
-
-    /// Goes forward to a row, or to the end.
-    fn skip(&self, projection: &Projection, cursor: &mut Cursor, row: usize) -> Outcome<()> {
-        let left = row.saturating_sub(cursor.row);
-        match (&mut cursor.rows, &self.content) {
-            _ if left == 0 => {}
-            (Rows::Direct, _) => cursor.row = row,
-            (Rows::Csv(rows), _) => cursor.row += rows.skip(left)?,
-            (Rows::Batches(rows), Content::ArrowStream(_)) => cursor.row += rows.skip(left)?,
-            (Rows::Batches(_), _) => *cursor = self.cursor_of(projection, cursor.part, row)?,
-        }
-        Ok(())
-    }
-
-    fn read(&self, cursor: &mut Cursor, limit: usize, block: &mut Block) -> Outcome<usize> {
-        self.read_of(&self.projection, cursor, limit, block)
-    }
-
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
-    /// number.
-    fn read_of(&self, projection: &Projection, cursor: &mut Cursor, limit: usize, block: &mut Block) -> Outcome<usize> {
-        let count = match (&mut cursor.rows, &self.content) {
-            (Rows::Csv(rows), _) => rows.read(limit, block)?,
-            (Rows::Batches(rows), _) => rows.read(limit, block)?,
-            (Rows::Direct, Content::Npy(npy)) => {
-                let end = cursor.row.saturating_add(limit).min(npy.shape()[0]);
-                block.append(&npy.data(cursor.row..end)?, projection)
-            }
-            (Rows::Direct, Content::Memory(data)) => {
-                let end = cursor.row.saturating_add(limit).min(data.dim().0);
-                block.append(&data.rows(cursor.row..end), projection)
-            }
-            (Rows::Direct, _) => 0,
-        };
-        cursor.row += count;
-        Ok(count)
-    }
-}
-
-impl Content {
-    fn open(path: &Path, selection: &Selection, first: Option<&[Field]>) -> Outcome<Self> {
-        let regular = is_regular(path);
-        match Format::of(path)? {
-            Format::Parquet => parquet::open(path).map(Self::Grouped),
-            Format::ArrowIpc if regular && !ArrowStream::is_at(path)? => arrow_ipc::open(path).map(Self::Grouped),
-            Format::Npy if regular && extension(path) == "npy" => {
-                let npy = Npy::open(path)?;
-                matrix_shape(npy.shape())?;
-                Ok(Self::Npy(npy))
-            }
-            format => {
-                let stream = Stream::open(path)?;
-                let begins_with = |magic: &[u8]| stream.head.starts_with(magic);
-                match format {
-                    Format::Npy => Self::array(stream),
-                    Format::Any if begins_with(b"\x93NUMPY") => Self::array(stream),
-                    Format::Any | Format::ArrowIpc if begins_with(b"PAR1") || begins_with(b"ARROW1") => {
-                        Err(Problem::format(
-                            "Parquet and Arrow files (other than Arrow IPC streams) cannot be read as a stream; write it to a file, \
-                             and name that",
-                        ))
-                    }
-                    Format::ArrowIpc | Format::ArrowStream => {
-                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
-                    }
-                    Format::Any if begins_with(&CONTINUATION) => {
-                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
-                    }
-                    _ => {
-                        let (csv, stream) = Csv::open(path, stream, selection, first)?;
-                        Ok(Self::Csv(csv, Mutex::new((!regular).then_some(stream))))
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads an array from a stream.
-    fn array(stream: Stream) -> Outcome<Self> {
-        let (mut content, stamp) = stream.into_reader();
-        let data = npy::read_stream(content.as_mut());
-        stamp.check()?;
-        data.map(Self::Memory)
-    }
-
-    fn fields(&self) -> Vec<Field> {
-        let numbers = |columns, dtype| {
-            vec![Field { name: None, kind: Kind::Number(dtype), is_index: false, has_missing: false }; columns]
-        };
-        match self {
-            Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
-            Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),
-            Self::Memory(data @ Data::F64(_)) => numbers(data.dim().1, Dtype::F64),
-            Self::Grouped(file) => file.fields(),
-            Self::ArrowStream(stream) => stream.fields(),
-            Self::Csv(csv, _) => csv.fields(),
-        }
-    }
-}
-
-/// Reads an array of one dimension, or of one column, if the file is an array that can be read in
-/// place.
-pub(super) fn vector_from_npy(path: &Path) -> Outcome<Option<ArrayD<f64>>> {
-    if extension(path) != "npy" {
-        return Ok(None);
-    }
-    let npy = Npy::open(path)?;
-    check_vector_shape(npy.shape())?;
-    Ok(Some(match npy.dtype() {
-        Dtype::F32 => npy.read::<f32>()?.mapv(f64::from),
-        Dtype::F64 => npy.read::<f64>()?,
-    }))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Npy,
-    Text,
-    Parquet,
-    /// A file, or a stream, which is known by its first bytes.
-    ArrowIpc,
-    ArrowStream,
-    /// A stream, which is known by its first bytes.
-    Any,
-}
-
-/// What the names of texts end in that may be tables, or not.
-const TEXTS: [&str; 5] = ["txt", "data", "dat", "tab", "asc"];
-/// What the names of data files end in, for errors.
-const ENDINGS: &str =
-    ".npy, .csv, .tsv, .tab, .txt, .data, .dat, .asc, .arrows (also with .gz or .zst), .parquet, .arrow or .feather";
-
-impl Format {
-    /// The format that a name stands for.
-    fn by_name(path: &Path) -> Option<Self> {
-        let whole = extension(path);
-        let compressed = matches!(whole.as_str(), "gz" | "zst");
-        let inner = if compressed { extension(Path::new(path.file_stem()?)) } else { whole };
-        match inner.as_str() {
-            "npy" => Some(Self::Npy),
-            "csv" | "tsv" => Some(Self::Text),
-            ending if TEXTS.contains(&ending) => Some(Self::Text),
-            "parquet" | "pq" if !compressed => Some(Self::Parquet),
-            "arrow" | "feather" | "ipc" if !compressed => Some(Self::ArrowIpc),
-            "arrows" => Some(Self::ArrowStream),
-            _ => None,
-        }
-    }
-
-    fn of(path: &Path) -> Outcome<Self> {
-        let stream = is_standard_input(path) || path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
-        match Self::by_name(path) {
-            _ if is_standard_input(path) => Ok(Self::Any),
-            Some(format) => Ok(format),
-            None if stream => Ok(Self::Any),
-            None => Err(path.metadata().err().map_or_else(
-                || Problem::format(format!("the name of a data file must end in {ENDINGS}")),
-                Problem::io("open it"),
-            )),
-        }
-    }
-}
-
-/// Whether the path stands for a file, of which any part can be read at any time.
-fn is_regular(path: &Path) -> bool {
-    !is_standard_input(path) && path.is_file()
-}
-
-/// The files that paths stand for, where a folder stands for the data files in it and in its
-/// subfolders.
-fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
-    let mut all: Vec<PathBuf> = Vec::new();
-    for path in paths.iter().map(AsRef::as_ref) {
-        if is_standard_input(path) && all.iter().any(|other| is_standard_input(other)) {
-            return Err(Problem::format("standard input can be read only once").at(path));
-        }
-        if !path.is_dir() {
-            all.push(path.into());
-            continue;
-        }
-        let before = all.len();
-        add_folder(path, &mut all)?;
-        if all.len() == before {
-            return Err(Problem::format(format!("a folder without a file whose name ends in {ENDINGS}")).at(path));
-        }
-    }
-    if all.is_empty() {
-        return Err(Problem::format("no file is named").at(Path::new("")));
-    }
-    Ok(all)
-}
-
-/// Adds the data files of a folder and of its subfolders in the order of their names.
-fn add_folder(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let problem = |e| Problem::io("read it")(e).at(folder);
-    let mut entries =
-        std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(problem)?;
-    entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        if entry.file_name().to_string_lossy().starts_with(['.', '_']) {
-            continue;
-        }
-        // A link to a folder is not followed, because it may lead back.
-        if entry.file_type().map_err(problem)?.is_dir() {
-            add_folder(&path, files)?;
-        } else if Format::by_name(&path).is_some() && !TEXTS.contains(&&*extension(&path)) && path.is_file() {
-            // A text in a folder of tables is a description, mostly.
-            files.push(path);
-        }
-    }
-    Ok(())
 }

@@ -220,8 +220,7 @@ impl Fit {
             }
             None => (None, Vec::<(String, Fitted<M::Model>)>::new()),
         };
-        let runs_of_a_fit = if self.training.options.halving { 1 } else { self.training.options.n_init };
-        let n_runs = groups.names.len() * runs_of_a_fit;
+        let n_runs = groups.names.len() * fitting.n_runs();
         if let (Some(checkpoint), false) = (&checkpoint, known.is_empty()) {
             let (known, n) = (text::grouped(known.len() as u64), text::grouped(n_runs as u64));
             text::note(format_args!("going on from {}: {known} of {n} fits", checkpoint.path().display()));

@@ -15,7 +15,7 @@ use clap::Args;
 use gaussmix::count::whole_number;
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Description, Evaluator};
-use gaussmix::fit::{Callback, Em, Fit as Fitted, Fitting, Model as _, Variational};
+use gaussmix::fit::{Callback, Em, Fit as Fitted, FittedModel as _, Fitting, Variational};
 use gaussmix::io::{Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
 use gaussmix::mcmc;
 use gaussmix::model::{CovarianceType, Mixture};

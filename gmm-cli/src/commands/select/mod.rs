@@ -9,7 +9,7 @@ use clap::Args;
 use gaussmix::count::whole_number;
 use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::{
-    Callback, Candidate, Criterion, Em, Fit, Fitting, Model as _, Ranked, Selection, Variational, select_by,
+    Callback, Candidate, Criterion, Em, Fit, FittedModel as _, Fitting, Ranked, Selection, Variational, select_by,
 };
 use gaussmix::io::{FitSummary, ModelOutput, Output};
 use gaussmix::model::{CovarianceType, VariationalMixture};

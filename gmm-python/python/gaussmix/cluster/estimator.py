@@ -59,13 +59,11 @@ class ClusterEstimator(Fitting):
     def _make_engine(self) -> Engine:
         return InProcess() if self.engine is None else self.engine
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
-        return plan(engine, X, sample_weight, self.partition_rows)
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
+        return plan(engine, X, sample_weight, self.partition_rows, labels, self.n_components)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
-        if labels is not None:
-            raise ValueError("labels are not for clusters; fit to an array of one machine")
-        return ClusterSamples(self, X, sample_weight)
+        return ClusterSamples(self, X, sample_weight, labels)
 
     def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Resident], Any]) -> Any:
         """Load samples for a fitted mixture, and drop them after `work`."""
@@ -98,15 +96,17 @@ class ClusterEstimator(Fitting):
             Not used, present by convention.
         sample_weight : array-like of shape (n_samples,), or paths, default=None
             A sample of weight 2 counts as two.
-        labels : None
-            Not taken here: labels need an array of one machine.
+        labels : array-like of shape (n_samples,) or (n_samples, n_components), or paths, default=None
+            What is known of the samples' components, as for `fit`.
 
         Returns
         -------
         labels : array of shape (n_samples,)
-            What `predict` gives.
+            What `predict` gives; under `labels` a NumPy array of components that the samples may belong to.
         """
-        return self.fit(X, sample_weight=sample_weight, labels=labels).predict(X)
+        if labels is not None:
+            return super().fit_predict(X, y, sample_weight, labels=labels)
+        return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
@@ -215,7 +215,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     `gaussmix.mpi.GaussianMixture` bring their own engines.
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
-    read.
+    read. Sample weights and labels are arrays, or with files of samples paths of .npy files too.
 
     Parameters
     ----------

@@ -33,7 +33,9 @@ class Plan(NamedTuple):
     head: Any
 
 
-def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None) -> Plan:
+def plan(
+    engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0
+) -> Plan:
     """Divide an array or files into partitions.
 
     Parameters
@@ -46,6 +48,10 @@ def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None)
         Their weights, or None.
     partition_rows : int or None
         The rows of a partition.
+    labels : array-like, path, or list of paths
+        What is known of the samples' components, or None.
+    n_components : int
+        The number of components, where there are labels.
 
     Returns
     -------
@@ -55,13 +61,12 @@ def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None)
     if not _partitions.are_paths(X):
         head = X
         X = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-        if _partitions.are_paths(sample_weight):
-            raise ValueError("sample_weight names files, which goes with samples in files only; give an array")
-        partitions = _partitions.of_array(X, partition_rows, sample_weight)
+        partitions = _partitions.of_array(X, partition_rows, sample_weight, labels, n_components)
         return Plan(partitions, _partitions.common_dtype([X.dtype]), head)
     found, counts = divided(engine, X, partition_rows)
-    heads = engine.files(_listed(sample_weight)) if _partitions.are_paths(sample_weight) else None
-    return found._replace(partitions=_partitions.with_weights(found.partitions, counts, sample_weight, heads))
+    heads = [engine.files(_listed(given)) if _partitions.are_paths(given) else None for given in (sample_weight, labels)]
+    weighted = _partitions.with_weights(found.partitions, counts, sample_weight, heads[0])
+    return found._replace(partitions=_partitions.with_labels(weighted, counts, labels, heads[1], n_components))
 
 
 def divided(engine: Engine, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:

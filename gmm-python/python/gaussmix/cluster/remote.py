@@ -135,6 +135,14 @@ class Remote:
             raise
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
+    def known(self, n_components: int) -> Any:
+        """Give the labels of all samples: numbers, or a mask where any partition has one."""
+        parts = self.parts("known")
+        if any(part.ndim == 2 for part in parts):
+            numbers = np.arange(n_components)
+            parts = [part if part.ndim == 2 else (part < 0)[:, None] | (part[:, None] == numbers) for part in parts]
+        return np.concatenate(parts)
+
     def describe(self) -> Any:
         found = [tuple(name) for name in self.parts("describe") if name is not None]
         names = [sorted({name[i] for name in found}) for i in range(2)]
@@ -150,8 +158,10 @@ class ClusterEvaluations(Evaluations, Protocol):
 class Resident(ClusterEvaluations):
     """The samples of all partitions, in the devices of the workers."""
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: Remote, n_components: int) -> None:
         self.remote, self.data = remote, _core.Data.remote(remote)
+        #: The number of components where samples have labels, else 0.
+        self.n_components = n_components
 
     @property
     def total_weight(self) -> float:
@@ -177,7 +187,11 @@ class Resident(ClusterEvaluations):
         lower_bound: float | None = None,
     ) -> _core.Fit:
         with self.remote.told():
-            return self.data.fit(options, course and Interruptible(course, self.remote.interrupts), before, lower_bound)
+            data = self.data
+            if self.n_components and before is None:
+                # The start heeds labels, which only the workers have.
+                data = _core.Data.remote(self.remote, self.remote.known(self.n_components), self.n_components)
+            return data.fit(options, course and Interruptible(course, self.remote.interrupts), before, lower_bound)
 
 
 class Interruptible:

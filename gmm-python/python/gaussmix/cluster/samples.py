@@ -24,30 +24,34 @@ if TYPE_CHECKING:
 class ClusterSamples(Samples):
     """The partitions of a cluster."""
 
+    estimator: ClusterEstimator
     #: Those of `standardize`.
     units: Units | None
 
-    def __init__(self, estimator: ClusterEstimator, X: Any, sample_weight: Any, reset: bool = True) -> None:
+    def __init__(
+        self, estimator: ClusterEstimator, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True
+    ) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
             Units.check(estimator.covariance_type)
         self.engine = estimator._make_engine()
         try:
-            self._load(X, sample_weight, reset)
+            self._load(X, sample_weight, labels, reset)
         except BaseException:
             self.engine.close()
             raise
 
-    def _load(self, X: Any, sample_weight: Any, reset: bool) -> None:
+    def _load(self, X: Any, sample_weight: Any, labels: Any, reset: bool) -> None:
         estimator = self.estimator
 
         def planned() -> Plan:
-            found = estimator._plan(self.engine, X, sample_weight)
+            found = estimator._plan(self.engine, X, sample_weight, labels)
             check_columns(estimator, found, reset)
             return found
 
         self.plan = agreed(self.engine, planned)
         self.dtype = self.plan.dtype
+        self.labelled = any(partition.labels is not None for partition in self.plan.partitions)
         self.options = Options(
             self.dtype.str,
             len(self.plan.partitions),
@@ -55,6 +59,7 @@ class ClusterSamples(Samples):
             threads=n_threads(estimator.n_jobs),
             resident=estimator.resident,
             missing=estimator.missing,
+            n_components=estimator.n_components if self.labelled else 0,
         )
         self.facts = self.engine.load(self.plan.partitions, self.options)
         #: What the engine has loaded.
@@ -84,7 +89,7 @@ class ClusterSamples(Samples):
                 self.loaded = wanted
 
         self.remote = Remote(self.engine, self.facts, self.interrupts, ready)
-        return Resident(self.remote)
+        return Resident(self.remote, self.options.n_components)
 
     def standardize(self) -> tuple[Units, Evaluations]:
         self.units = Units.of(self.remote.sum("moments"), self.estimator.covariance_type)
@@ -94,6 +99,8 @@ class ClusterSamples(Samples):
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:
+        if self._start_is_by_labels():
+            return None, 0.0
         # Of many samples the start is found by the engine, which asks for some rows; only their
         # number counts here.
         X: Floats = np.broadcast_to(np.zeros(1), self.shape)
@@ -103,7 +110,7 @@ class ClusterSamples(Samples):
         return _start.start(X, parameters, self.estimator, random_state, weights, total_weight, self.units)
 
     def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        if not _start.is_of_scikit_learn(self.shape, self.estimator):
+        if self._start_is_by_labels() or not _start.is_of_scikit_learn(self.shape, self.estimator):
             return None
         X, weights = self._rows()
         x = _start.few(X, self.estimator)

@@ -49,6 +49,8 @@ class Options(NamedTuple):
         when the shard is made.
     missing : bool
         Whether NaN stands for a missing value.
+    n_components : int
+        The number of components, where partitions have labels.
     """
 
     dtype: str
@@ -60,6 +62,7 @@ class Options(NamedTuple):
     memory: int | None = None
     gpu_memory: int | None = None
     missing: bool = False
+    n_components: int = 0
 
 
 class Facts(NamedTuple):
@@ -86,25 +89,30 @@ class Facts(NamedTuple):
     missing: Missing | None = None
 
 
+#: The labels of samples.
+_Labels = NDArray[np.int64] | NDArray[np.bool_]
+
+
 class _Part:
     """A partition in a shard."""
 
     def __init__(self, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
         self.partition, self.options = partition, options
         x, weights = partition.read(np.dtype(options.dtype))
+        labels = partition.known(x.shape[0], options.n_components)
         total = float(x.shape[0]) if weights is None else float(weights.sum())
         missing = Missing.of(x, weights) if options.missing else None
         self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
         # Samples that do not stay are brought to the device all the same, which looks for what is
         # not finite.
-        data = self._data(x, weights)
-        #: Samples and weights in memory.
-        self.held = (x, weights) if resident else None
+        data = self._data(x, weights, labels)
+        #: Samples, weights and labels in memory.
+        self.held = (x, weights, labels) if resident else None
         #: The samples in the device; also None where there are no samples.
         self.data = data if resident and in_device else None
         self.described = None if data is None else data.describe()
 
-    def _data(self, x: Floats, weights: NDArray[np.float64] | None) -> _core.Data | None:
+    def _data(self, x: Floats, weights: NDArray[np.float64] | None, labels: _Labels | None) -> _core.Data | None:
         if x.shape[0] == 0:
             return None
         if weights is not None and not weights.any():
@@ -124,6 +132,8 @@ class _Part:
                     settle=True,
                     missing=options.missing,
                     one_gpu=True,
+                    labels=labels,
+                    n_components=options.n_components,
                 )
         except _core.NonFiniteError as error:
             try:
@@ -134,14 +144,24 @@ class _Part:
 
     def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
         """Give samples and weights; those that are not resident are read again."""
-        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held
+        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held[:2]
+
+    def _labels(self) -> _Labels | None:
+        """Give the labels of the samples, if there are any; those that are not resident are read again."""
+        if self.held is not None:
+            return self.held[2]
+        return self.partition.known(self.facts.n_samples, self.options.n_components)
+
+    def known(self) -> Any:
+        labels = self._labels()
+        return np.full(self.facts.n_samples, -1) if labels is None else labels
 
     def opened(self) -> _core.Data | None:
         """Give the samples in the device, to which those that do not stay there are brought.
 
         A partition without samples gives None.
         """
-        return self._data(*self.read()) if self.data is None else self.data
+        return self._data(*self.read(), self._labels()) if self.data is None else self.data
 
     def statistics(self, parameters: Parameters) -> Any:
         data = self.opened()
@@ -186,7 +206,7 @@ class _Part:
 
 #: The operations whose values are added over partitions; those of the others stay apart.
 ADDED = {"statistics", "totals", "moments"}
-_OPERATIONS = ADDED | {"rows", "draw", "scores", "labels", "responsibilities", "describe"}
+_OPERATIONS = ADDED | {"rows", "draw", "scores", "labels", "responsibilities", "describe", "known"}
 #: The operations that a partition does by its number.
 _NUMBERED = {"rows", "draw"}
 

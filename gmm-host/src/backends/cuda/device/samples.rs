@@ -12,6 +12,7 @@ use crate::data::frame::{Float, Frame};
 use crate::data::samples::{Samples, total_weight, weight_scale};
 use crate::error::{Error, Result};
 use crate::evaluator::check_features;
+use crate::interrupt::Interrupt;
 use crate::model::mixture::Mixture;
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::data::{self, QUAD};
@@ -349,7 +350,11 @@ impl<T: Element> DeviceSamples<T> {
     }
 
     /// Chunk `c`, with what was started to bring it to the device.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], before anything is started.
     pub fn chunk(&self, c: usize) -> Result<Chunk<'_, T>> {
+        Interrupt::current().check()?;
         let pass = self.pass(c);
         let (n, buffer, started) = match (&self.store.place, &pass.chunk) {
             (Place::Device(buffer), _) => (self.store.n, buffer, pass.stream.idle()),

@@ -7,7 +7,9 @@ use crate::backends::cuda::source::Source;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::reference::ReferenceEvaluator;
 use crate::data::samples::Samples;
+use crate::error::Error;
 use crate::evaluator::Evaluator;
+use crate::interrupt::Interrupt;
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
@@ -290,4 +292,31 @@ fn fused64_at_extremes() {
     let weights = ndarray::arr1(&[0.3, 0.0, 0.2, 0.1, 0.3, 0.1]);
     let mixture = Mixture::new(weights, means, near.covariances().clone()).unwrap();
     check_of::<f64>(&x, None, &mixture, Deviations::InFrame);
+}
+
+/// A pass over chunks looks between them, and another goes on as if nothing had been.
+#[test]
+fn an_interrupt_ends_a_pass() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let x = Array2::from_shape_simple_fn((50, 2), || rng.sample::<f64, _>(StandardNormal));
+    let mixture = random_mixture(&mut rng, 2, 2);
+    let interrupt = Interrupt::default();
+    interrupt.raise();
+    for mut engine in
+        [f32::engine(&samples(&x, None), Deviations::InFrame), f64::engine(&samples(&x, None), Deviations::InFrame)]
+    {
+        let total = engine.log_likelihood(&mixture).unwrap();
+        let errors = interrupt.install(|| {
+            [
+                engine.log_likelihood(&mixture).err(),
+                engine.score_samples(&mixture).err(),
+                engine.statistics(&mixture).err(),
+                engine.predict(&mixture).err(),
+            ]
+        });
+        for (i, error) in errors.into_iter().enumerate() {
+            assert!(matches!(error, Some(Error::Interrupted)), "{i}: {error:?}");
+        }
+        assert_eq!(engine.log_likelihood(&mixture).unwrap().to_bits(), total.to_bits());
+    }
 }

@@ -2,7 +2,8 @@
 //! `accumulate`, or `fused_patterns`; then `complete_patterns`.
 use super::{FAR, flat, of_each_type};
 use crate::backends::cuda::device::samples::Element;
-use crate::backends::cuda::missing::by_pattern::ByPattern;
+use crate::backends::cuda::missing::by_pattern::{ByPattern, evaluator};
+use crate::backends::cuda::options::CudaOptions;
 use crate::backends::reference::ReferenceEvaluator;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
@@ -169,4 +170,49 @@ fn parameters_outside_the_range_are_refused() {
         assert!(matches!(error, Error::OutOfRange { component: 1, column: 2, .. }), "{error}");
     }
     ByPattern::<f64>::new(samples, 0, None).unwrap().log_likelihood(&mixture).unwrap();
+}
+
+/// Errors name the caller's rows, which the patterns put into another order. A row that no component
+/// reaches costs the others nothing.
+#[test]
+fn rows_are_named_as_the_caller_counts() {
+    let (nan, far) = (f64::NAN, 3);
+    let x = |size: f64| {
+        ndarray::arr2(&[[0.1, nan, 0.3], [0.5, 0.2, 0.1], [nan, 0.1, 0.7], [nan, size, 0.2], [1.0, nan, 2.0]])
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let (x, single) = (x(1e160), x(3e38).mapv(|v| v as f32));
+    let samples = Samples::with_missing(x.view()).unwrap();
+    let weights = ndarray::arr1(&[1.0, 2.0, 1.0, 0.0, 1.0]);
+    for mixture in with_matrices(&mut rng, 2, 3) {
+        let (mut engine, mut reference) = (production(samples.clone()), ReferenceEvaluator::new(samples.clone()));
+        let scores = engine.score_samples(&mixture).unwrap();
+        for (got, truth) in scores.iter().zip(&reference.score_samples(&mixture).unwrap()) {
+            assert!(got == truth || (got - truth).abs() <= 1e-12 * truth.abs().max(1.0), "{got} for {truth}");
+        }
+        assert_eq!(scores[far], f64::NEG_INFINITY);
+        assert_eq!(engine.log_likelihood(&mixture).unwrap(), f64::NEG_INFINITY);
+        assert_eq!(engine.predict(&mixture).unwrap(), reference.predict(&mixture).unwrap());
+        let error = engine.statistics(&mixture).unwrap_err();
+        assert!(matches!(error, Error::UnreachableSample { row } if row == far), "{error}");
+        let weighted = samples.clone().with_weights(weights.view()).unwrap();
+        let total = production(weighted.clone()).statistics(&mixture).unwrap().log_likelihood();
+        let truth = ReferenceEvaluator::new(weighted).log_likelihood(&mixture).unwrap();
+        assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
+        // In float32 nothing is so far away that float64 does not reach it.
+        let single = Samples::with_missing(single.view()).unwrap();
+        let total = production(single.clone()).statistics(&mixture).unwrap().log_likelihood();
+        let truth = ReferenceEvaluator::new(single).log_likelihood(&mixture).unwrap();
+        assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
+        assert!(matches!(engine.rows(&[2, 5]), Err(Error::NoSuchRow { row: 5, n_samples: 5 })));
+    }
+    let mut infinite = x.clone();
+    infinite[[far, 1]] = f64::INFINITY;
+    let error = Samples::with_missing(infinite.view()).unwrap_err();
+    assert!(matches!(error, Error::NonFiniteSample { row: 3, column: 1, .. }), "{error}");
+}
+
+/// What a caller gets: float32, float64, and the host for what needs more digits.
+fn production(samples: Samples<'_>) -> Box<dyn Evaluator + '_> {
+    evaluator(samples, 0, &CudaOptions::default()).unwrap()
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask.array
@@ -44,7 +44,13 @@ def by_rows(X: Any) -> Any:
 
 
 def plan_of(
-    engine: DaskEngine, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None
+    engine: DaskEngine,
+    X: Any,
+    sample_weight: Any,
+    partition_rows: int | None,
+    resident: bool | None,
+    labels: Any = None,
+    n_components: int = 0,
 ) -> Plan:
     """Divide what Dask's users have; hand the chunks of collections to the engine."""
     if resident is False and hasattr(X, "dask"):
@@ -62,46 +68,68 @@ def plan_of(
         parts, head, counts = X.to_delayed()[:, 0].tolist(), np.empty((0, X.shape[1])), list(X.chunks[0])
         dtype = _partitions.common_dtype([X.dtype])
     else:
-        if hasattr(sample_weight, "dask"):
-            sample_weight = sample_weight.compute()
-        return plan(engine, X, sample_weight, partition_rows)
-    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), strict=True))
+        sample_weight, labels = (given.compute() if hasattr(given, "dask") else given for given in (sample_weight, labels))
+        return plan(engine, X, sample_weight, partition_rows, labels, n_components)
+    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), _labels_of(labels, counts, n_components), strict=True))
+    # Signs that there are some; the engine has them.
+    weights, known = (None if given is None else Array(None) for given in (sample_weight, labels))
     partitions, first = [], 0.0
     for number, count in enumerate(counts):
-        known = not math.isnan(first + count) and count > 0
-        name = f"rows {int(first)} to {int(first + count) - 1} of X" if known else f"partition {number} of X"
-        partitions.append(Partition(name, None))
+        name, begin = f"partition {number} of X", 0
+        if not math.isnan(first + count) and count > 0:
+            begin = int(first)
+            name = f"rows {begin} to {begin + int(count) - 1} of X"
+        partitions.append(Partition(name, None, weights, first=begin, labels=known))
         first += count
-    if sample_weight is not None:
-        # A sign that there are weights; the engine has them.
-        partitions = [partition._replace(weights=Array(None)) for partition in partitions]
     return Plan(partitions, dtype, head)
 
 
 def _weights_of(sample_weight: Any, counts: Sequence[float]) -> list[Any]:
     """Give the sample weights of each partition."""
-    if sample_weight is None:
+    if is_array(sample_weight) and sample_weight.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar, got {sample_weight.ndim}D array.")
+
+    def divided(empty: list[Partition], lengths: list[int]) -> list[Any]:
+        return [part.weights for part in _partitions.with_weights(empty, lengths, sample_weight, None)]
+
+    return _divided("sample_weight", sample_weight, counts, divided)
+
+
+def _labels_of(labels: Any, counts: Sequence[float], n_components: int) -> list[Any]:
+    """Give the labels of each partition."""
+
+    def divided(empty: list[Partition], lengths: list[int]) -> list[Any]:
+        return [part.labels for part in _partitions.with_labels(empty, lengths, labels, None, n_components)]
+
+    return _divided("labels", labels, counts, divided)
+
+
+def _divided(
+    name: str, given: Any, counts: Sequence[float], divided: Callable[[list[Partition], list[int]], list[Any]]
+) -> list[Any]:
+    """Give each partition its part of what samples have beside: a collection, or an array, which `divided` divides."""
+    if given is None:
         return [None] * len(counts)
+    if _partitions.are_paths(given):
+        raise ValueError(f"{name} names files, which goes with samples in files only; give an array or a collection")
     known = not any(map(math.isnan, counts))
-    if hasattr(sample_weight, "to_delayed"):
-        if is_array(sample_weight):
-            if sample_weight.ndim != 1:
-                raise ValueError(f"Sample weights must be 1D array or scalar, got {sample_weight.ndim}D array.")
-            if known and sample_weight.shape != (sum(counts),):
-                raise ValueError(f"sample_weight.shape == {sample_weight.shape}, expected {(sum(counts),)}!")
-            if known and sample_weight.chunks[0] != tuple(counts):
-                sample_weight = sample_weight.rechunk((tuple(counts),))
-        parts = np.ravel(np.asarray(sample_weight.to_delayed(), dtype=object)).tolist()
+    if hasattr(given, "to_delayed"):
+        if is_array(given):
+            if known and given.shape[0] != sum(counts):
+                expected = (sum(counts), *given.shape[1:])
+                raise ValueError(f"{name}.shape == {given.shape}, expected {expected}!")
+            if known and given.chunks[0] != tuple(counts):
+                given = given.rechunk({0: tuple(counts)})
+            if given.ndim > 1:
+                given = given.rechunk({1: -1})
+        parts = np.ravel(np.asarray(given.to_delayed(), dtype=object)).tolist()
         if len(parts) != len(counts):
-            raise ValueError(
-                f"sample_weight has {len(parts)} partitions, but X has {len(counts)}; divide them in the same way"
-            )
+            raise ValueError(f"{name} has {len(parts)} partitions, but X has {len(counts)}; divide them in the same way")
         return list(parts)
     if not known:
         raise ValueError(
-            "the lengths of the partitions of X are not known, so that an array of sample weights cannot be divided; give "
-            "them as a column of the same dataframe, or call X.compute_chunk_sizes() first"
+            f"the lengths of the partitions of X are not known, so that an array {name} cannot be divided; give it as a "
+            "column of the same dataframe, or call X.compute_chunk_sizes() first"
         )
     empty = [Partition("X", None)] * len(counts)
-    weighted = _partitions.with_weights(empty, [int(count) for count in counts], sample_weight, None)
-    return [None if partition.weights is None else partition.weights.read() for partition in weighted]
+    return [part.read() for part in divided(empty, [int(count) for count in counts])]

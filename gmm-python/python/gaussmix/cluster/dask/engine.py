@@ -51,14 +51,15 @@ def _shard(options: Options) -> Shard:
     )
 
 
-def _pair(x: Any, weights: Any) -> tuple[Any, Any]:
-    return x, weights
+def _chunk(x: Any, weights: Any, labels: Any) -> tuple[Any, Any, Any]:
+    return x, weights, labels
 
 
-def _load(shard: Shard, number: int, partition: Partition, pair: tuple[Any, Any] | None) -> Facts:
-    if pair is not None:
-        x, weights = pair
-        partition = partition._replace(samples=Array(x), weights=None if weights is None else Array(weights))
+def _load(shard: Shard, number: int, partition: Partition, chunk: tuple[Any, Any, Any] | None) -> Facts:
+    if chunk is not None:
+        x, *beside = chunk
+        weights, labels = (None if values is None else Array(values) for values in beside)
+        partition = partition._replace(samples=Array(x), weights=weights, labels=labels)
     return shard.load(number, partition)
 
 
@@ -121,7 +122,7 @@ class DaskEngine(Engine):
         self._facts: dict[int, Facts] = {}
         self._partitions: list[Partition] = []
         #: The samples of partitions that are chunks of a dask collection.
-        self.chunks: list[tuple[Any, Any]] = []
+        self.chunks: list[tuple[Any, Any, Any]] = []
         self._options: Options | None = None
 
     def files(self, paths: Sequence[str]) -> list[File]:
@@ -199,18 +200,18 @@ class DaskEngine(Engine):
         gone = set(self._home.values()) - set(live)
         if gone:
             raise _Lost(gone)
-        pairs, holders = self._compute_chunks(missing)
+        chunks, holders = self._compute_chunks(missing)
         homes = self._assign(missing, holders, live)
         for worker in set(homes.values()) - set(self._shards):
             self._shards[worker] = self._submit(worker, _shard, self._options)
         loads = {}
         for number, worker in homes.items():
-            partition, pair = self._partitions[number], pairs.get(number)
-            if pair is None and isinstance(partition.samples, Array):
-                weights = None if partition.weights is None else partition.weights.read()
-                pair = self._scatter((partition.samples.values, weights), worker)
-                partition = partition._replace(samples=None, weights=None)
-            loads[number] = self._submit(worker, _load, self._shards[worker], number, partition, pair)
+            partition, chunk = self._partitions[number], chunks.get(number)
+            if chunk is None and isinstance(partition.samples, Array):
+                beside = [None if part is None else part.read() for part in (partition.weights, partition.labels)]
+                chunk = self._scatter((partition.samples.values, *beside), worker)
+                partition = partition._replace(samples=None, weights=None, labels=None)
+            loads[number] = self._submit(worker, _load, self._shards[worker], number, partition, chunk)
         found = self._collect(list(loads.values()), set(homes.values()))
         self._facts.update(zip(loads, found, strict=True))
         self._home.update(homes)
@@ -219,8 +220,8 @@ class DaskEngine(Engine):
         """Have chunks of dask collections computed wherever Dask likes, and say where they are."""
         if not self.chunks:
             return {}, {}
-        pairs = [delayed(_pair, pure=False)(*self.chunks[number]) for number in numbers]
-        futures = self.client.compute(pairs)
+        chunks = [delayed(_chunk, pure=False)(*self.chunks[number]) for number in numbers]
+        futures = self.client.compute(chunks)
         with self.client.as_current():
             distributed.wait(futures)
         for number, future in zip(numbers, futures, strict=True):

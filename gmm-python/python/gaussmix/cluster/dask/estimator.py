@@ -52,9 +52,9 @@ class OnDask(estimator.ClusterEstimator):
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
         assert isinstance(engine, DaskEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
@@ -114,7 +114,7 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
     samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which
-    the workers read; sample weights the same, divided as the samples are. `predict`,
+    the workers read; sample weights and labels the same, divided as the samples are. `predict`,
     `predict_proba` and `score_samples` of collections and files give dask arrays, which are
     computed when they are asked for.
 

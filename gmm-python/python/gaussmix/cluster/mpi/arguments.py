@@ -1,7 +1,7 @@
 """The arguments of the command ``python -m gaussmix.mpi``.
 
-Its options are parameters of the estimators and of `gaussmix.select`: their names, defaults, values
-and descriptions are taken from there.
+Its options are those that the library has for a fit, and parameters of the estimators and of `gaussmix.select`:
+their names, defaults, values and descriptions are taken from there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
+from ... import _core
 from ..._documentation import description_of
-from ..._parameters import BAYESIAN_SHARED, CHOICES, SHARED
+from ..._parameters import CHOICES
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from .estimator import BayesianGaussianMixture, GaussianMixture
@@ -27,12 +28,21 @@ from .estimator import BayesianGaussianMixture, GaussianMixture
 _USAGE = 2
 #: What an option of three states may be.
 _STATES = {"auto": None, "yes": True, "no": False}
-#: The parameters of the estimator that are options of all commands, and those of the commands that
-#: fit.
+#: The parameters of the estimator that are options of all commands.
 _COMMON = ("device", "n_jobs", "partition_rows", "missing")
-_TRAINING = ("tol", "reg_covar", "max_iter", "n_init", "init_params", "freeze", "standardize", "resident")
-#: Those of the prior of variational inference.
-_PRIOR = tuple(name for name in BAYESIAN_SHARED if name not in SHARED)
+_OF_FITS, _OF_EM, _OF_VARIATIONAL = _core.option_names()
+#: The library's options of a fit that are no options here, or are added by themselves.
+_APART = {
+    "n_components": "`select` tries several",
+    "covariance_type": "`select` tries several",
+    "device": "all commands have it",
+    "random_state": "it has a second name, and here a default",
+    **dict.fromkeys(("weights_init", "means_init", "precisions_init"), "`--init MODEL` starts at a model"),
+}
+#: The parameters that are options of the commands that fit.
+_TRAINING = (*(name for name in (*_OF_FITS, *_OF_EM) if name not in _APART), "standardize", "resident")
+#: The numbers of a prior of a fit by EM.
+_NUMBERS_OF_PRIOR = ("weight_concentration", "mean_precision", "degrees_of_freedom")
 #: The methods that give the values of ``predict --values``.
 METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
 
@@ -41,6 +51,8 @@ _EXAMPLES = """examples:
   mpiexec -n 64 python -m gaussmix.mpi fit 'frames/*.npy' -k 32 --covariance-type diag --device cuda --verbose -o model.npz
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy --sample-weight w.npy -k 8 --json -o model.json
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 20 --variational --mean-prior 0,0,1.5 -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 --labels labels.npy --n-init 20 --halving -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi fit new.npy --init model.json --freeze means=0,2,weights -o refitted.json
   mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
   mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
   mpiexec -n 4 python -m gaussmix.mpi predict model.json x.npy -o labels.npy
@@ -70,15 +82,22 @@ def _parser() -> argparse.ArgumentParser:
         if name != "predict":
             command.add_argument("--sample-weight", nargs="+", help=".npy files of sample weights (N,)")
         for parameter in _COMMON:
-            _add(command, parameter)
+            # The command gmm calls them threads.
+            _add(command, parameter, *(("--threads",) if parameter == "n_jobs" else ()), dest=parameter)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
         return command
 
     fit = add("fit", "Fit a mixture and write it to a file.")
-    _add(fit, "n_components", "-k", required=True)
-    _add(fit, "covariance_type")
+    _add(fit, "n_components", "-k", default=None, help="The number of components; needed without --init (default: that of --init)")
+    kinds = f"{description_of(GaussianMixture, 'covariance_type')} (default: that of --init, or full)"
+    _add(fit, "covariance_type", default=None, help=kinds)
+    fit.add_argument("--init", metavar="MODEL", help="a model to start at; with --variational, the posterior that it has")
+    known = (
+        "what is known of the samples' components: .npy files of a number for each sample, that of its component counted from "
+        "0, or -1 where it is not known; or of a mask (N, K) of those it may belong to. Components are numbered as the labels say"
+    )
+    fit.add_argument("--labels", nargs="+", metavar="FILE", help=known)
     fit.add_argument("-o", "--output", required=True, help="the model to write, .json or .npz")
-    fit.add_argument("--warm-start", metavar="MODEL", help="a model to start at")
     _add_training(fit)
     _add_prior(fit)
     trial = add("select", "Fit mixtures of several numbers of components and covariance types, and select the best.")
@@ -123,18 +142,17 @@ def _add(command: argparse._ActionsContainer, name: str, *short: str, of: Any = 
 
 def _add_training(command: argparse.ArgumentParser) -> None:
     for parameter in _TRAINING:
-        # The only parameter that takes several values.
-        more = {"nargs": "+"} if parameter == "freeze" else {}
-        _add(command, parameter, **more)
-    command.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
-    command.add_argument("--verbose", action="store_true", help="print iterations to stderr")
+        # Only what is given has a value.
+        _add(command, parameter, **{**_SPELLED.get(parameter, {}), "default": argparse.SUPPRESS})
+    command.add_argument("--random-state", "--seed", type=int, default=0, help="the seed of all random numbers (default: %(default)s)")
+    command.add_argument("-v", "--verbose", action="store_true", help="print iterations to stderr")
 
 
 def _add_prior(command: argparse.ArgumentParser) -> None:
     prior = command.add_argument_group("variational inference")
     does = "fit by variational inference, under a prior, instead of EM; the other options of this group need it"
     prior.add_argument("--variational", action="store_true", help=does)
-    for parameter in _PRIOR:
+    for parameter in _OF_VARIATIONAL:
         more: dict[str, Any] = {}
         if parameter == "weight_concentration_prior_type":
             more = {"type": _underscored}
@@ -142,7 +160,6 @@ def _add_prior(command: argparse.ArgumentParser) -> None:
             rows = ", the rows of a matrix one after the other" if parameter == "covariance_prior" else ""
             text = f"{description_of(BayesianGaussianMixture, parameter)} Numbers with commas between them{rows}, or a .npy file."
             more = {"type": _numbers, "metavar": "NUMBERS|FILE", "help": f"{text} Before a negative number: =-1,2."}
-        # Only what is given has a value.
         _add(prior, parameter, of=BayesianGaussianMixture, **{**more, "default": argparse.SUPPRESS})
 
 
@@ -163,7 +180,71 @@ def _numbers(text: str) -> NDArray[np.float64]:
         raise argparse.ArgumentTypeError(f"neither numbers with commas between them nor a .npy file of numbers: {error}") from error
 
 
-def _square(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _prior(text: str) -> str | dict[str, float]:
+    """Read a prior of a fit by EM, as the command gmm does."""
+    if text == "default":
+        return text
+    numbers = {}
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        try:
+            if name not in _NUMBERS_OF_PRIOR:
+                raise ValueError
+            numbers[name] = float(value)
+        except ValueError:
+            names = ", ".join(_NUMBERS_OF_PRIOR)
+            raise argparse.ArgumentTypeError(f"{part!r}; use default, or {names} with a number, as in mean_precision=1") from None
+    return numbers
+
+
+def _frozen(text: str) -> dict[str, Any]:
+    """Read what a fit is to leave as it is, as the command gmm does, for the parameter `freeze`."""
+    frozen: dict[str, Any] = {}
+    if text == "none":
+        return frozen
+    # Numbers after a comma belong to the last name that has `=`.
+    last = ""
+    for part in (part.strip() for part in text.split(",")):
+        name, has_value, value = (word.strip() for word in part.partition("="))
+        if not has_value and last and part.isdecimal():
+            name, value = last, part
+        last = name if value else ""
+        chosen: Any = [int(value)] if value.isdecimal() else value or True
+        before = frozen.get(name, [])
+        known = chosen is True or isinstance(chosen, list) or (chosen == "equal" and name != "covariances")
+        if name not in CHOICES["freeze"] or not known or (has_value and not value):
+            raise ValueError(
+                f"{part!r}; use weights, means or covariances, for single components as in means=0,2, or weights=equal, means=equal"
+            )
+        if "equal" in (chosen, before) and before not in ([], chosen):
+            raise ValueError(f"{name}=equal beside other {name}; leave out one of them")
+        if isinstance(chosen, list):
+            chosen = before if before is True else [*before, *chosen]
+        frozen[name] = chosen
+    return frozen
+
+
+#: How options are spelled whose values are neither one number nor one name.
+_SPELLED: dict[str, dict[str, Any]] = {
+    "prior": {
+        "type": _prior,
+        "metavar": "PRIOR",
+        "help": "Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or numbers that "
+        "differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.",
+    },
+    "freeze": {
+        "nargs": "+",
+        "action": "extend",
+        "metavar": "NAMES",
+        "choices": None,
+        "help": "Parameters that are not fitted and stay those of the start: weights, means, covariances, with commas or spaces "
+        "between them; of single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components "
+        "are equal.",
+    },
+}
+
+
+def square(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give the rows of a matrix that were given one after the other; anything else is left to the estimator's check."""
     d = math.isqrt(numbers.size)
     return numbers.reshape(d, d) if d * d == numbers.size else numbers
@@ -228,15 +309,34 @@ def parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | i
             outputs = {"predict": (".npy",)}.get(found.command, (".json", ".npz"))
             if getattr(found, "output", None) is not None and not found.output.endswith(outputs):
                 parser.error(f"the name of the output is {found.output}; it must end in {' or '.join(outputs)}")
-            given = [name for name in _PRIOR if hasattr(found, name)]
-            if given and not found.variational:
-                parser.error(f"--{given[0].replace('_', '-')} needs --variational")
-            if "covariance_prior" in given and found.covariance_type in ("full", "tied"):
-                found.covariance_prior = _square(found.covariance_prior)
+            _check(found, parser.error)
         except SystemExit as end:
             found = int(end.code or 0)
     broadcast: argparse.Namespace | int = comm.bcast(found)
     return broadcast
+
+
+def _check(found: argparse.Namespace, refuse: Callable[[str], object]) -> None:
+    """Check options that are about each other; complete what is spelled in several words."""
+
+    def given(names: Sequence[str]) -> str | None:
+        return next((f"--{name.replace('_', '-')}" for name in names if hasattr(found, name)), None)
+
+    if "freeze" in found:
+        try:
+            found.freeze = _frozen(",".join(found.freeze))
+        except ValueError as error:
+            refuse(f"argument --freeze: {error}")
+    if found.command != "fit":
+        return
+    if found.variational and (option := given(_OF_EM)):
+        refuse(f"{option} is an option of EM; leave it out, or --variational")
+    if not found.variational and (option := given(_OF_VARIATIONAL)):
+        refuse(f"{option} needs --variational")
+    if found.init is None and found.n_components is None:
+        refuse("-k is missing; give the number of components, or a model to start at by --init")
+    if found.init is not None and (option := given(("n_init", "init_params"))):
+        refuse(f"--init starts at a model, not as {option} says; leave out one of them")
 
 
 def estimator_of(
@@ -246,9 +346,10 @@ def estimator_of(
     kind: type[GaussianMixture | BayesianGaussianMixture] = GaussianMixture,
 ) -> GaussianMixture | BayesianGaussianMixture:
     """Make an estimator with the parameters that a command has options for."""
-    names = (*_COMMON, *_TRAINING, *(_PRIOR if kind is BayesianGaussianMixture else ()))
+    names = (*_COMMON, *_TRAINING, *_OF_VARIATIONAL, "random_state")
     params = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    if show is not None:
-        params.update(resident=_STATES[options.resident], random_state=options.seed)
-        params.update(callback=show if options.verbose else None)
+    if "resident" in params:
+        params["resident"] = _STATES[params["resident"]]
+    if show is not None and options.verbose:
+        params["callback"] = show
     return kind(comm=comm, **params)

@@ -23,7 +23,7 @@ from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..plan import Plan, divided
 from ..shard import Options
-from .arguments import METHODS, estimator_of, parsed
+from .arguments import METHODS, estimator_of, parsed, square
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
@@ -75,16 +75,21 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
 def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     begin = time.perf_counter()
     gm = estimator_of(options, comm, _show, BayesianGaussianMixture if options.variational else GaussianMixture)
-    gm.set_params(n_components=options.n_components, covariance_type=options.covariance_type)
-    if options.warm_start is not None:
-        gm._take_fit(MPIEngine(comm).together(lambda: _start_of(gm, options.warm_start)))
-        gm.set_params(warm_start=True)
+    shape = {name: getattr(options, name) for name in ("n_components", "covariance_type") if getattr(options, name) is not None}
+    if options.init is None:
+        gm.set_params(**shape)
+    else:
+        before = MPIEngine(comm).together(lambda: _start_of(gm, shape, options))
+        gm.set_params(warm_start=True, **_shape_of(before))
+        gm._take_fit(before)
+    if isinstance(gm, BayesianGaussianMixture) and gm.covariance_type in ("full", "tied") and "covariance_prior" in options:
+        gm.set_params(covariance_prior=square(options.covariance_prior))
     interrupted = False
     try:
         with warnings.catch_warnings():
             # The result says it.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            gm.fit(options.data, sample_weight=options.sample_weight)
+            gm.fit(options.data, sample_weight=options.sample_weight, labels=options.labels)
     except KeyboardInterrupt:
         if not hasattr(gm, "means_"):
             raise
@@ -102,19 +107,18 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     }
 
 
-def _start_of(gm: GaussianMixture | BayesianGaussianMixture, path: str) -> Any:
-    """Read the model at which a fit is to start."""
-    before: Any = gm._LOCAL.load(path)
-    if before.means_.shape[0] != gm.n_components or before.covariance_type != gm.covariance_type:
-        raise ValueError(
-            f"{path} has {before.means_.shape[0]} components of the covariance type '{before.covariance_type}'; "
-            "-k and --covariance-type must say the same"
-        )
-    if isinstance(gm, BayesianGaussianMixture) and before.weight_concentration_prior_type != gm.weight_concentration_prior_type:
-        raise ValueError(
-            f"{path} has a prior of the weights of the type '{before.weight_concentration_prior_type}'; "
-            "--weight-concentration-prior-type must say the same"
-        )
+def _start_of(gm: GaussianMixture | BayesianGaussianMixture, shape: dict[str, Any], options: argparse.Namespace) -> Any:
+    """Read the model at which a fit is to start; what is said of its shape must be so."""
+    before: Any = gm._LOCAL.load(options.init)
+    said = dict(shape)
+    if "weight_concentration_prior_type" in options:
+        said["weight_concentration_prior_type"] = options.weight_concentration_prior_type
+    for name, value in said.items():
+        if value != getattr(before, name):
+            raise ValueError(
+                f"{options.init}: the model has {name}={getattr(before, name)!r}, but --{name.replace('_', '-')} says {value!r}; "
+                "leave it out, or say the same"
+            )
     return before
 
 
@@ -133,15 +137,17 @@ def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture | Bayesia
         return (_variational.BayesianGaussianMixture if has_posterior else _estimator.GaussianMixture).load(options.model)
 
     local = MPIEngine(comm).together(read)
-    names = ["n_components", "covariance_type"]
-    kind: type[GaussianMixture | BayesianGaussianMixture] = GaussianMixture
-    if isinstance(local, _variational.BayesianGaussianMixture):
-        names.append("weight_concentration_prior_type")
-        kind = BayesianGaussianMixture
+    kind = BayesianGaussianMixture if isinstance(local, _variational.BayesianGaussianMixture) else GaussianMixture
     gm = estimator_of(options, comm, kind=kind)
-    gm.set_params(**{name: getattr(local, name) for name in names})
+    gm.set_params(**_shape_of(local))
     gm._take_fit(local)
     return gm
+
+
+def _shape_of(gm: Any) -> dict[str, Any]:
+    """Give the parameters that a fitted model, read from a file, says."""
+    names = ("n_components", "covariance_type", "weight_concentration_prior_type")
+    return {name: getattr(gm, name) for name in names if hasattr(gm, name)}
 
 
 def _score(options: argparse.Namespace, comm: Any) -> dict[str, Any]:

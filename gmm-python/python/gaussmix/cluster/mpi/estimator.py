@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ... import _core, _estimator, _partitions, _variational
 from ..._documentation import with_documentation_of, with_parameters_of
+from ..._partitions import Array
 from ..._samples import Evaluations, Samples
 from .. import estimator
 from ..engine import Engine
@@ -24,8 +25,10 @@ from .plan import plan_of
 class _Together(ClusterEvaluations):
     """The samples of all ranks, as all ranks evaluate them."""
 
-    def __init__(self, engine: MPIEngine, resident: ClusterEvaluations) -> None:
+    def __init__(self, engine: MPIEngine, resident: ClusterEvaluations, own: slice) -> None:
         self.engine, self.resident = engine, resident
+        #: What this rank wants of the values of all samples.
+        self.own = own
 
     @property
     def total_weight(self) -> float:
@@ -33,7 +36,7 @@ class _Together(ClusterEvaluations):
 
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
         labels: NDArray[np.int64] = self.engine.together(lambda: self.resident.labels(mixture))
-        return labels
+        return labels[self.own]
 
     def total(self, mixture: _core.Mixture) -> float:
         total: float = self.engine.together(lambda: self.resident.total(mixture))
@@ -66,9 +69,9 @@ class OnMPI(estimator.ClusterEstimator):
     def _make_engine(self) -> MPIEngine:
         return MPIEngine(self.comm)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
         assert isinstance(engine, MPIEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
     def _fit(self, samples: Samples) -> Evaluations:
         assert isinstance(samples, ClusterSamples) and isinstance(samples.engine, MPIEngine)
@@ -88,7 +91,12 @@ class OnMPI(estimator.ClusterEstimator):
             self.__dict__.update(fitted)
             if engine.rank != 0:
                 self._made = None
-        return _Together(engine, samples._resident())
+        # Of files all ranks get all values.
+        own = slice(None)
+        if any(isinstance(partition.samples, Array) for partition in samples.plan.partitions):
+            end = sum(fact.n_samples for fact in samples.facts[: engine.rank + 1])
+            own = slice(end - samples.facts[engine.rank].n_samples, end)
+        return _Together(engine, samples._resident(), own)
 
     def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Any], Any]) -> Any:
         check_is_fitted(self)
@@ -117,7 +125,8 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
     ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks:
     either all ranks name the same .npy or Parquet files, of which each reads its part, or each
-    gives an array of its own samples (all do, in the order of the ranks; one may be empty).
+    gives an array of its own samples, with their weights and labels (all do, in the order of the
+    ranks; one may be empty).
     Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and
     `score_samples` are about the array of each rank; of files they give each rank all values.
 

@@ -283,7 +283,8 @@ pub(crate) fn mixture_numbers(k: usize, d: usize) -> usize {
 /// Writes a mixture in the frame ([`mixture_numbers`]).
 ///
 /// # Errors
-/// [`Error::Unsupported`] for covariances without matrices.
+/// [`Error::Unsupported`] for covariances without matrices; [`Error::OutOfRange`] for a variance that
+/// is nothing in the frame, which one sample far from all others makes so wide.
 pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -> Result<()> {
     let (k, d) = mixture.means().dim();
     let (weights, rest) = out.split_at_mut(k);
@@ -305,6 +306,9 @@ pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -
             }
         };
         for i in 0..d {
+            if !(matrix[[i, i]] * frame.scale[i] * frame.scale[i]).is_normal() {
+                return Err(Error::OutOfRange { component: c, column: i, precision: "float64" });
+            }
             for j in 0..d {
                 // Of a matrix, the lower triangle counts.
                 to[i * d + j] = matrix[[i.max(j), i.min(j)]] * frame.scale[i] * frame.scale[j];

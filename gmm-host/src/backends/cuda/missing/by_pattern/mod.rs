@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::evaluator::{
     Description, Evaluator, check_features, far_rows, labels_from_afar, responsibilities, responsibilities_from_afar,
 };
+use crate::interrupt::Interrupt;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
@@ -282,7 +283,9 @@ impl<'a, T: Element> ByPattern<'a, T> {
         let _ = this.mixture.send(&this.stream)?.followed_by(this.stream.idle());
         let results = if matches!(goal, Goal::Sums(_)) { patterns::values(k, d) } else { BESIDE_SUMS };
         let mut sums = vec![0.0; results];
+        let interrupt = Interrupt::current();
         for (number, batch) in shape.batches.iter().enumerate() {
+            interrupt.check()?;
             let running = this.marginals(ready, batch)?;
             let slots = &this.memory.results;
             slots.clear(results);
@@ -416,7 +419,9 @@ impl<'a, T: Element> ByPattern<'a, T> {
             stream.read(&memory.offsets, &mut offsets)?;
         }
         let mut running = stream.idle();
+        let interrupt = Interrupt::current();
         for (number, slices) in shape.pieces(batch, most_rows(shape)).into_iter().enumerate() {
+            interrupt.check()?;
             let rows = shape.rows(slices.clone());
             let stride = rows.len().next_multiple_of(TILE);
             let columns = all.part(rows.start, rows.len())?;

@@ -1,0 +1,290 @@
+//! A file of a table. A format says which columns there are (`Content`), and has rows (`Rows`) that
+//! are read in order from any row on.
+use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
+use super::block::Block;
+use super::columns::{Field, Kind, Projection, Selection};
+use super::csv::{Csv, CsvRows};
+use super::files::{Format, is_regular};
+#[cfg(not(feature = "parquet"))]
+use super::no_arrow::{ArrowStream, BatchRows, CONTINUATION, Grouped, arrow_ipc, parquet};
+use super::npy::{self, Npy};
+use super::stream::Stream;
+#[cfg(feature = "parquet")]
+use super::{
+    arrow::{BatchRows, Grouped},
+    arrow_ipc,
+    arrow_stream::{ArrowStream, CONTINUATION},
+    parquet,
+};
+use crate::io::{Problem, extension};
+use gmm_host::Interrupt;
+use ndarray::ArrayD;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Rows that are counted before the progress is told.
+const STEP_ROWS: usize = 1 << 16;
+
+pub(super) type Outcome<T> = std::result::Result<T, Problem>;
+
+/// A file of a table.
+pub(super) struct Part {
+    pub path: PathBuf,
+    pub content: Content,
+    pub projection: Projection,
+    /// Whether the features are all columns in the order of the file.
+    pub all_columns: bool,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("path", &self.path).field("projection", &self.projection).finish_non_exhaustive()
+    }
+}
+
+/// An open file.
+pub(super) enum Content {
+    Npy(Npy),
+    /// An array that was read from a stream.
+    Memory(Data),
+    /// A file of Parquet or Arrow IPC.
+    Grouped(Grouped),
+    ArrowStream(ArrowStream),
+    /// Text. Of standard input, which can be read only once, the stream is held until the rows are
+    /// read.
+    Csv(Csv, Mutex<Option<Stream>>),
+}
+
+/// The rows of a file from some row on.
+enum Rows {
+    /// They stand at known places.
+    Direct,
+    Batches(BatchRows),
+    Csv(Box<CsvRows>),
+}
+
+/// The row of a part that is read next.
+pub(super) struct Cursor {
+    pub part: usize,
+    pub row: usize,
+    rows: Rows,
+}
+
+impl Part {
+    /// Opens a file. Its columns are those of `first`, if there is a first file.
+    pub fn open(path: &Path, selection: &Selection, first: Option<&Self>) -> Outcome<Self> {
+        let first_fields = first.map(|first| first.content.fields());
+        let content = Content::open(path, selection, first_fields.as_deref())?;
+        let fields = content.fields();
+        let wanted = first.and_then(|first| first.projection.names.clone());
+        let projection = match (first, wanted) {
+            (Some(_), Some(names)) => selection.resolve_as(&fields, &names),
+            _ => selection.resolve(&fields),
+        };
+        let projection = projection.map_err(|problem| content.explained(problem))?;
+        if let Some(first) = first {
+            let (got, expected) = (projection.columns.len(), first.projection.columns.len());
+            if got != expected {
+                return Err(Problem::format(format!("it has {got} columns where the first file has {expected}")));
+            }
+        }
+        let all_columns = projection.columns.iter().copied().eq(0..fields.len());
+        Ok(Self { path: path.into(), content, projection, all_columns })
+    }
+
+    /// Whether its rows come from standard input or a pipe. An array from there is in memory.
+    pub fn is_read_once(&self) -> bool {
+        matches!(self.content, Content::Csv(..) | Content::ArrowStream(_)) && !is_regular(&self.path)
+    }
+
+    /// The number of rows, if the file says it.
+    pub fn n_rows(&self) -> Option<usize> {
+        match &self.content {
+            Content::Npy(npy) => Some(npy.shape()[0]),
+            Content::Memory(data) => Some(data.dim().0),
+            Content::Grouped(file) => Some(file.n_rows()),
+            Content::Csv(..) | Content::ArrowStream(_) => None,
+        }
+    }
+
+    /// Numbers for which memory may be taken before they are read: a file may claim any number of
+    /// rows.
+    pub fn plausible_numbers(&self) -> u64 {
+        const NUMBERS_PER_BYTE: u64 = 8;
+        match &self.content {
+            Content::Npy(npy) => npy.shape().iter().product::<usize>() as u64,
+            Content::Memory(data) => data.n_bytes(),
+            Content::Grouped(file) => NUMBERS_PER_BYTE * file.size(),
+            Content::Csv(..) | Content::ArrowStream(_) => 0,
+        }
+    }
+
+    /// The number of rows, which are read if the file does not say it.
+    pub fn count(&self, number: usize, progress: &mut dyn FnMut(usize)) -> Outcome<usize> {
+        if let Some(n) = self.n_rows() {
+            return Ok(n);
+        }
+        if self.is_read_once() {
+            return Err(Problem::format("a stream is read once, and cannot be read in parts; write it to a file"));
+        }
+        let mut cursor = self.cursor(number, 0)?;
+        loop {
+            Interrupt::current().check()?;
+            let before = cursor.row;
+            self.skip(&self.projection, &mut cursor, before + STEP_ROWS)?;
+            if cursor.row == before {
+                return Ok(before);
+            }
+            progress(cursor.row);
+        }
+    }
+
+    pub fn cursor(&self, number: usize, row: usize) -> Outcome<Cursor> {
+        self.cursor_of(&self.projection, number, row)
+    }
+
+    /// The rows from `row` on, or from the beginning if they have to be passed over.
+    pub fn cursor_of(&self, projection: &Projection, number: usize, row: usize) -> Outcome<Cursor> {
+        let (rows, row) = match &self.content {
+            Content::Npy(_) | Content::Memory(_) => (Rows::Direct, row),
+            Content::Grouped(file) => (Rows::Batches(file.rows(projection, row)?), row),
+            Content::ArrowStream(stream) => (Rows::Batches(stream.rows(projection)?), 0),
+            Content::Csv(csv, stream) => {
+                let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let rows = match stream {
+                    Some(stream) => csv.rows_of(stream, projection)?,
+                    None => csv.rows(projection)?,
+                };
+                (Rows::Csv(Box::new(rows)), 0)
+            }
+        };
+        Ok(Cursor { part: number, row, rows })
+    }
+
+    /// Goes forward to a row, or to the end.
+    pub fn skip(&self, projection: &Projection, cursor: &mut Cursor, row: usize) -> Outcome<()> {
+        let left = row.saturating_sub(cursor.row);
+        match (&mut cursor.rows, &self.content) {
+            _ if left == 0 => {}
+            (Rows::Direct, _) => cursor.row = row,
+            (Rows::Csv(rows), _) => cursor.row += rows.skip(left)?,
+            (Rows::Batches(rows), Content::ArrowStream(_)) => cursor.row += rows.skip(left)?,
+            (Rows::Batches(_), _) => *cursor = self.cursor_of(projection, cursor.part, row)?,
+        }
+        Ok(())
+    }
+
+    pub fn read(&self, cursor: &mut Cursor, limit: usize, block: &mut Block) -> Outcome<usize> {
+        self.read_of(&self.projection, cursor, limit, block)
+    }
+
+    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
+    /// number.
+    pub fn read_of(
+        &self,
+        projection: &Projection,
+        cursor: &mut Cursor,
+        limit: usize,
+        block: &mut Block,
+    ) -> Outcome<usize> {
+        let count = match (&mut cursor.rows, &self.content) {
+            (Rows::Csv(rows), _) => rows.read(limit, block)?,
+            (Rows::Batches(rows), _) => rows.read(limit, block)?,
+            (Rows::Direct, Content::Npy(npy)) => {
+                let end = cursor.row.saturating_add(limit).min(npy.shape()[0]);
+                block.append(&npy.data(cursor.row..end)?, projection)
+            }
+            (Rows::Direct, Content::Memory(data)) => {
+                let end = cursor.row.saturating_add(limit).min(data.dim().0);
+                block.append(&data.rows(cursor.row..end), projection)
+            }
+            (Rows::Direct, _) => 0,
+        };
+        cursor.row += count;
+        Ok(count)
+    }
+}
+
+impl Content {
+    fn open(path: &Path, selection: &Selection, first: Option<&[Field]>) -> Outcome<Self> {
+        let regular = is_regular(path);
+        match Format::of(path)? {
+            Format::Parquet => parquet::open(path).map(Self::Grouped),
+            Format::ArrowIpc if regular && !ArrowStream::is_at(path)? => arrow_ipc::open(path).map(Self::Grouped),
+            Format::Npy if regular && extension(path) == "npy" => {
+                let npy = Npy::open(path)?;
+                matrix_shape(npy.shape())?;
+                Ok(Self::Npy(npy))
+            }
+            format => {
+                let stream = Stream::open(path)?;
+                let begins_with = |magic: &[u8]| stream.head.starts_with(magic);
+                match format {
+                    Format::Npy => Self::array(stream),
+                    Format::Any if begins_with(b"\x93NUMPY") => Self::array(stream),
+                    Format::Any | Format::ArrowIpc if begins_with(b"PAR1") || begins_with(b"ARROW1") => {
+                        Err(Problem::format(
+                            "Parquet and Arrow files (other than Arrow IPC streams) cannot be read as a stream; write it to a file, \
+                             and name that",
+                        ))
+                    }
+                    Format::ArrowIpc | Format::ArrowStream => {
+                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
+                    }
+                    Format::Any if begins_with(&CONTINUATION) => {
+                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
+                    }
+                    _ => {
+                        let (csv, stream) = Csv::open(path, stream, selection, first)?;
+                        Ok(Self::Csv(csv, Mutex::new((!regular).then_some(stream))))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads an array from a stream.
+    fn array(stream: Stream) -> Outcome<Self> {
+        let (mut content, stamp) = stream.into_reader();
+        let data = npy::read_stream(content.as_mut());
+        stamp.check()?;
+        data.map(Self::Memory)
+    }
+
+    /// The reason for a problem with the columns, if it is that nothing separates them.
+    fn explained(&self, problem: Problem) -> Problem {
+        match self {
+            Self::Csv(csv, _) => csv.undivided().map_or(problem, Problem::format),
+            _ => problem,
+        }
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let numbers = |columns, dtype| {
+            vec![Field { name: None, kind: Kind::Number(dtype), is_index: false, has_missing: false }; columns]
+        };
+        match self {
+            Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
+            Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),
+            Self::Memory(data @ Data::F64(_)) => numbers(data.dim().1, Dtype::F64),
+            Self::Grouped(file) => file.fields(),
+            Self::ArrowStream(stream) => stream.fields(),
+            Self::Csv(csv, _) => csv.fields(),
+        }
+    }
+}
+
+/// Reads an array of one dimension, or of one column, if the file is an array that can be read in
+/// place.
+pub(super) fn vector_from_npy(path: &Path) -> Outcome<Option<ArrayD<f64>>> {
+    if extension(path) != "npy" {
+        return Ok(None);
+    }
+    let npy = Npy::open(path)?;
+    check_vector_shape(npy.shape())?;
+    Ok(Some(match npy.dtype() {
+        Dtype::F32 => npy.read::<f32>()?.mapv(f64::from),
+        Dtype::F64 => npy.read::<f64>()?,
+    }))
+}

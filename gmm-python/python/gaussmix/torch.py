@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+import torch
 from torch import Tensor
 
 from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
+from ._documentation import documented
 from ._mixture import AnyMixture
 
 __all__ = ["LogLikelihood", "log_likelihood"]
@@ -28,6 +30,7 @@ _BUFFER = 1 << 22
 _SEPARATE = 1e8
 
 
+@documented
 class LogLikelihood:
     """The log-likelihood of samples that stay in a device, for automatic differentiation.
 
@@ -41,25 +44,22 @@ class LogLikelihood:
     symmetric. Its mirrored entries are two variables, of which the mean counts. Results are in
     float64, derivatives in the type of what they are by.
 
-    Parameters
-    ----------
+    Parameters:
     x : Tensor of shape (n_samples, n_features)
-        The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and
-        must not be changed while this object is in use.
+        The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and must not be
+        changed while this object is in use.
     sample_weight : Tensor of shape (n_samples,), default=None
         A sample of weight 2 counts as two. There is no derivative by it.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open
-        between 'tied' and 'diag' where there are as many components as features.
+        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
+        'diag' where there are as many components as features.
     device : str, default=None
         Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
-    float64 : bool, default=False
-        Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None
-        The number of threads, as joblib counts.
+    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None -- The number of threads, as joblib counts.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are
-        copied to the host. The derivative by a missing value is 0.
+        Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are copied to the
+        host. The derivative by a missing value is 0.
     """
 
     def __init__(
@@ -110,19 +110,12 @@ class LogLikelihood:
         Its derivatives by the parameters take one or two more evaluations of all samples, which are
         loaded again for them; those of the total cost nothing beside its value.
 
-        Parameters
-        ----------
+        Parameters:
         weights : Tensor of shape (n_components,), or Mixture or estimator
             The weights of the components, or a mixture alone.
-        means : Tensor of shape (n_components, n_features), default=None
-            The means.
-        covariances : Tensor, default=None
-            The covariances, in the shape of their type.
-
-        Returns
-        -------
-        log_prob : Tensor of shape (n_samples,)
-            The logarithms of the density.
+        means : Tensor of shape (n_components, n_features), default=None -- The means.
+        covariances : Tensor, default=None -- The covariances, in the shape of their type.
+        Returns: log_prob : Tensor of shape (n_samples,) -- The logarithms of the density.
         """
         return self._apply(_Scores, weights, means, covariances)
 
@@ -147,6 +140,7 @@ class LogLikelihood:
         return torch.from_numpy(self._function.score_function(of)).to(self._x.device)
 
 
+@documented
 def log_likelihood(
     x: Tensor,
     weights: Tensor | AnyMixture,
@@ -162,28 +156,19 @@ def log_likelihood(
     This loads the samples for one evaluation. For many of the same samples, `LogLikelihood` does so
     once; it also says what the weights and covariances may be.
 
-    Parameters
-    ----------
-    x : Tensor of shape (n_samples, n_features)
-        The samples, float32 or float64.
+    Parameters:
+    x : Tensor of shape (n_samples, n_features) -- The samples, float32 or float64.
     weights : Tensor of shape (n_components,), or Mixture or estimator
         The weights of the components, which need not sum to 1; or a mixture alone.
-    means : Tensor of shape (n_components, n_features), default=None
-        The means.
-    covariances : Tensor, default=None
-        The covariances, in the shape of their type.
+    means : Tensor of shape (n_components, n_features), default=None -- The means.
+    covariances : Tensor, default=None -- The covariances, in the shape of their type.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open
-        between 'tied' and 'diag' where there are as many components as features.
+        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
+        'diag' where there are as many components as features.
     sample_weight : Tensor of shape (n_samples,), default=None
         A sample of weight 2 counts as two. There is no derivative by it.
-    **options : Any
-        Other parameters of `LogLikelihood`.
-
-    Returns
-    -------
-    total : Tensor
-        The total, in float64, where the samples are.
+    **options : Any -- Other parameters of `LogLikelihood`.
+    Returns: total : Tensor -- The total, in float64, where the samples are.
     """
     held = LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)
     return held(weights, means, covariances)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from .. import _partitions
+from .._documentation import documented
 from .._partitions import File, Partition
 from .shard import ADDED, Facts, Options, Shard
 from .tree import Answer
@@ -14,6 +15,7 @@ from .tree import Answer
 _Value = TypeVar("_Value")
 
 
+@documented
 class Engine(ABC):
     """Has workers load partitions, and asks all of them.
 
@@ -24,25 +26,15 @@ class Engine(ABC):
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, where the workers can.
 
-        Parameters
-        ----------
-        paths : sequence of str
-            Names and patterns.
-
-        Returns
-        -------
-        files : list of File
-            Each file with the shape and type of its array.
+        Parameters: paths : sequence of str -- Names and patterns.
+        Returns: files : list of File -- Each file with the shape and type of its array.
         """
         return [_partitions.inspect(path) for path in _partitions.expand(paths)]
 
     def agree(self, error: BaseException | None) -> None:
         """Raise an error of this process. Engines of which several processes call `fit` raise it in all.
 
-        Parameters
-        ----------
-        error : BaseException or None
-            The error, if there is one.
+        Parameters: error : BaseException or None -- The error, if there is one.
         """
         if error is not None:
             raise error
@@ -51,50 +43,30 @@ class Engine(ABC):
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Have each partition loaded by one worker, in the place of all that were loaded before.
 
-        Parameters
-        ----------
-        partitions : sequence of Partition
-            The partitions, by their numbers.
-        options : Options
-            What workers make their shards with.
-
-        Returns
-        -------
-        facts : list of Facts
-            What ``shard.load`` returned for each partition.
+        Parameters:
+        partitions : sequence of Partition -- The partitions, by their numbers.
+        options : Options -- What workers make their shards with.
+        Returns: facts : list of Facts -- What ``shard.load`` returned for each partition.
         """
 
     @abstractmethod
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
         """Ask all shards.
 
-        Parameters
-        ----------
-        operation : str
-            To be handed on to ``shard.ask``.
-        message : bytes
-            The same.
-
-        Returns
-        -------
+        Parameters:
+        operation : str -- To be handed on to ``shard.ask``.
+        message : bytes -- The same.
+        Returns:
         answers : iterable of Answer
-            All that the shards returned, in any order, or for operations of `added` what `merge`
-            made of it.
+            All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
         """
 
     @staticmethod
     def added(operation: str) -> bool:
         """Say whether `merge` may be called for the answers to an operation.
 
-        Parameters
-        ----------
-        operation : str
-            The name of the operation.
-
-        Returns
-        -------
-        added : bool
-            Whether its values are sums.
+        Parameters: operation : str -- The name of the operation.
+        Returns: added : bool -- Whether its values are sums.
         """
         return operation in ADDED
 
@@ -102,13 +74,11 @@ class Engine(ABC):
         """Have the workers drop their shards."""
 
 
+@documented
 class InProcess(Engine):
     """Shards of this process, one after the other: what others are compared with.
 
-    Parameters
-    ----------
-    n_shards : int, default=1
-        The number of shards.
+    Parameters: n_shards : int, default=1 -- The number of shards.
 
     Examples
     --------
@@ -127,17 +97,10 @@ class InProcess(Engine):
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Load partitions in turn.
 
-        Parameters
-        ----------
-        partitions : sequence of Partition
-            The partitions.
-        options : Options
-            The options of the shards.
-
-        Returns
-        -------
-        facts : list of Facts
-            Those of each partition.
+        Parameters:
+        partitions : sequence of Partition -- The partitions.
+        options : Options -- The options of the shards.
+        Returns: facts : list of Facts -- Those of each partition.
         """
         # More than there are partitions would have none.
         n_shards = max(1, min(self.n_shards, len(partitions)))
@@ -147,17 +110,10 @@ class InProcess(Engine):
     def ask(self, operation: str, message: bytes) -> list[Answer]:
         """Ask one shard after the other.
 
-        Parameters
-        ----------
-        operation : str
-            The operation.
-        message : bytes
-            Its message.
-
-        Returns
-        -------
-        answers : list of Answer
-            All answers.
+        Parameters:
+        operation : str -- The operation.
+        message : bytes -- Its message.
+        Returns: answers : list of Answer -- All answers.
         """
         return [answer for shard in self._shards for answer in shard.ask(operation, message)]
 
@@ -169,17 +125,10 @@ class InProcess(Engine):
 def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
     """Do what may fail in one of several processes that all do it, and raise the error in all of them.
 
-    Parameters
-    ----------
-    engine : Engine
-        Knows of the other processes.
-    work : callable
-        What to do.
-
-    Returns
-    -------
-    result : object
-        What `work` returned.
+    Parameters:
+    engine : Engine -- Knows of the other processes.
+    work : callable -- What to do.
+    Returns: result : object -- What `work` returned.
     """
     error: Exception | None = None
     try:

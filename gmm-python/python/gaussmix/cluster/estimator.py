@@ -14,14 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational
 from .._arrays import Floats
-from .._documentation import with_documentation_of, with_parameters_of
+from .._documentation import documented, with_documentation_of, with_parameters_of
 from .._fitting import Fitting
 from .._samples import Samples
 from .engine import Engine, InProcess
 from .plan import Plan, plan
 from .remote import ClusterEvaluations, Resident
 from .samples import ClusterSamples
-
 
 _OWN_CONSTRAINTS: dict[str, list[Any]] = {
     "engine": [Engine, None],
@@ -30,6 +29,7 @@ _OWN_CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
+@documented
 class ClusterEstimator(Fitting):
     """What estimators have that are fitted to partitions, which an engine's workers hold."""
 
@@ -88,19 +88,13 @@ class ClusterEstimator(Fitting):
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None, *, labels: Any = None) -> Any:
         """Fit the mixture, and give the most probable component of each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), or paths, default=None
-            A sample of weight 2 counts as two.
+        Parameters:
+        X : array-like of shape (n_samples, n_features), or paths -- The samples.
+        y : Ignored -- Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
         labels : array-like of shape (n_samples,) or (n_samples, n_components), or paths, default=None
             What is known of the samples' components, as for `fit`.
-
-        Returns
-        -------
+        Returns:
         labels : array of shape (n_samples,)
             What `predict` gives; under `labels` a NumPy array of components that the samples may belong to.
         """
@@ -111,19 +105,11 @@ class ClusterEstimator(Fitting):
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), or paths, default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        log_likelihood : float
-            The mean, by weight.
+        Parameters:
+        X : array-like of shape (n_samples, n_features), or paths -- The samples.
+        y : Ignored -- Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
+        Returns: log_likelihood : float -- The mean, by weight.
         """
         total, n = self._total(X, sample_weight)
         return total / n
@@ -131,15 +117,8 @@ class ClusterEstimator(Fitting):
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Give the most probable component of each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples.
-
-        Returns
-        -------
-        labels : array of shape (n_samples,)
-            The components, counted from 0.
+        Parameters: X : array-like of shape (n_samples, n_features), or paths -- The samples.
+        Returns: labels : array of shape (n_samples,) -- The components, counted from 0.
         """
         labels: NDArray[np.int64] = self._values("labels", X)
         return labels
@@ -147,15 +126,8 @@ class ClusterEstimator(Fitting):
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Give the probability of each component for each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples.
-
-        Returns
-        -------
-        resp : array of shape (n_samples, n_components)
-            The probabilities, which sum to 1 for each sample.
+        Parameters: X : array-like of shape (n_samples, n_features), or paths -- The samples.
+        Returns: resp : array of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
         resp: Floats = self._values("responsibilities", X)
         return resp
@@ -163,15 +135,8 @@ class ClusterEstimator(Fitting):
     def score_samples(self, X: ArrayLike) -> Floats:
         """Give the log-likelihood of each sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples.
-
-        Returns
-        -------
-        log_prob : array of shape (n_samples,)
-            The logarithms of the density.
+        Parameters: X : array-like of shape (n_samples, n_features), or paths -- The samples.
+        Returns: log_prob : array of shape (n_samples,) -- The logarithms of the density.
         """
         log_prob: Floats = self._values("scores", X)
         return log_prob
@@ -207,6 +172,7 @@ class ClusterEstimator(Fitting):
 
 
 @with_documentation_of(_estimator.GaussianMixture)
+@documented
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
@@ -217,20 +183,16 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
     read. Sample weights and labels are arrays, or with files of samples paths of .npy files too.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components.
-    engine : Engine or None, default=None
-        What the workers run on; by default this process.
+    Parameters:
+    n_components : int, default=1 -- The number of components.
+    engine : Engine or None, default=None -- What the workers run on; by default this process.
     partition_rows : int or None, default=None
-        The rows of a partition. By default such that there are about 512 partitions of 4 to 256
-        MiB. The division decides about the last bits of the result.
+        The rows of a partition. By default such that there are about 512 partitions of 4 to 256 MiB. The division
+        decides about the last bits of the result.
     resident : bool or None, default=None
-        Whether partitions stay in the memory of their workers. Where they do not, each iteration
-        reads them again, one after the other. By default as many stay as the memory holds.
-    **params : dict
-        The other parameters of :class:`gaussmix.GaussianMixture`.
+        Whether partitions stay in the memory of their workers. Where they do not, each iteration reads them again,
+        one after the other. By default as many stay as the memory holds.
+    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -280,6 +242,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
 
 @with_documentation_of(_variational.BayesianGaussianMixture)
+@documented
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
@@ -288,18 +251,13 @@ class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMix
     `gaussmix.mpi.BayesianGaussianMixture` bring their own engines. Samples are as those of
     :class:`GaussianMixture`.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The largest number of components.
-    engine : Engine or None, default=None
-        What the workers run on; by default this process.
-    partition_rows : int or None, default=None
-        The rows of a partition, as in :class:`GaussianMixture`.
+    Parameters:
+    n_components : int, default=1 -- The largest number of components.
+    engine : Engine or None, default=None -- What the workers run on; by default this process.
+    partition_rows : int or None, default=None -- The rows of a partition, as in :class:`GaussianMixture`.
     resident : bool or None, default=None
         Whether partitions stay in the memory of their workers, as in :class:`GaussianMixture`.
-    **params : dict
-        The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

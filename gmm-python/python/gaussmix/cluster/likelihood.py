@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from .. import _core
 from .._arrays import n_threads
+from .._documentation import documented
 from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
 from .plan import Plan, check_facts, plan
@@ -16,6 +17,7 @@ from .shard import Options
 _Value = TypeVar("_Value")
 
 
+@documented
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in the devices of an engine's workers.
 
@@ -23,29 +25,20 @@ class Likelihood(Evaluation):
     those of several, which travel together, there and back. `close`, or a ``with`` statement, frees
     the memory of the workers.
 
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features), or paths
-        The samples.
-    sample_weight : array-like of shape (n_samples,), or paths, default=None
-        A sample of weight 2 counts as two.
-    engine : Engine or None, default=None
-        What the workers run on; by default this process.
-    device : str, default='auto'
-        Where the workers compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
+    Parameters:
+    X : array-like of shape (n_samples, n_features), or paths -- The samples.
+    sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
+    engine : Engine or None, default=None -- What the workers run on; by default this process.
+    device : str, default='auto' -- Where the workers compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
         The type of all covariances; by default it follows from their shape.
-    float64 : bool, default=False
-        Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None
-        The number of threads of a worker, as joblib counts.
-    partition_rows : int or None, default=None
-        The rows of a partition, where samples are to be divided.
-    resident : bool or None, default=None
-        Whether partitions stay in memory; by default as many as it holds.
+    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None -- The number of threads of a worker, as joblib counts.
+    partition_rows : int or None, default=None -- The rows of a partition, where samples are to be divided.
+    resident : bool or None, default=None -- Whether partitions stay in memory; by default as many as it holds.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then
-        that of its observed values.
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
+        observed values.
 
     Examples
     --------

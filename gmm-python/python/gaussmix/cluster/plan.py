@@ -10,22 +10,20 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from .. import _partitions
 from .._arrays import Missing, na_as_nan
+from .._documentation import documented
 from .._partitions import File, Partition
 from .engine import Engine
 from .shard import Facts
 
 
+@documented
 class Plan(NamedTuple):
     """What is to be loaded.
 
-    Parameters
-    ----------
-    partitions : list of Partition
-        The partitions.
-    dtype : dtype
-        The type of all samples.
-    head : array or table
-        As many columns as the samples have, with their names, and without rows.
+    Parameters:
+    partitions : list of Partition -- The partitions.
+    dtype : dtype -- The type of all samples.
+    head : array or table -- As many columns as the samples have, with their names, and without rows.
     """
 
     partitions: list[Partition]
@@ -38,25 +36,14 @@ def plan(
 ) -> Plan:
     """Divide an array or files into partitions.
 
-    Parameters
-    ----------
-    engine : Engine
-        Finds files.
-    X : array-like, path, or list of paths
-        The samples.
-    sample_weight : array-like, path, or list of paths
-        Their weights, or None.
-    partition_rows : int or None
-        The rows of a partition.
-    labels : array-like, path, or list of paths
-        What is known of the samples' components, or None.
-    n_components : int
-        The number of components, where there are labels.
-
-    Returns
-    -------
-    plan : Plan
-        The partitions.
+    Parameters:
+    engine : Engine -- Finds files.
+    X : array-like, path, or list of paths -- The samples.
+    sample_weight : array-like, path, or list of paths -- Their weights, or None.
+    partition_rows : int or None -- The rows of a partition.
+    labels : array-like, path, or list of paths -- What is known of the samples' components, or None.
+    n_components : int -- The number of components, where there are labels.
+    Returns: plan : Plan -- The partitions.
     """
     if not _partitions.are_paths(X):
         head = X
@@ -72,21 +59,13 @@ def plan(
 def divided(engine: Engine, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
     """Divide files into partitions.
 
-    Parameters
-    ----------
-    engine : Engine
-        Finds the files.
-    paths : path, or list of paths
-        The files.
-    partition_rows : int or None
-        The rows of a partition.
-
-    Returns
-    -------
-    plan : Plan
-        The partitions, without weights.
-    counts : list of int
-        The rows of each partition.
+    Parameters:
+    engine : Engine -- Finds the files.
+    paths : path, or list of paths -- The files.
+    partition_rows : int or None -- The rows of a partition.
+    Returns:
+    plan : Plan -- The partitions, without weights.
+    counts : list of int -- The rows of each partition.
     """
     files = engine.files(_listed(paths))
     _partitions.check_samples(files)
@@ -117,15 +96,8 @@ def check_columns(estimator: Any, planned: Plan, reset: bool) -> None:
 def missing_of_all(facts: Sequence[Facts]) -> Missing:
     """Say what is missing in all partitions together.
 
-    Parameters
-    ----------
-    facts : sequence of Facts
-        What is known of the partitions.
-
-    Returns
-    -------
-    missing : Missing
-        With the numbers of rows among those of all partitions.
+    Parameters: facts : sequence of Facts -- What is known of the partitions.
+    Returns: missing : Missing -- With the numbers of rows among those of all partitions.
     """
     unobserved, first, empty, begin = set(range(facts[0].n_features)), None, 0, 0
     for fact in facts:
@@ -141,16 +113,11 @@ def missing_of_all(facts: Sequence[Facts]) -> Missing:
 def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: int, name: str) -> None:
     """Check that partitions belong together, and that there are enough samples.
 
-    Parameters
-    ----------
-    facts : sequence of Facts
-        What is known of the partitions.
-    partitions : sequence of Partition
-        The partitions.
-    least : int
-        The least number of samples.
-    name : str
-        The estimator, for the message.
+    Parameters:
+    facts : sequence of Facts -- What is known of the partitions.
+    partitions : sequence of Partition -- The partitions.
+    least : int -- The least number of samples.
+    name : str -- The estimator, for the message.
     """
     for fact, partition in zip(facts, partitions, strict=True):
         if fact.n_features != facts[0].n_features:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array
 
 from .. import _core
 from .._arrays import Floats, Missing, rows_of_caller
+from .._documentation import documented
 from .._partitions import Partition
 from .._units import Moments
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
@@ -22,35 +23,27 @@ from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join
 _DEVICE_SHARE = 0.8
 
 
+@documented
 class Options(NamedTuple):
     """How shards load their partitions.
 
-    Parameters
-    ----------
-    dtype : str
-        The type of all samples, '<f8' or '<f4'.
-    n_partitions : int
-        The number of all partitions, of all workers.
-    device : str
-        Where to compute.
-    threads : int or None
-        The number of threads of a worker; None leaves it to the engine.
-    float64 : bool
-        Whether to compute in float64 for float32 samples too.
+    Parameters:
+    dtype : str -- The type of all samples, '<f8' or '<f4'.
+    n_partitions : int -- The number of all partitions, of all workers.
+    device : str -- Where to compute.
+    threads : int or None -- The number of threads of a worker; None leaves it to the engine.
+    float64 : bool -- Whether to compute in float64 for float32 samples too.
     resident : bool or None
-        Whether partitions stay in memory. Others are read again for each request. None keeps as
-        many as `memory` holds.
+        Whether partitions stay in memory. Others are read again for each request. None keeps as many as `memory`
+        holds.
     memory : int or None
-        The bytes of memory that the partitions of a worker may take, where `resident` is None. None
-        is half of what the process may use.
+        The bytes of memory that the partitions of a worker may take, where `resident` is None. None is half of what
+        the process may use.
     gpu_memory : int or None
-        The bytes of the worker's GPU that its partitions may take, with room for evaluations.
-        Others are brought to the GPU for each request, one after the other. None is what is free
-        when the shard is made.
-    missing : bool
-        Whether NaN stands for a missing value.
-    n_components : int
-        The number of components, where partitions have labels.
+        The bytes of the worker's GPU that its partitions may take, with room for evaluations. Others are brought to
+        the GPU for each request, one after the other. None is what is free when the shard is made.
+    missing : bool -- Whether NaN stands for a missing value.
+    n_components : int -- The number of components, where partitions have labels.
     """
 
     dtype: str
@@ -65,21 +58,16 @@ class Options(NamedTuple):
     n_components: int = 0
 
 
+@documented
 class Facts(NamedTuple):
     """What is known of a partition once it was loaded.
 
-    Parameters
-    ----------
-    n_samples : int
-        The number of its samples, which may be 0.
-    n_features : int
-        The number of features.
-    total_weight : float
-        The sum of the sample weights; without weights the number of samples.
-    resident : bool
-        Whether it stays in memory.
-    missing : Missing or None
-        What is missing, where values may be.
+    Parameters:
+    n_samples : int -- The number of its samples, which may be 0.
+    n_features : int -- The number of features.
+    total_weight : float -- The sum of the sample weights; without weights the number of samples.
+    resident : bool -- Whether it stays in memory.
+    missing : Missing or None -- What is missing, where values may be.
     """
 
     n_samples: int
@@ -211,15 +199,13 @@ _OPERATIONS = ADDED | {"rows", "draw", "scores", "labels", "responsibilities", "
 _NUMBERED = {"rows", "draw"}
 
 
+@documented
 class Shard:
     """The partitions of one worker, in its device.
 
     A pickle of it is a shard without partitions, because what is in a device does not travel.
 
-    Parameters
-    ----------
-    options : Options
-        How partitions are loaded.
+    Parameters: options : Options -- How partitions are loaded.
 
     Examples
     --------
@@ -249,17 +235,10 @@ class Shard:
     def load(self, number: int, partition: Partition) -> Facts:
         """Load a partition, in the place of an earlier one of this number.
 
-        Parameters
-        ----------
-        number : int
-            The number of the partition, from 0.
-        partition : Partition
-            Where its samples are.
-
-        Returns
-        -------
-        facts : Facts
-            How many samples there are, and of what weight.
+        Parameters:
+        number : int -- The number of the partition, from 0.
+        partition : Partition -- Where its samples are.
+        Returns: facts : Facts -- How many samples there are, and of what weight.
         """
         options = self.options
         try:
@@ -285,19 +264,11 @@ class Shard:
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
         """Answer a request for some partitions.
 
-        Parameters
-        ----------
-        operation : str
-            The name of the operation, for example 'statistics'.
-        message : bytes
-            What the operation needs, for example the parameters.
-        numbers : iterable of int, default=None
-            The partitions; by default all of the shard.
-
-        Returns
-        -------
-        answers : list of Answer
-            Values that are sums are added already as far as the tree allows.
+        Parameters:
+        operation : str -- The name of the operation, for example 'statistics'.
+        message : bytes -- What the operation needs, for example the parameters.
+        numbers : iterable of int, default=None -- The partitions; by default all of the shard.
+        Returns: answers : list of Answer -- Values that are sums are added already as far as the tree allows.
         """
         if operation not in _OPERATIONS:
             raise ValueError(f"there is no operation {operation!r}; use one of {sorted(_OPERATIONS)}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from .. import _core
+from .._documentation import documented
 
 #: A part of the answer to a request: the place of the value in the tree over the partitions (its
 #: level, and its number on this level), and the value as bytes, which are empty where the
@@ -16,6 +17,7 @@ Answer = tuple[int, int, bytes]
 _Value = TypeVar("_Value")
 
 
+@documented
 class MissingPartitionsError(LookupError):
     """A shard was asked for partitions that it has not loaded."""
 
@@ -79,23 +81,17 @@ def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
 
 
 
+@documented
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add the answers of several shards to a request whose values are sums.
 
     They are added as far as the tree over the partitions allows. An engine may call it for any part
     of the answers, on any worker: the bits of the sum of all stay the same.
 
-    Parameters
-    ----------
-    answers : iterable of Answer
-        Answers of one or several shards.
-    n_partitions : int
-        The number of all partitions.
-
-    Returns
-    -------
-    merged : list of Answer
-        As few answers as possible.
+    Parameters:
+    answers : iterable of Answer -- Answers of one or several shards.
+    n_partitions : int -- The number of all partitions.
+    Returns: merged : list of Answer -- As few answers as possible.
     """
     tree: Tree[Any] = Tree(n_partitions, join)
     untouched: dict[tuple[int, int], bytes] = {}

@@ -13,6 +13,7 @@ import distributed
 from dask.delayed import delayed
 
 from ... import _partitions
+from ..._documentation import documented
 from ..._partitions import Array, File, Partition
 from ..engine import Engine
 from ..shard import Facts, Options, Shard
@@ -90,17 +91,17 @@ def _merge(left: list[Answer], right: list[Answer], n_partitions: int) -> list[A
     return merge([*left, *right], n_partitions)
 
 
+@documented
 class DaskEngine(Engine):
     """Shards in the workers of a cluster of Dask.
 
     A shard lives in the memory of its worker as the result of a task, so that it is freed when
     nobody refers to it any more, also when this process ends in another way than by `close`.
 
-    Parameters
-    ----------
+    Parameters:
     client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a
-        LocalCluster of this process, which `close` ends.
+        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster of
+        this process, which `close` ends.
     """
 
     def __init__(self, client: Any = None) -> None:
@@ -128,15 +129,8 @@ class DaskEngine(Engine):
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, on the workers.
 
-        Parameters
-        ----------
-        paths : sequence of str
-            Names and patterns.
-
-        Returns
-        -------
-        files : list of File
-            Each file with the shape and type of its array.
+        Parameters: paths : sequence of str -- Names and patterns.
+        Returns: files : list of File -- Each file with the shape and type of its array.
         """
         self._live()
         names = self.client.submit(_partitions.expand, list(map(os.fspath, paths)), pure=False).result()
@@ -148,17 +142,10 @@ class DaskEngine(Engine):
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Load each partition on one worker: chunks of dask collections where they are, files anywhere.
 
-        Parameters
-        ----------
-        partitions : sequence of Partition
-            The partitions.
-        options : Options
-            The options of the shards.
-
-        Returns
-        -------
-        facts : list of Facts
-            Those of each partition.
+        Parameters:
+        partitions : sequence of Partition -- The partitions.
+        options : Options -- The options of the shards.
+        Returns: facts : list of Facts -- Those of each partition.
         """
         self._shards, self._home, self._facts = {}, {}, {}
         self._partitions, self._options = list(partitions), options
@@ -264,17 +251,10 @@ class DaskEngine(Engine):
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
         """Ask all shards, with one message to each worker.
 
-        Parameters
-        ----------
-        operation : str
-            The operation.
-        message : bytes
-            Its message.
-
-        Returns
-        -------
-        answers : list of Answer
-            All answers.
+        Parameters:
+        operation : str -- The operation.
+        message : bytes -- Its message.
+        Returns: answers : list of Answer -- All answers.
         """
         answers: list[Answer] = self._repeat(lambda: self._ask_all(operation, message))
         return answers

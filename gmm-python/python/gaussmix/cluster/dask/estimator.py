@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
-from ..._documentation import with_documentation_of, with_parameters_of
+from ..._documentation import documented, with_documentation_of, with_parameters_of
 from ..._partitions import Partition
 from .. import estimator
 from ..engine import Engine
@@ -43,6 +43,7 @@ def _with_client(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
     return {**constraints, "client": [distributed.Client, None]}
 
 
+@documented
 class OnDask(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
@@ -109,6 +110,7 @@ class OnDask(estimator.ClusterEstimator):
 
 
 @with_documentation_of(_estimator.GaussianMixture)
+@documented
 class GaussianMixture(OnDask, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
@@ -126,22 +128,18 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
     that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives
     it.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components.
+    Parameters:
+    n_components : int, default=1 -- The number of components.
     client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a
-        LocalCluster within this process, which is closed at the end.
+        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster
+        within this process, which is closed at the end.
     partition_rows : int or None, default=None
-        The rows of a partition. By default the chunks of a dask collection as they are, and of
-        files about 512 partitions of 4 to 256 MiB.
+        The rows of a partition. By default the chunks of a dask collection as they are, and of files about 512
+        partitions of 4 to 256 MiB.
     resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers. Where they do not, each
-        iteration reads them again, one after the other. By default as many stay as half of a
-        worker's memory holds.
-    **params : dict
-        The other parameters of :class:`gaussmix.GaussianMixture`.
+        Whether partitions of files stay in the memory of the workers. Where they do not, each iteration reads them
+        again, one after the other. By default as many stay as half of a worker's memory holds.
+    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
 
     Examples
     --------
@@ -174,6 +172,7 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
 
 
 @with_documentation_of(_variational.BayesianGaussianMixture)
+@documented
 class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 
@@ -181,19 +180,13 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     :class:`gaussmix.BayesianGaussianMixture`; samples, partitions and workers are as for
     :class:`GaussianMixture`.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The largest number of components.
-    client : distributed.Client or None, default=None
-        The connection to the cluster, as in :class:`GaussianMixture`.
-    partition_rows : int or None, default=None
-        The rows of a partition, as in :class:`GaussianMixture`.
+    Parameters:
+    n_components : int, default=1 -- The largest number of components.
+    client : distributed.Client or None, default=None -- The connection to the cluster, as in :class:`GaussianMixture`.
+    partition_rows : int or None, default=None -- The rows of a partition, as in :class:`GaussianMixture`.
     resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers, as in
-        :class:`GaussianMixture`.
-    **params : dict
-        The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+        Whether partitions of files stay in the memory of the workers, as in :class:`GaussianMixture`.
+    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
 
     Examples
     --------

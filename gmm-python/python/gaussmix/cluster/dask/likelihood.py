@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._documentation import documented
 from .. import likelihood
 from ..plan import Plan
 from .collections import plan_of
 from .engine import DaskEngine
 
 
+@documented
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the workers of a cluster of Dask.
 
@@ -17,17 +19,13 @@ class Likelihood(likelihood.Likelihood):
     round trip, as all walkers of a sampler should. `close`, or a ``with`` statement, frees the
     memory of the workers.
 
-    Parameters
-    ----------
-    X : dask array or dataframe, array-like, or paths
-        The samples.
-    sample_weight : dask array or series, array-like, or paths, default=None
-        A sample of weight 2 counts as two.
-    client : distributed.Client or None, default=None
-        The connection to the cluster, as of :class:`GaussianMixture`.
+    Parameters:
+    X : dask array or dataframe, array-like, or paths -- The samples.
+    sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
+    client : distributed.Client or None, default=None -- The connection to the cluster, as of :class:`GaussianMixture`.
     **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and
-        `missing`, as of :class:`gaussmix.cluster.Likelihood`.
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
+        :class:`gaussmix.cluster.Likelihood`.
 
     Examples
     --------

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_n_features
 
 from ... import _core, _estimator, _variational
 from ..._arrays import Floats
+from ..._documentation import documented
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..plan import Plan, divided
@@ -207,20 +208,14 @@ def _write(
     values.flush()
 
 
+@documented
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     """Run the command. All ranks call it.
 
-    Parameters
-    ----------
-    arguments : sequence of str, default=None
-        The arguments; by default those of the process.
-    comm : mpi4py.MPI.Comm, default=None
-        The communicator; by default that of all processes.
-
-    Returns
-    -------
-    code : int
-        The exit code, the same on all ranks.
+    Parameters:
+    arguments : sequence of str, default=None -- The arguments; by default those of the process.
+    comm : mpi4py.MPI.Comm, default=None -- The communicator; by default that of all processes.
+    Returns: code : int -- The exit code, the same on all ranks.
     """
     comm = world() if comm is None else comm
     options = parsed(arguments, comm)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ... import _core
+from ..._documentation import documented
 from ..._partitions import File, Partition
 from ..engine import Engine
 from ..shard import Facts, Options, Shard
@@ -48,16 +49,14 @@ def _of_all(error: BaseException) -> BaseException:
     return error
 
 
+@documented
 class MPIEngine(Engine):
     """Shards in the ranks of a communicator.
 
     Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together`
     are called by all ranks.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or None, default=None
-        The communicator; by default that of all processes.
+    Parameters: comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
     """
 
     def __init__(self, comm: Any = None) -> None:
@@ -73,15 +72,8 @@ class MPIEngine(Engine):
 
         Within `work` it just calls what it is given, because the other ranks answer already.
 
-        Parameters
-        ----------
-        work : callable
-            Called by rank 0.
-
-        Returns
-        -------
-        result : object
-            What `work` returned.
+        Parameters: work : callable -- Called by rank 0.
+        Returns: result : object -- What `work` returned.
         """
         if self._asking:
             return work()
@@ -143,10 +135,7 @@ class MPIEngine(Engine):
     def agree(self, error: BaseException | None) -> None:
         """Raise the error of the lowest rank that has one, in all ranks.
 
-        Parameters
-        ----------
-        error : BaseException or None
-            That of this rank.
+        Parameters: error : BaseException or None -- That of this rank.
         """
         errors = self.comm.allgather(None if error is None else _travels(error))
         found = next((other for other in errors if other is not None), None)
@@ -156,32 +145,18 @@ class MPIEngine(Engine):
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, on rank 0.
 
-        Parameters
-        ----------
-        paths : sequence of str
-            Names and patterns.
-
-        Returns
-        -------
-        files : list of File
-            Each file with the shape and type of its array.
+        Parameters: paths : sequence of str -- Names and patterns.
+        Returns: files : list of File -- Each file with the shape and type of its array.
         """
         return list(self.together(lambda: Engine.files(self, paths)))
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Load the partitions of this rank: a block of consecutive ones, or the one of its own array.
 
-        Parameters
-        ----------
-        partitions : sequence of Partition
-            All partitions.
-        options : Options
-            The options of the shards.
-
-        Returns
-        -------
-        facts : list of Facts
-            Those of all partitions.
+        Parameters:
+        partitions : sequence of Partition -- All partitions.
+        options : Options -- The options of the shards.
+        Returns: facts : list of Facts -- Those of all partitions.
         """
         if self._asking:
             # The other ranks have the same partitions already, in other units.
@@ -193,15 +168,8 @@ class MPIEngine(Engine):
     def own(self, n_partitions: int) -> range:
         """Give the numbers of this rank's partitions: a block of consecutive ones.
 
-        Parameters
-        ----------
-        n_partitions : int
-            The number of all partitions.
-
-        Returns
-        -------
-        numbers : range
-            Those of this rank.
+        Parameters: n_partitions : int -- The number of all partitions.
+        Returns: numbers : range -- Those of this rank.
         """
         return range(self.rank * n_partitions // self.size, (self.rank + 1) * n_partitions // self.size)
 
@@ -242,17 +210,10 @@ class MPIEngine(Engine):
     def ask(self, operation: str, message: bytes) -> list[Answer]:
         """Ask all ranks. It is called by rank 0.
 
-        Parameters
-        ----------
-        operation : str
-            The operation.
-        message : bytes
-            Its message.
-
-        Returns
-        -------
-        answers : list of Answer
-            All answers.
+        Parameters:
+        operation : str -- The operation.
+        message : bytes -- Its message.
+        Returns: answers : list of Answer -- All answers.
         """
         self._send_down(("ask", operation, message))
         answers, error = self._answer(operation, message)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _core, _estimator, _partitions, _variational
-from ..._documentation import with_documentation_of, with_parameters_of
+from ..._documentation import documented, with_documentation_of, with_parameters_of
 from ..._partitions import Array
 from ..._samples import Evaluations, Samples
 from .. import estimator
@@ -60,6 +60,7 @@ def _with_comm(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
     return {**constraints, "comm": "no_validation"}
 
 
+@documented
 class OnMPI(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
@@ -119,6 +120,7 @@ class OnMPI(estimator.ClusterEstimator):
 
 
 @with_documentation_of(_estimator.GaussianMixture)
+@documented
 class GaussianMixture(OnMPI, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
@@ -135,30 +137,23 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     whatever the number of ranks. An error of one rank is raised in all. `verbose` and `callback`
     work on rank 0 alone.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The number of components.
+    Parameters:
+    n_components : int, default=1 -- The number of components.
     device : str, default='auto'
-        Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer),
-        'cuda:N' (the GPU of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and
-        exact).
+        Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer), 'cuda:N' (the GPU
+        of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and exact).
     n_jobs : int or None, default=None
         The number of threads of a rank, as joblib counts; by default its share of the cores.
     missing : bool, default=False
-        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random,
-        instead of being an error. The likelihood of a sample is then that of its observed values,
-        and a fit maximises it exactly.
-    comm : mpi4py.MPI.Comm or None, default=None
-        The communicator; by default that of all processes.
+        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
+        error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
+    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
     partition_rows : int or None, default=None
-        The rows of a partition of files. By default such that there are about 512 partitions of 4
-        to 256 MiB.
+        The rows of a partition of files. By default such that there are about 512 partitions of 4 to 256 MiB.
     resident : bool or None, default=None
-        Whether partitions of files stay in memory. Where they do not, each iteration reads them
-        again, one after the other. By default as many stay as half of the memory holds.
-    **params : dict
-        The other parameters of :class:`gaussmix.GaussianMixture`.
+        Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after
+        the other. By default as many stay as half of the memory holds.
+    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
     _parameter_constraints = _with_comm(estimator.GaussianMixture)
@@ -180,31 +175,25 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
 
 
 @with_documentation_of(_variational.BayesianGaussianMixture)
+@documented
 class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
     Parameters, methods, attributes and errors are those of
     :class:`gaussmix.BayesianGaussianMixture`; samples and ranks are as for :class:`GaussianMixture`.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        The largest number of components.
-    device : str, default='auto'
-        Where each rank computes, as in :class:`GaussianMixture`.
+    Parameters:
+    n_components : int, default=1 -- The largest number of components.
+    device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
     n_jobs : int or None, default=None
         The number of threads of a rank, as joblib counts; by default its share of the cores.
     missing : bool, default=False
-        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random,
-        instead of being an error.
-    comm : mpi4py.MPI.Comm or None, default=None
-        The communicator; by default that of all processes.
-    partition_rows : int or None, default=None
-        The rows of a partition of files, as in :class:`GaussianMixture`.
-    resident : bool or None, default=None
-        Whether partitions of files stay in memory, as in :class:`GaussianMixture`.
-    **params : dict
-        The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
+        error.
+    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
+    partition_rows : int or None, default=None -- The rows of a partition of files, as in :class:`GaussianMixture`.
+    resident : bool or None, default=None -- Whether partitions of files stay in memory, as in :class:`GaussianMixture`.
+    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """
 
     _parameter_constraints = _with_comm(estimator.BayesianGaussianMixture)

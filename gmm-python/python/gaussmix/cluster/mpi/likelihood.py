@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..._documentation import documented
 from .. import likelihood
 from ..plan import Plan
 from .engine import MPIEngine
 from .plan import plan_of
 
 
+@documented
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the ranks of an MPI communicator.
 
@@ -19,17 +21,14 @@ class Likelihood(likelihood.Likelihood):
     together: down the tree of the ranks and, as totals, up again. `together` lets a sampler run on
     rank 0 alone.
 
-    Parameters
-    ----------
+    Parameters:
     X : array-like of shape (n_samples, n_features), or paths
         The samples of this rank, or files, of which each rank reads its part.
-    sample_weight : array-like of shape (n_samples,), or paths, default=None
-        A sample of weight 2 counts as two.
-    comm : mpi4py.MPI.Comm or None, default=None
-        The communicator; by default that of all processes.
+    sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
+    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
     **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and
-        `missing`, as of :class:`gaussmix.cluster.Likelihood`.
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
+        :class:`gaussmix.cluster.Likelihood`.
     """
 
     _engine: MPIEngine
@@ -47,14 +46,7 @@ class Likelihood(likelihood.Likelihood):
     def together(self, work: Callable[[], Any]) -> Any:
         """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
 
-        Parameters
-        ----------
-        work : callable
-            Called by rank 0 only, for example to run a sampler.
-
-        Returns
-        -------
-        result : object
-            What `work` returned, on all ranks. Its error is raised on all ranks too.
+        Parameters: work : callable -- Called by rank 0 only, for example to run a sampler.
+        Returns: result : object -- What `work` returned, on all ranks. Its error is raised on all ranks too.
         """
         return self._engine.together(work)

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 
 /// Watches many fits. The calls come from the threads that fit, several at a time.
 pub trait Watch<M = Mixture>: Sync {
-    /// A run of the fit to a set has ended: its number is [`Fit::run`].
+    /// A run of the fit to a set has ended: its number is [`Fit::run`], 0 where runs take turns.
     fn ended(&self, set: usize, result: &Result<Fit<M>>) {
         let _ = (set, result);
     }
@@ -120,6 +120,9 @@ impl<M: Method> Checked<Fitting<M>> {
     }
 }
 
+/// The runs of the fit to a set that have been made.
+type RunsOfSet<M> = Vec<Option<Result<Fit<M>>>>;
+
 /// Some runs of the fit to a set, which are made one after the other.
 struct Runs {
     set: usize,
@@ -139,7 +142,7 @@ pub fn fit_many<'f, M: Method>(
     watch: &dyn Watch<M::Model>,
 ) -> Vec<Result<Fit<M::Model>>> {
     let Some(device) = (!sets.is_empty()).then(|| fitting(0).options.device) else { return Vec::new() };
-    let mut fits: Vec<Vec<Option<Result<Fit<M::Model>>>>> = (0..sets.len())
+    let mut fits: Vec<RunsOfSet<M::Model>> = (0..sets.len())
         .map(|set| (0..fitting(set).n_runs()).map(|run| watch.known(set, run).map(Ok)).collect())
         .collect();
     let unknown = |fits: &[Vec<Option<_>>]| -> Vec<(usize, usize)> {
@@ -201,7 +204,7 @@ pub fn fit_many<'f, M: Method>(
             let fit = match start {
                 Some(start) => course.one_run(evaluator.as_mut(), run, start, &mut { stop })?,
                 // All runs, which take turns, or that which has its own start.
-                None => course.fit(evaluator.as_mut(), &mut &one, &mut { stop })?,
+                None => Fit { run, ..course.fit(evaluator.as_mut(), &mut &one, &mut { stop })? },
             };
             if fit.stopped { Err(Error::Stopped) } else { Ok(fit) }
         };
@@ -219,7 +222,7 @@ pub fn fit_many<'f, M: Method>(
             fits[*set][*run] = Some(result);
         }
     }
-    let best = |runs: Vec<Option<Result<Fit<M::Model>>>>| {
+    let best = |runs: RunsOfSet<M::Model>| {
         let runs: Result<Vec<_>> = runs.into_iter().flatten().collect();
         // There is always a run, because `check` refused n_init = 0.
         runs.and_then(|runs| best_of(runs).ok_or(Error::Stopped))

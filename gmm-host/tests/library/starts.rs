@@ -122,7 +122,7 @@ impl ManyStarts<Mixture> for Many {
     fn start(&self, set: usize, _: usize, samples: &Samples<'_>) -> Result<Option<RunStart<Mixture>>> {
         let rows: Vec<usize> = (0..samples.n_samples()).collect();
         let x = reference_rows(samples, &rows);
-        Ok((set % 2 == 0).then(|| RunStart::Statistics(clusters(&x))))
+        Ok(set.is_multiple_of(2).then(|| RunStart::Statistics(clusters(&x))))
     }
 }
 
@@ -162,7 +162,7 @@ fn many_fits_take_starts_and_each_has_its_options() {
         let fit = fit.as_ref().unwrap();
         match set {
             3 => assert_eq!((fit.run, &fit.lower_bounds[..]), (1, &[1e9][..])),
-            set if set % 2 == 0 => {
+            set if set.is_multiple_of(2) => {
                 let alone = of(set).n_init(1).start_statistics(clusters(&x[set])).fit(&sets[set]).unwrap();
                 assert_eq!((&fit.mixture, &fit.lower_bounds), (&alone.mixture, &alone.lower_bounds));
             }

@@ -10,12 +10,15 @@ use crate::io::Problem;
 use csv::ByteRecord;
 use std::collections::HashSet;
 
+/// A separator, and how values are written.
+type Layout = (u8, Spelling);
+
 /// Where the rows begin, the last comment before them, the separator, and how values are written.
 pub(super) fn find_characters(
     stream: &mut Stream,
     selection: &Selection,
     max_row: u64,
-) -> Result<(usize, Vec<u8>, (u8, Spelling)), Problem> {
+) -> Result<(usize, Vec<u8>, Layout), Problem> {
     loop {
         let before = line_start(&stream.head, selection.skip_lines);
         let (skip, comment) = comments(&stream.head[before..]);

@@ -2,7 +2,6 @@
 use crate::arrays::{self, numbers, plain, view};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
-use crate::regression::Regression;
 use crate::threads::interruptible;
 use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
@@ -334,11 +333,6 @@ impl Mixture {
     /// The mixture of the other features given the values of some.
     fn condition(&self, given: Vec<(usize, f64)>) -> PyResult<Self> {
         self.0.condition(&given).map(Self::from).map_err(exception)
-    }
-
-    /// The distribution of some features given others.
-    fn regression(&self, given: Vec<usize>, wanted: Vec<usize>) -> PyResult<Regression> {
-        self.0.regression(&given, &wanted).map(Regression).map_err(exception)
     }
 
     /// The distribution function of a mixture of one feature.

@@ -32,6 +32,11 @@ impl Regression {
 
 #[pymethods]
 impl Regression {
+    #[new]
+    fn new(mixture: &Mixture, given: Vec<usize>, wanted: Vec<usize>) -> PyResult<Self> {
+        mixture.0.regression(&given, &wanted).map(Self).map_err(exception)
+    }
+
     /// The means (N, wanted), and as `spread` says nothing, standard deviations ("std") or covariances
     /// ("cov").
     #[pyo3(signature = (x, spread=None, *, threads=None, missing=false))]

@@ -314,7 +314,7 @@ def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLi
 def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
     d, t = model.n_features_in_, model.n_targets_
     mixture = model.mixture_._mixture()
-    regression, marginal = mixture.regression(range(d), range(d, d + t)), mixture.marginal(range(d))
+    regression, marginal = _core.Regression(mixture, range(d), range(d, d + t)), mixture.marginal(range(d))
     slopes, k = regression.slopes, len(mixture.weights)
     # Products of x - centre lose no digits where the data is far from 0.
     centre = mixture.weights @ marginal.means

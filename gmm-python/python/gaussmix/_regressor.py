@@ -151,7 +151,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfMixtures):  # type: ignore[misc
         mixture = self.mixture_._mixture()
         if self._made is None or self._made[0] is not mixture:
             d = self.n_features_in_
-            self._made = mixture, mixture.regression(range(d), range(d, d + self.n_targets_))
+            self._made = mixture, _core.Regression(mixture, range(d), range(d, d + self.n_targets_))
         return self._made[1]
 
     def _evaluate(self, evaluate: Callable[..., _Result], X: Any, x: Floats, *arguments: Any) -> _Result:

@@ -553,7 +553,7 @@ fn few_samples_under_large_matrices_are_as_in_the_reference() {
         weights[3] = 0.0;
         weights /= weights.sum();
         m = Mixture::new(weights, m.means().to_owned(), m.covariances().clone()).unwrap();
-        for n in [1, 4, 5, 16, 17] {
+        for n in [1, 2, 3, 16, 17] {
             let x = normal(n as u64, n, d, 0.0);
             let w = ndarray::Array1::from_shape_fn(n, |i| (i % 3) as f64 + 0.5);
             let samples = Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 /// The most samples that count as few, where each component has a matrix, and where all have one, which is
 /// laid out in less time.
-const MOST_SAMPLES: (usize, usize) = (16, 4);
+const MOST_SAMPLES: (usize, usize) = (16, 2);
 /// The least numbers of what all components read that count as many.
 const LEAST_NUMBERS: usize = 1 << 16;
 /// Multiply-adds that are worth the waking of other threads.

@@ -55,8 +55,9 @@ pub use rust_cuda::use_rust_cuda_kernels;
 pub mod model {
     #[doc(inline)]
     pub use gmm_host::{
-        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, OnAxis, Order, Region, SYMMETRY_TOLERANCE, Sampler,
-        Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE, WeightConcentrationPriorType,
+        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, OnAxis, Order, Region, Regression,
+        SYMMETRY_TOLERANCE, Sampler, Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE,
+        WeightConcentrationPriorType,
     };
 }
 
@@ -97,7 +98,7 @@ pub mod evaluator {
 /// The sufficient statistics of an E-step, and the mixture that follows from them.
 pub mod statistics {
     #[doc(inline)]
-    pub use gmm_host::{COUNT_FLOOR, CentredSums, ConjugatePrior, Freeze, Frozen, Statistics, Update};
+    pub use gmm_host::{COUNT_FLOOR, CentredSums, ConjugatePrior, Freeze, Frozen, Gradient, Statistics, Update};
 }
 
 /// Fitting by expectation-maximisation, and the choice of the number of components.

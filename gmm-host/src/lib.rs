@@ -38,7 +38,7 @@
 //! source
 //! fit: scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, init, moments,
 //!     iterate, em, variational, many, grow, select, merge, stepwise
-//! score_function, predict, impute, linfa
+//! score_function, gradient, predict, regression, impute, linfa
 //! ```
 //!
 //! So `evaluator` knows no backend, and `load` knows them all. A module takes a name from the
@@ -76,6 +76,7 @@ mod evaluator;
 mod fit;
 mod freeze;
 mod gpus;
+mod gradient;
 mod impute;
 mod interrupt;
 mod labels;
@@ -97,6 +98,7 @@ mod model;
 mod precision;
 mod predict;
 mod prior;
+mod regression;
 mod sampling;
 mod score_function;
 pub mod simd;
@@ -129,6 +131,7 @@ pub use fit::{
     Variational, Watch, evaluate_each, fit_many, grow, merge_down, select, select_by,
 };
 pub use freeze::{Freeze, Frozen};
+pub use gradient::Gradient;
 pub use interrupt::Interrupt;
 pub use labels::Labels;
 #[cfg(feature = "cuda")]
@@ -145,6 +148,7 @@ pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
 pub use prior::ConjugatePrior;
+pub use regression::Regression;
 pub use sampling::Sampling;
 pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};

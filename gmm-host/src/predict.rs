@@ -3,6 +3,7 @@ use crate::adapt::Adaptation;
 use crate::device::Device;
 use crate::error::Result;
 use crate::fit::Criterion;
+use crate::gradient::{Gradient, gradient};
 use crate::model::mixture::Mixture;
 use crate::score_function::score_function;
 use crate::source::DataSource;
@@ -96,6 +97,27 @@ impl Mixture {
         self.on(Device::Auto).score_function(data)
     }
 
+    /// The total log-likelihood and its derivatives by weights, means and covariances, by one E-step. A
+    /// component of weight 0 has one by its weight too.
+    ///
+    /// ```
+    /// use gmm_host::{Covariances, Mixture};
+    /// use ndarray::array;
+    ///
+    /// let covariances = Covariances::Spherical(array![1.0, 1.0]);
+    /// let mixture = Mixture::new(array![1.0, 0.0], array![[0.0], [2.0]], covariances)?;
+    /// let gradient = mixture.gradient(&array![[1.0], [1.0]])?;
+    /// assert_eq!(gradient.means, array![[2.0], [0.0]]);
+    /// assert!((gradient.weights - array![2.0, 2.0]).iter().all(|v| v.abs() < 1e-12));
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation).
+    pub fn gradient(&self, data: impl DataSource) -> Result<Gradient> {
+        self.on(Device::Auto).gradient(data)
+    }
+
     /// The mean log-likelihood of a sample (by weight, where samples have weights): scikit-learn's
     /// `score`.
     ///
@@ -183,6 +205,14 @@ impl MixtureOn<'_> {
     /// As [`Mixture::score_function`].
     pub fn score_function(self, data: impl DataSource) -> Result<Array2<f64>> {
         data.evaluate(self.device, |evaluator| score_function(evaluator, self.mixture))
+    }
+
+    /// As [`Mixture::gradient`].
+    ///
+    /// # Errors
+    /// As [`Mixture::gradient`].
+    pub fn gradient(self, data: impl DataSource) -> Result<Gradient> {
+        data.evaluate(self.device, |evaluator| gradient(evaluator, self.mixture))
     }
 
     /// As [`Mixture::score`].

@@ -35,11 +35,11 @@ pub struct Data {
 }
 
 /// The numbers of samples (N, D).
-fn numbers((n, d): (usize, usize)) -> usize {
+pub fn numbers((n, d): (usize, usize)) -> usize {
     n.saturating_mul(d)
 }
 
-fn dim(x: View<'_>) -> (usize, usize) {
+pub fn dim(x: View<'_>) -> (usize, usize) {
     match x {
         View::F32(x) => x.dim(),
         View::F64(x) => x.dim(),
@@ -246,14 +246,10 @@ impl Data {
         py: Python<'py>,
         mixture: &Mixture,
     ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyAny>)> {
-        let (statistics, gradient) = self.evaluate(py, |data| {
-            let statistics = data.statistics(&mixture.0)?;
-            let gradient = crate::gradient::gradient(data, &mixture.0, &statistics)?;
-            Ok((statistics, gradient))
-        })?;
+        let gradient = self.evaluate(py, |data| mixture.0.gradient(data))?;
         let covariances = arrays::covariances_to_numpy(py, &gradient.covariances);
         let (weights, means) = (gradient.weights.into_pyarray(py), gradient.means.into_pyarray(py));
-        Ok((statistics.log_likelihood(), weights, means, covariances))
+        Ok((gradient.log_likelihood, weights, means, covariances))
     }
 
     /// The mean log-likelihood of a sample, by weight.

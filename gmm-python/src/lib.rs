@@ -6,15 +6,14 @@ mod bytes;
 mod chains;
 mod data;
 mod errors;
-mod few;
 mod fit;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
-mod gradient;
 mod loaded;
 mod many;
 mod mixture;
 mod pairwise;
+mod regression;
 mod remote;
 mod start;
 mod statistics;
@@ -83,10 +82,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<mixture::Mixtures>()?;
     module.add_class::<pairwise::InnerProducts>()?;
+    module.add_class::<regression::Regression>()?;
     module.add_class::<statistics::Statistics>()?;
     module.add_class::<variational::VariationalMixture>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
-    module.add_function(wrap_pyfunction!(few::few_log_densities, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::check_covariance_type, module)?)?;
     module.add_function(wrap_pyfunction!(check_memory, module)?)?;

@@ -58,7 +58,17 @@ pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
 /// this one, which alone learns of Ctrl-C, looks for it; but work of few `numbers` that are computed
 /// stays on this one, because it has ended before.
 pub fn interruptible<T: Send>(py: Python<'_>, numbers: usize, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    if numbers < QUICK {
+    interruptible_in(py, None, numbers, work)
+}
+
+/// As [`interruptible`], with `n_threads` threads or those of the process.
+pub fn interruptible_in<T: Send>(
+    py: Python<'_>,
+    n_threads: Option<usize>,
+    numbers: usize,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
+    if numbers < QUICK && n_threads.is_none() {
         return compute(py, work);
     }
     let interrupt = Interrupt::default();
@@ -75,7 +85,7 @@ pub fn interruptible<T: Send>(py: Python<'_>, numbers: usize, work: impl FnOnce(
         }
         Ok(())
     };
-    let (result, watched) = compute_beside(py, None, watched, watch)?;
+    let (result, watched) = compute_beside(py, n_threads, watched, watch)?;
     watched.map(|()| result)
 }
 

@@ -257,8 +257,6 @@ def test_few_samples_under_large_matrices_are_as_among_many(covariance_type, dty
             np.testing.assert_allclose(some, whole[rows], **tolerance)
     np.testing.assert_allclose(gm.score(x[:5]), gm.score_samples(x)[:5].mean(), **tolerance)
     np.testing.assert_allclose(gm.score_samples(np.asfortranarray(x[:4])), gm.score_samples(x)[:4], **tolerance)
-    assert gm._few(x[:1]) is not None and gm._few(x[:17]) is None
-    assert GaussianMixture(2, random_state=0).fit(x)._few(x[:1]) is None
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])

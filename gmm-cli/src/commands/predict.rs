@@ -4,9 +4,8 @@ use crate::input::{DataOptions, Input, Names, Source, feature, names_of, refuse_
 use crate::terminal::text;
 use anyhow::{Context, bail};
 use clap::Args;
-use gaussmix::data::{Samples, View};
+use gaussmix::data::Samples;
 use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
-use ndarray::{Array2, Axis, azip};
 use std::path::PathBuf;
 
 /// Write the most probable component of each sample, the probability of each component, or what is
@@ -124,19 +123,8 @@ impl Predict {
         }
         let mut read_ids = |rows| source.ids(rows);
         let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
-        // The targets are missing values, of which the mean is known given the others.
-        let means = |samples: Samples<'_>, _: usize| {
-            let mut all = Array2::from_elem((samples.n_samples(), d), f64::NAN);
-            for (i, &j) in given.iter().enumerate() {
-                let to = all.column_mut(j);
-                match samples.view() {
-                    View::F32(x) => azip!((to in to, &x in x.column(i)) *to = f64::from(x)),
-                    View::F64(x) => azip!((to in to, &x in x.column(i)) *to = x),
-                }
-            }
-            let filled = mixture.impute(&Samples::with_missing(all.view())?)?;
-            Ok(filled.select(Axis(1), &targets).into_raw_vec_and_offset().0)
-        };
+        let regression = mixture.regression(&given, &targets)?;
+        let means = |samples: Samples<'_>, _: usize| Ok(regression.predict(&samples)?.into_raw_vec_and_offset().0);
         let named = names_of(names, targets.iter().copied());
         let written_as = named.map_or(Columns::Numbered("x", targets.len()), Columns::Named);
         let written = output.write_with_ids(n, &written_as, ids, source.pass_samples(3 * 8 * d, means))?;

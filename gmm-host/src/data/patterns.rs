@@ -1,6 +1,8 @@
 //! Samples grouped by the columns in which they have values.
 use crate::data::samples::{Samples, View};
-use ndarray::ArrayView1;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use ndarray::{Array2, ArrayView1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -25,6 +27,9 @@ pub(crate) struct Pattern {
 impl Patterns {
     pub fn of(samples: &Samples<'_>) -> Self {
         let (n, d) = (samples.n_samples(), samples.n_features());
+        if samples.missing().is_none() {
+            return Self { order: (0..n).collect(), groups: vec![Pattern { observed: (0..d).collect(), rows: 0..n }] };
+        }
         match samples.view() {
             View::F32(x) => Self::new(n, d, |i, j| !x[[i, j]].is_nan()),
             View::F64(x) => Self::new(n, d, |i, j| !x[[i, j]].is_nan()),
@@ -52,6 +57,59 @@ impl Patterns {
     }
 }
 
+/// Rows that a thread takes at a time: few enough for its cache, and enough for products of matrices.
+const BLOCK: usize = 128;
+
+/// Rows of a group: their numbers, and their values in the observed columns (B, observed).
+pub(crate) struct Block<'a> {
+    pub rows: &'a [usize],
+    pub x: Array2<f64>,
+}
+
+/// So many numbers of each sample (N, `width`), made in float64, block by block on all threads.
+/// `prepare` makes of the observed columns of a group what is evaluated there; `each` gets that, a
+/// block of the group, and zeros (B, `width`) for the results.
+///
+/// # Errors
+/// Those of `prepare` and `each`; [`Error::Interrupted`](crate::Error::Interrupted).
+pub(crate) fn by_pattern<P: Sync>(
+    samples: &Samples<'_>,
+    width: usize,
+    prepare: impl Fn(&[usize]) -> Result<P> + Sync,
+    each: impl Fn(&P, Block<'_>, ArrayViewMut2<'_, f64>) -> Result<()> + Sync,
+) -> Result<Array2<f64>> {
+    let Patterns { order, groups } = Patterns::of(samples);
+    let interrupt = Interrupt::current();
+    let of_group = |Pattern { observed, rows }: &Pattern| {
+        let prepared = prepare(observed)?;
+        let rows = &order[rows.clone()];
+        let mut values = Array2::zeros((rows.len(), width));
+        let blocks = values.axis_chunks_iter_mut(Axis(0), BLOCK).into_par_iter().zip(rows.par_chunks(BLOCK));
+        blocks.try_for_each(|(out, rows)| {
+            interrupt.check()?;
+            let mut x = Array2::zeros((rows.len(), observed.len()));
+            for (&row, mut x) in rows.iter().zip(x.outer_iter_mut()) {
+                gather(samples, row, observed, x.as_slice_mut().unwrap_or_default());
+            }
+            each(&prepared, Block { rows, x }, out)
+        })?;
+        Ok(values)
+    };
+    let mut of_groups: Vec<Array2<f64>> = groups.par_iter().map(of_group).collect::<Result<_>>()?;
+    if samples.missing().is_none()
+        && let Some(all) = of_groups.pop()
+    {
+        return Ok(all);
+    }
+    let mut out = Array2::zeros((samples.n_samples(), width));
+    for (Pattern { rows, .. }, values) in groups.iter().zip(of_groups) {
+        for (&row, values) in order[rows.clone()].iter().zip(values.outer_iter()) {
+            out.row_mut(row).assign(&values);
+        }
+    }
+    Ok(out)
+}
+
 /// The values of one row in some columns, in float64.
 pub(crate) fn gather(samples: &Samples<'_>, row: usize, columns: &[usize], out: &mut [f64]) {
     fn copy<T: Copy + Into<f64>>(x: ArrayView1<'_, T>, columns: &[usize], out: &mut [f64]) {
@@ -66,7 +124,6 @@ pub(crate) fn gather(samples: &Samples<'_>, row: usize, columns: &[usize], out: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndarray::Array2;
 
     #[test]
     fn rows_of_a_pattern_are_a_group() {

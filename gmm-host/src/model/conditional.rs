@@ -1,12 +1,14 @@
 //! What a mixture says about some of its features: alone, or given values of the others. Both are
 //! mixtures again, of the same type of covariances.
 use super::density::Density;
-use super::linalg;
-use super::marginal::{Completion, restrict, spreads};
+use super::linalg::{self, vectorised};
+use super::marginal::{Dependence, dependences, observed, restrict};
+use crate::compensated::{log_softmax, log_sum_exp};
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
-use ndarray::{Array1, Array2, Array3, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis, s};
+use std::borrow::Cow;
 
 /// # Parts of a mixture
 impl Mixture {
@@ -55,7 +57,7 @@ impl Mixture {
     /// that is not finite, and if all features are given;
     /// [`Error::NotPositiveDefinite`] as [`marginal`](Self::marginal).
     pub fn condition(&self, given: &[(usize, f64)]) -> Result<Self> {
-        let (k, d) = (self.n_components(), self.n_features());
+        let d = self.n_features();
         let features: Vec<usize> = given.iter().map(|(feature, _)| *feature).collect();
         self.check_distinct(&features)?;
         if let Some((feature, value)) = given.iter().find(|(_, value)| !value.is_finite()) {
@@ -67,35 +69,12 @@ impl Mixture {
             let remedy = "leave at least one out: its distribution is the result";
             return Err(Error::BadParameter { name: "what is given", value, remedy });
         }
-        let mut x = Array1::from_elem(d, f64::NAN);
-        given.iter().for_each(|(feature, value)| x[*feature] = *value);
-        let mut log_weights = Array1::zeros(k);
-        let rest: Vec<usize> = (0..d).filter(|j| x[*j].is_nan()).collect();
-        let mut completion = Completion::new(self);
-        completion.prepare(x.view())?;
-        Density::new(self).log_responsibilities(x.view(), log_weights.as_slice_mut().unwrap_or_default());
-        let (mut means, mut filled) = (Array2::zeros((k, rest.len())), vec![0.0; d]);
-        for (c, mut mean) in means.outer_iter_mut().enumerate() {
-            completion.fill(c, x.view(), &mut filled);
-            mean.iter_mut().zip(&rest).for_each(|(mean, &j)| *mean = filled[j]);
-        }
-        let covariances = match self.covariances() {
-            Covariances::Full(_) => {
-                let mut v = Array3::zeros((k, rest.len(), rest.len()));
-                for (mut v, spread) in v.outer_iter_mut().zip(spreads(self, &rest)?) {
-                    v.assign(&linalg::gram(spread.view()));
-                }
-                Covariances::Full(v)
-            }
-            Covariances::Tied(_) => Covariances::Tied(linalg::gram(spreads(self, &rest)?[0].view())),
-            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(1), &rest)),
-            Covariances::Spherical(v) => Covariances::Spherical(v.clone()),
-        };
-        let conditional = Self::new(self.weights().to_owned(), means, covariances)?;
-        Ok(conditional.with_log_weights(log_weights)?.0)
+        let rest: Vec<usize> = (0..d).filter(|j| !features.contains(j)).collect();
+        let values: Array1<f64> = given.iter().map(|(_, value)| *value).collect();
+        Conditional::new(self, &features, &rest)?.at(values.view())
     }
 
-    fn check_distinct(&self, features: &[usize]) -> Result<()> {
+    pub(crate) fn check_distinct(&self, features: &[usize]) -> Result<()> {
         let n_features = self.n_features();
         let mut seen = vec![false; n_features];
         for &feature in features {
@@ -105,5 +84,269 @@ impl Mixture {
             }
         }
         Ok(())
+    }
+}
+
+/// The distribution of some features of a mixture given others: of each component the normal
+/// distribution with the mean μₐ + B·(xᵦ − μᵦ), B = Σₐᵦ Σᵦᵦ⁻¹, and the covariance Σₐₐ − B·Σᵦₐ, with a
+/// weight in proportion to πₖ N(xᵦ; μₖ,ᵦ, Σₖ,ᵦᵦ).
+#[derive(Debug, Clone)]
+pub(crate) struct Conditional {
+    /// The mixture of what is given; none where nothing is.
+    pub marginal: Option<Mixture>,
+    /// Of what is wanted: the weights and means that it has alone, and the covariances given the rest.
+    pub wanted: Mixture,
+    /// B (wanted, given) of each component, or one of all; none where it is zero.
+    slopes: Vec<Array2<f64>>,
+}
+
+/// Rows of what is given, seen by a [`Conditional`].
+pub(crate) struct Conditioned {
+    /// The logarithms of the weights (B, K).
+    pub log_weights: Array2<f64>,
+    /// The means (K, B, wanted).
+    pub means: Array3<f64>,
+}
+
+impl Conditional {
+    /// Features of `mixture` that are named once, of which at least one is wanted.
+    ///
+    /// # Errors
+    /// [`Error::NotPositiveDefinite`] where rounding makes a part of a nearly singular covariance
+    /// singular.
+    pub fn new(mixture: &Mixture, given: &[usize], wanted: &[usize]) -> Result<Self> {
+        let alone = || restrict(mixture, wanted);
+        if given.is_empty() {
+            return Ok(Self { marginal: None, wanted: alone()?, slopes: Vec::new() });
+        }
+        let marginal = restrict(mixture, given)?;
+        if marginal.factor().is_none() {
+            return Ok(Self { marginal: Some(marginal), wanted: alone()?, slopes: Vec::new() });
+        }
+        let t = wanted.len();
+        let (mut slopes, mut covariances) = (Vec::new(), Vec::new());
+        for Dependence { slope, mut covariance } in dependences(mixture, &marginal, given, wanted) {
+            linalg::mirror(covariance.as_slice_mut().unwrap_or_default(), t);
+            slopes.extend(slope);
+            covariances.extend(covariance);
+        }
+        let covariances = Covariances::from_vec(mixture.covariance_type(), mixture.n_components(), t, covariances)?;
+        let (factor, failures) = covariances.factorise();
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
+        }
+        let means = mixture.means().select(Axis(1), wanted);
+        let wanted = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
+        Ok(Self { marginal: Some(marginal), wanted: wanted.with_weights_of(mixture), slopes })
+    }
+
+    /// B of a component; none where it is zero.
+    pub fn slope(&self, c: usize) -> Option<&Array2<f64>> {
+        self.slopes.get(c.min(self.slopes.len().saturating_sub(1)))
+    }
+
+    /// The mixture of what is wanted given x.
+    pub fn at(self, x: ArrayView1<'_, f64>) -> Result<Mixture> {
+        let Conditioned { log_weights, means } = self.rows(x.insert_axis(Axis(0)));
+        let (weights, covariances) = (self.wanted.weights().to_owned(), self.wanted.covariances().clone());
+        let factor = self.wanted.factor().cloned();
+        let means = means.index_axis_move(Axis(1), 0);
+        let mixture = Mixture::from_parts(weights, means, covariances, factor)?;
+        Ok(mixture.with_log_weights(log_weights.row(0).to_owned())?.0)
+    }
+
+    /// The weights and means given each row of x (B, given).
+    pub fn rows(&self, x: ArrayView2<'_, f64>) -> Conditioned {
+        let (n, (k, t)) = (x.nrows(), self.wanted.means().dim());
+        let mut log_weights = Array2::zeros((n, k));
+        let mut means = Array3::zeros((k, n, t));
+        let Some(marginal) = &self.marginal else {
+            for (mut means, mean) in means.outer_iter_mut().zip(self.wanted.means().outer_iter()) {
+                means.assign(&mean);
+            }
+            for mut row in log_weights.outer_iter_mut() {
+                row.iter_mut().enumerate().for_each(|(c, v)| *v = self.wanted.log_weight(c));
+                log_softmax(row.as_slice_mut().unwrap_or_default());
+            }
+            return Conditioned { log_weights, means };
+        };
+        let mut density = Density::new(marginal);
+        let x = x.as_standard_layout();
+        let (means_given, means_wanted) = (marginal.means(), self.wanted.means());
+        for c in 0..k {
+            let factor = marginal.factor_of(c);
+            let lanes = Lanes {
+                mean: linalg::row_major(means_given.row(c)),
+                variances: (0..x.ncols()).map(|j| marginal.variance(c, j)).collect(),
+                factor: factor.map(linalg::row_major),
+                slope: self.slope(c).map(|slope| linalg::row_major(slope.view())),
+                wanted: linalg::row_major(means_wanted.row(c)),
+            };
+            let norm = density.log_norm(c);
+            let log_weights = log_weights.as_slice_mut().unwrap_or_default();
+            let mut of_component = means.index_axis_mut(Axis(0), c);
+            let means = of_component.as_slice_mut().unwrap_or_default();
+            lanes.evaluate(x.as_slice().unwrap_or_default(), means, |row, square| {
+                log_weights[row * k + c] = norm - 0.5 * square;
+            });
+        }
+        for (mut row, x) in log_weights.outer_iter_mut().zip(x.outer_iter()) {
+            let row = row.as_slice_mut().unwrap_or_default();
+            // Squares that are no numbers, or all of them too large for one.
+            if row.iter().any(|v| v.is_nan()) || row.iter().all(|v| *v == f64::NEG_INFINITY) {
+                density.log_responsibilities(x, row);
+            }
+            log_softmax(row);
+        }
+        Conditioned { log_weights, means }
+    }
+
+    /// The log-density of what is wanted, y (B, wanted), at [`rows`](Self::rows) that are given.
+    ///
+    /// Where y is NaN it is missing, and the density is that of the rest.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn log_densities(&self, given: &Conditioned, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
+        let mut logs = given.log_weights.clone();
+        let constant = y.ncols() as f64 * std::f64::consts::TAU.ln();
+        for (c, means) in given.means.outer_iter().enumerate() {
+            let norm = -0.5 * (constant + self.wanted.log_det(c));
+            let squares = squares(&self.wanted, c, &(&y - &means));
+            // Squares that overflow may be differences of infinities.
+            let log_density = |square: f64| if square.is_nan() { f64::NEG_INFINITY } else { norm - 0.5 * square };
+            logs.column_mut(c).iter_mut().zip(squares).for_each(|(v, square)| *v += log_density(square));
+        }
+        let mut log_densities: Array1<f64> =
+            logs.outer_iter().map(|row| log_sum_exp(&linalg::row_major(row))).collect();
+        for row in (0..y.nrows()).filter(|&row| y.row(row).iter().any(|v| v.is_nan())) {
+            log_densities[row] = self.of_observed(given, y.row(row), row)?;
+        }
+        Ok(log_densities)
+    }
+
+    /// The log-density of what is observed of y (wanted,), in a row of `given`.
+    fn of_observed(&self, given: &Conditioned, y: ArrayView1<'_, f64>, row: usize) -> Result<f64> {
+        let columns = observed(y);
+        if columns.is_empty() {
+            return Ok(0.0);
+        }
+        let part = Self { marginal: None, wanted: restrict(&self.wanted, &columns)?, slopes: Vec::new() };
+        let given = Conditioned {
+            log_weights: given.log_weights.slice(s![row..=row, ..]).to_owned(),
+            means: given.means.slice(s![.., row..=row, ..]).select(Axis(2), &columns),
+        };
+        let y = y.select(Axis(0), &columns);
+        Ok(part.log_densities(&given, y.view().insert_axis(Axis(0)))?[0])
+    }
+
+    /// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the
+    /// covariance: the inverse of the precision, so that nothing cancels.
+    ///
+    /// # Errors
+    /// [`Error::NotPositiveDefinite`].
+    pub fn roots(&self) -> Result<Vec<Array2<f64>>> {
+        let of_matrix = |u: ArrayView2<'_, f64>, component| {
+            let root = linalg::precision_cholesky(linalg::gram(u).view());
+            root.map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
+        };
+        let (k, t) = self.wanted.means().dim();
+        match self.wanted.factor() {
+            Some(Covariances::Full(u)) => u.outer_iter().enumerate().map(|(c, u)| of_matrix(u, Some(c))).collect(),
+            Some(Covariances::Tied(u)) => Ok(vec![of_matrix(u.view(), None)?]),
+            _ => {
+                let one = |c| (0..t).map(|j| self.wanted.variance(c, j).sqrt()).collect::<Array1<f64>>();
+                Ok((0..k).map(|c| Array2::from_diag(&one(c))).collect())
+            }
+        }
+    }
+}
+
+/// Rows that are computed with side by side, in vector instructions.
+const LANES: usize = 16;
+
+/// What a component says of rows: the mean of what is given, its variances or the factor U of its
+/// precision, B or none for zero, and the mean of what is wanted.
+struct Lanes<'a> {
+    mean: Cow<'a, [f64]>,
+    variances: Vec<f64>,
+    factor: Option<Cow<'a, [f64]>>,
+    slope: Option<Cow<'a, [f64]>>,
+    wanted: Cow<'a, [f64]>,
+}
+
+impl Lanes<'_> {
+    /// Calls `square` with the number and (x − μ)ᵀΣ⁻¹(x − μ) of each row of `x` (B, given), and writes
+    /// the means of what is wanted (B, wanted).
+    fn evaluate(&self, x: &[f64], means: &mut [f64], mut square: impl FnMut(usize, f64)) {
+        let (d, t) = (self.mean.len(), self.wanted.len());
+        let mut deviations = vec![[0.0; LANES]; d];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (first, (x, means)) in x.chunks(LANES * d).zip(means.chunks_mut(LANES * t)).enumerate() {
+                    for (lane, x) in x.chunks_exact(d).enumerate() {
+                        for ((to, x), mean) in deviations.iter_mut().zip(x).zip(&*self.mean) {
+                            to[lane] = x - mean;
+                        }
+                    }
+                    let squares = match &self.factor {
+                        Some(u) => of_matrix(u, &deviations),
+                        None => of_variances(&self.variances, &deviations),
+                    };
+                    let rows = x.len() / d;
+                    (0..rows).for_each(|lane| square(first * LANES + lane, squares[lane]));
+                    for (j, mean) in self.wanted.iter().enumerate() {
+                        let mut sums = [*mean; LANES];
+                        if let Some(slope) = &self.slope {
+                            add_products(&mut sums, &slope[j * d..][..d], &deviations);
+                        }
+                        (0..rows).for_each(|lane| means[lane * t + j] = sums[lane]);
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// Adds Σᵢ aᵢ·δᵢ to each lane.
+#[inline(always)]
+fn add_products<'a>(sums: &mut [f64; LANES], a: impl IntoIterator<Item = &'a f64>, deviations: &[[f64; LANES]]) {
+    for (a, deviations) in a.into_iter().zip(deviations) {
+        sums.iter_mut().zip(deviations).for_each(|(sum, v)| *sum += a * v);
+    }
+}
+
+/// |Uᵀδ|² of each lane, for an upper triangular U.
+#[inline(always)]
+fn of_matrix(u: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] {
+    let d = deviations.len();
+    let mut squares = [0.0; LANES];
+    for j in 0..d {
+        let mut sums = [0.0; LANES];
+        add_products(&mut sums, u[j..].iter().step_by(d).take(j + 1), deviations);
+        squares.iter_mut().zip(sums).for_each(|(square, v)| *square += v * v);
+    }
+    squares
+}
+
+/// Σⱼ δⱼ² / σⱼ² of each lane.
+#[inline(always)]
+fn of_variances(variances: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] {
+    let mut squares = [0.0; LANES];
+    for (variance, deviations) in variances.iter().zip(deviations) {
+        squares.iter_mut().zip(deviations).for_each(|(square, v)| *square += v * v / variance);
+    }
+    squares
+}
+
+/// δᵀΣ⁻¹δ of each row δ under the covariance of a component.
+fn squares(mixture: &Mixture, c: usize, deviations: &Array2<f64>) -> Array1<f64> {
+    match mixture.factor_of(c) {
+        Some(u) => deviations.dot(&u).map_axis(Axis(1), |row| row.dot(&row)),
+        None => {
+            let variances: Array1<f64> = (0..deviations.ncols()).map(|j| mixture.variance(c, j)).collect();
+            deviations.map_axis(Axis(1), |row| row.iter().zip(&variances).map(|(d, v)| d * d / v).sum())
+        }
     }
 }

@@ -40,6 +40,11 @@ impl<'a> Density<'a> {
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
 
+    /// log πₖ − ½ log |2πΣₖ| of a component.
+    pub fn log_norm(&self, c: usize) -> f64 {
+        self.log_norm[c]
+    }
+
     /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them.
     /// Where x is NaN, it is missing, and the densities are those of what is observed; without any
     /// of it `log_p` is log πₖ, up to a constant, and the result 0.

@@ -5,8 +5,7 @@
 //! as N(μ_o, Σ_oo), and x_m given x_o as N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and
 //! C = Σ_mm − B Σ_om (Little and Rubin, Statistical Analysis with Missing Data, chapter 11;
 //! Ghahramani and Jordan 1994 for mixtures).
-use super::linalg;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
@@ -21,9 +20,9 @@ pub(crate) struct Marginal {
     pub mixture: Mixture,
 }
 
-/// The distribution of the missing features of one component given the observed ones.
+/// How some features of one component depend on others: B and C of the missing and the observed ones.
 #[derive(Debug)]
-pub(crate) struct Regression {
+pub(crate) struct Dependence {
     /// B (missing, observed); none for a component without covariances between features, where B is
     /// zero.
     pub slope: Option<Array2<f64>>,
@@ -45,30 +44,36 @@ impl Marginal {
 
     /// How the missing features of each component of `mixture`, from which this was made, depend on
     /// the observed ones; one for all components where the covariance is tied.
-    pub fn regressions(&self, mixture: &Mixture) -> Vec<Regression> {
-        let with_matrix = |sigma: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>| {
-            // Σ_oo⁻¹ = U·Uᵀ, so that B = W·Uᵀ and C = Σ_mm − W·Wᵀ with W = Σ_mo·U.
-            let w = block(sigma, &self.missing, &self.observed).dot(&u);
-            let covariance = block(sigma, &self.missing, &self.missing) - w.dot(&w.t());
-            Regression { slope: Some(w.dot(&u.t())), covariance }
-        };
-        match (mixture.covariances(), self.mixture.factor()) {
-            (Covariances::Full(sigma), Some(Covariances::Full(u))) => {
-                sigma.outer_iter().zip(u.outer_iter()).map(|(sigma, u)| with_matrix(sigma, u)).collect()
-            }
-            (Covariances::Tied(sigma), Some(Covariances::Tied(u))) => vec![with_matrix(sigma.view(), u.view())],
-            _ => {
-                let one = |c| {
-                    let variances = self.missing.iter().map(|&j| mixture.variance(c, j));
-                    Regression { slope: None, covariance: Array2::from_diag(&variances.collect::<Array1<f64>>()) }
-                };
-                (0..mixture.n_components()).map(one).collect()
-            }
+    pub fn dependences(&self, mixture: &Mixture) -> Vec<Dependence> {
+        dependences(mixture, &self.mixture, &self.observed, &self.missing)
+    }
+}
+
+/// How the features `wanted` of each component of a mixture depend on those `given`, of which `marginal`
+/// is the mixture; one for all components where the covariance is tied.
+pub(crate) fn dependences(mixture: &Mixture, marginal: &Mixture, given: &[usize], wanted: &[usize]) -> Vec<Dependence> {
+    let with_matrix = |sigma: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>| {
+        // Σ_oo⁻¹ = U·Uᵀ, so that B = W·Uᵀ and C = Σ_mm − W·Wᵀ with W = Σ_mo·U.
+        let w = block(sigma, wanted, given).dot(&u);
+        let covariance = block(sigma, wanted, wanted) - w.dot(&w.t());
+        Dependence { slope: Some(w.dot(&u.t())), covariance }
+    };
+    match (mixture.covariances(), marginal.factor()) {
+        (Covariances::Full(sigma), Some(Covariances::Full(u))) => {
+            sigma.outer_iter().zip(u.outer_iter()).map(|(sigma, u)| with_matrix(sigma, u)).collect()
+        }
+        (Covariances::Tied(sigma), Some(Covariances::Tied(u))) => vec![with_matrix(sigma.view(), u.view())],
+        _ => {
+            let one = |c| {
+                let variances = wanted.iter().map(|&j| mixture.variance(c, j));
+                Dependence { slope: None, covariance: Array2::from_diag(&variances.collect::<Array1<f64>>()) }
+            };
+            (0..mixture.n_components()).map(one).collect()
         }
     }
 }
 
-impl Regression {
+impl Dependence {
     /// Adds B·δ to `out` (missing,), for δ (observed,).
     pub fn add(&self, delta: ArrayView1<'_, f64>, mut out: ArrayViewMut1<'_, f64>) {
         if let Some(slope) = &self.slope {
@@ -98,28 +103,6 @@ pub(crate) fn restrict(mixture: &Mixture, features: &[usize]) -> Result<Mixture>
     Ok(parts.with_weights_of(mixture))
 }
 
-/// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the
-/// covariance of the missing columns given the others. It is the inverse of that part of the
-/// precision P = U·Uᵀ, so that nothing cancels.
-///
-/// # Errors
-/// [`Error::NotPositiveDefinite`].
-pub(crate) fn spreads(mixture: &Mixture, missing: &[usize]) -> Result<Vec<Array2<f64>>> {
-    let of_matrix = |u: ArrayView2<'_, f64>, component| {
-        let rows = block(u, missing, &(0..u.ncols()).collect::<Vec<_>>());
-        let spread = linalg::precision_cholesky(rows.dot(&rows.t()).view());
-        spread.map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
-    };
-    match mixture.factor() {
-        Some(Covariances::Full(u)) => u.outer_iter().enumerate().map(|(c, u)| of_matrix(u, Some(c))).collect(),
-        Some(Covariances::Tied(u)) => Ok(vec![of_matrix(u.view(), None)?]),
-        _ => {
-            let one = |c| missing.iter().map(|&j| mixture.variance(c, j).sqrt()).collect::<Array1<f64>>();
-            Ok((0..mixture.n_components()).map(|c| Array2::from_diag(&one(c))).collect())
-        }
-    }
-}
-
 /// Some rows and columns of a matrix.
 pub(crate) fn block(matrix: ArrayView2<'_, f64>, rows: &[usize], columns: &[usize]) -> Array2<f64> {
     Array2::from_shape_fn((rows.len(), columns.len()), |(i, j)| matrix[[rows[i], columns[j]]])
@@ -136,7 +119,7 @@ pub(crate) fn observed(x: ArrayView1<'_, f64>) -> Vec<usize> {
 pub(crate) struct Completion<'a> {
     mixture: &'a Mixture,
     columns: Option<Vec<usize>>,
-    parts: Option<(Marginal, Vec<Regression>)>,
+    parts: Option<(Marginal, Vec<Dependence>)>,
 }
 
 impl<'a> Completion<'a> {
@@ -155,8 +138,8 @@ impl<'a> Completion<'a> {
                 true => None,
                 false => {
                     let marginal = Marginal::new(self.mixture, &columns)?;
-                    let regressions = marginal.regressions(self.mixture);
-                    Some((marginal, regressions))
+                    let dependences = marginal.dependences(self.mixture);
+                    Some((marginal, dependences))
                 }
             };
             self.columns = Some(columns);
@@ -169,7 +152,7 @@ impl<'a> Completion<'a> {
     pub fn fill(&self, c: usize, x: ArrayView1<'_, f64>, out: &mut [f64]) {
         let means = self.mixture.means();
         let mean = means.row(c);
-        let Some((marginal, regressions)) = &self.parts else {
+        let Some((marginal, dependences)) = &self.parts else {
             return out.iter_mut().zip(mean).for_each(|(out, mean)| *out = *mean);
         };
         out.iter_mut().zip(x).for_each(|(out, x)| *out = *x);
@@ -178,7 +161,7 @@ impl<'a> Completion<'a> {
         }
         let delta = marginal.observed.iter().map(|&j| x[j] - mean[j]).collect::<Array1<f64>>();
         let mut filled = mean.select(Axis(0), &marginal.missing);
-        regressions[c.min(regressions.len() - 1)].add(delta.view(), filled.view_mut());
+        dependences[c.min(dependences.len() - 1)].add(delta.view(), filled.view_mut());
         marginal.missing.iter().zip(filled).for_each(|(&j, v)| out[j] = v);
     }
 
@@ -186,8 +169,8 @@ impl<'a> Completion<'a> {
     /// given what is observed.
     pub fn covariance(&self, c: usize) -> (Vec<usize>, Array2<f64>) {
         match &self.parts {
-            Some((marginal, regressions)) => {
-                (marginal.missing.clone(), regressions[c.min(regressions.len() - 1)].covariance.clone())
+            Some((marginal, dependences)) => {
+                (marginal.missing.clone(), dependences[c.min(dependences.len() - 1)].covariance.clone())
             }
             None => {
                 let d = self.mixture.n_features();

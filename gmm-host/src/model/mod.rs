@@ -4,7 +4,7 @@ pub(crate) mod conditional;
 pub(crate) mod covariances;
 pub(crate) mod density;
 pub(crate) mod distances;
-mod gaussian;
+pub(crate) mod gaussian;
 pub(crate) mod linalg;
 pub(crate) mod marginal;
 pub(crate) mod merging;

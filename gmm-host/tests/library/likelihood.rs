@@ -541,3 +541,37 @@ proptest! {
         });
     }
 }
+
+/// Up to 16 samples are evaluated without a layout of large matrices, and give what they give among many.
+#[test]
+fn few_samples_under_large_matrices_are_as_in_the_reference() {
+    let (k, d) = (20, 60);
+    for covariance_type in [CovarianceType::Full, CovarianceType::Tied] {
+        let mut m = mixture(2, covariance_type, k, d, 0.0);
+        // Also beside a component without weight.
+        let mut weights = m.weights().to_owned();
+        weights[3] = 0.0;
+        weights /= weights.sum();
+        m = Mixture::new(weights, m.means().to_owned(), m.covariances().clone()).unwrap();
+        for n in [1, 2, 3, 16, 17] {
+            let x = normal(n as u64, n, d, 0.0);
+            let w = ndarray::Array1::from_shape_fn(n, |i| (i % 3) as f64 + 0.5);
+            let samples = Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();
+            let (mut cpu, mut exact) = (CpuEvaluator::new(samples).unwrap(), weighted(x.view(), w.view()));
+            // Log densities of a hundred.
+            let scores = cpu.score_samples(&m).unwrap();
+            assert_all_close("scores", scores, exact.score_samples(&m).unwrap(), 1e-13, 100.0);
+            let total = exact.log_likelihood(&m).unwrap();
+            assert_close("total", cpu.log_likelihood(&m).unwrap(), total, 1e-13, 100.0);
+            let shares = cpu.predict_proba(&m).unwrap();
+            assert_all_close("shares", shares, exact.predict_proba(&m).unwrap(), 1e-11, 1.0);
+            assert_eq!(cpu.predict(&m).unwrap(), exact.predict(&m).unwrap());
+        }
+        // The squares of one of them overflow: the nearest component has it.
+        let mut x = normal(1, 2, d, 0.0);
+        x.row_mut(1).fill(1e200);
+        let mut cpu = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+        assert_eq!(cpu.score_samples(&m).unwrap()[1], f64::NEG_INFINITY);
+        assert_eq!(cpu.predict(&m).unwrap(), reference(x.view()).predict(&m).unwrap());
+    }
+}

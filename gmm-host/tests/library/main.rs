@@ -10,6 +10,7 @@ mod between;
 mod conditional;
 mod estep;
 mod fit;
+mod gradient;
 mod labels;
 mod likelihood;
 #[cfg(feature = "linfa")]
@@ -19,6 +20,7 @@ mod missing;
 mod one_dimension;
 mod posterior;
 mod prior;
+mod regression;
 mod score_function;
 #[cfg(feature = "serde")]
 mod serde;

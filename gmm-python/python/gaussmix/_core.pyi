@@ -17,6 +17,7 @@ __all__ = [
     "InnerProducts",
     "Mixture",
     "Mixtures",
+    "Regression",
     "NonFiniteError",
     "OutOfRangeError",
     "Statistics",
@@ -27,7 +28,6 @@ __all__ = [
     "check_covariance_type",
     "check_memory",
     "devices",
-    "few_log_densities",
     "fit_many",
     "free_gpu_memory",
     "gaussian_kernel",
@@ -130,6 +130,29 @@ class Mixture:
     def precisions(self) -> _Float64: ...
     @property
     def precisions_cholesky(self) -> _Float64: ...
+
+@final
+class Regression:
+    def __new__(cls, mixture: Mixture, given: Sequence[int], wanted: Sequence[int]) -> Self: ...
+    def predict(
+        self, x: _Floats, spread: str | None = None, *, threads: int | None = None, missing: bool = False
+    ) -> tuple[_Float64, _Float64 | None]: ...
+    def weights(self, x: _Floats, *, threads: int | None = None, missing: bool = False) -> _Float64: ...
+    def means(self, x: _Floats, *, threads: int | None = None, missing: bool = False) -> _Float64: ...
+    def log_density(
+        self, x: _Floats, y: _Floats, *, threads: int | None = None, missing: bool = False
+    ) -> _Float64: ...
+    def sample(
+        self, x: _Floats, n_draws: int, seed: int, *, threads: int | None = None, missing: bool = False
+    ) -> _Float64: ...
+    @property
+    def marginal(self) -> Mixture | None: ...
+    @property
+    def slopes(self) -> _Float64: ...
+    @property
+    def covariances(self) -> _Float64: ...
+    @property
+    def variances(self) -> _Float64: ...
 
 @final
 class Mixtures:
@@ -369,13 +392,6 @@ def fit_many(
     progress: Callable[[int, int], object] | None = None,
     checkpoint: dict[str, Any] | None = None,
 ) -> Fits: ...
-def few_log_densities(
-    x: _Floats,
-    weights: NDArray[Any],
-    means: NDArray[Any],
-    precisions_cholesky: NDArray[Any],
-    covariance_type: str,
-) -> tuple[_Float64, _Float64] | None: ...
 def impute(x: _Floats, mixture: Mixture, draws: int | None = None, seed: int = 0) -> _Float64: ...
 def kmeans(
     x: _Floats, sample_weight: ArrayLike | None, n_components: int, uniforms: ArrayLike

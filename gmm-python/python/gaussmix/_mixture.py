@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _tables
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
-from ._conditional import Conditional
 from ._documentation import documented
 from ._gpu import beside, on_host
 from ._parameters import count, whole
@@ -116,8 +115,7 @@ class Regression:
 
     def __init__(self, mixture: Mixture, given: Sequence[int], wanted: Sequence[int]) -> None:
         self.given, self.wanted = tuple(given), tuple(wanted)
-        engine = mixture._engine
-        self._conditional = Conditional(engine, np.array(given, dtype=np.int64), np.array(wanted, dtype=np.int64))
+        self._engine = _core.Regression(mixture._engine, self.given, self.wanted)
 
     def _x(self, X: Any) -> Floats:
         x = np.asarray(on_host(X), dtype=np.float64)
@@ -128,7 +126,7 @@ class Regression:
     @property
     def covariances(self) -> NDArray[np.float64]:
         """The covariances of the components, (n_components, n_wanted, n_wanted); they are the same for all samples."""
-        return np.array(self._conditional.covariances(), dtype=np.float64)
+        return self._engine.covariances
 
     def weights(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the weight of each component for each sample.
@@ -136,7 +134,7 @@ class Regression:
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: weights : ndarray of shape (n_samples, n_components) -- The weights.
         """
-        return np.array(self._conditional.responsibilities(self._x(X), lambda x: _core.Data(x, device="cpu")))
+        return self._engine.weights(self._x(X))
 
     def means(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of each component for each sample.
@@ -144,7 +142,7 @@ class Regression:
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: means : ndarray of shape (n_samples, n_components, n_wanted) -- The means.
         """
-        return self._conditional.means(self._x(X))
+        return self._engine.means(self._x(X))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of the wanted features for each sample.
@@ -152,8 +150,7 @@ class Regression:
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: mean : ndarray of shape (n_samples, n_wanted) -- The means.
         """
-        mean: NDArray[np.float64] = np.einsum("nk,nkt->nt", self.weights(X), self.means(X))
-        return mean
+        return self._engine.predict(self._x(X))[0]
 
 
 @final

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._classifier import GaussianMixtureClassifier
-from ._conditional import Conditional
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._mixture import Mixture
@@ -318,19 +317,21 @@ def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLi
 
 def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
     d, t = model.n_features_in_, model.n_targets_
-    conditional = Conditional(model.mixture_._engine, np.arange(d), np.arange(d, d + t))
-    assert conditional.marginal is not None  # There is at least one feature.
-    k = len(conditional.marginal.weights)
-    shares = graph.add("Softmax", _log_densities(graph, conditional.marginal)[1], axis=1)
+    mixture = model.mixture_._engine
+    regression, marginal = _core.Regression(mixture, range(d), range(d, d + t)), mixture.marginal(range(d))
+    slopes, k = regression.slopes, len(mixture.weights)
+    # Products of x - centre lose no digits where the data is far from 0.
+    centre = mixture.weights @ marginal.means
+    shifts = mixture.means[:, d:] - (slopes @ (marginal.means - centre)[:, :, np.newaxis])[:, :, 0]
+    shares = graph.add("Softmax", _log_densities(graph, marginal)[1], axis=1)
     # (n_samples, 1, n_components), to multiply (n_samples, n_components, n_targets) by.
     shares = graph.add("Unsqueeze", shares, graph.whole(1))
-    centred = graph.add("Sub", "X", graph.constant(conditional.centre))
-    products = graph.add("MatMul", centred, graph.constant(conditional.maps[:-1]))
-    means = graph.add("Add", products, graph.constant(conditional.maps[-1]))
+    centred = graph.add("Sub", "X", graph.constant(centre))
+    products = graph.add("MatMul", centred, graph.constant(slopes.reshape(k * t, d).T))
+    means = graph.add("Add", products, graph.constant(shifts.reshape(k * t)))
     means = graph.add("Reshape", means, graph.whole(0, k, t))
     mean = graph.add("MatMul", shares, means)
     deviations = graph.add("Sub", means, mean)
-    variances = np.diagonal(conditional.covariances(), axis1=1, axis2=2).astype(np.float64)
-    squares = graph.add("Add", graph.add("Mul", deviations, deviations), graph.constant(variances))
+    squares = graph.add("Add", graph.add("Mul", deviations, deviations), graph.constant(regression.variances))
     graph.give("mean", graph.add("Squeeze", mean, graph.whole(1)))
     graph.give("std", graph.add("Squeeze", graph.add("Sqrt", graph.add("MatMul", shares, squares)), graph.whole(1)))

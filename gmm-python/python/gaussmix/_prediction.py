@@ -7,7 +7,6 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -41,18 +40,6 @@ class Prediction(Fitted):
             sample_weight = checked_weights(sample_weight, X.shape[0])
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
-    def _few(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return log-densities of few samples under large matrices, straight from the attributes.
-
-        They are those of the components, and of the mixture. For all other samples, and where
-        something is wrong, give nothing.
-        """
-        if self.covariance_type not in ("full", "tied") or self.device not in ("auto", "cpu") or not self._takes(X):
-            return None
-        return _core.few_log_densities(
-            X, self.weights_, self.means_, self.precisions_cholesky_, self.covariance_type
-        )
-
     def _value_type(self, dtype: Any) -> np.dtype[Any]:
         """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
         return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
@@ -70,9 +57,6 @@ class Prediction(Fitted):
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
         check_is_fitted(self)
-        if (few := self._few(X)) is not None:
-            labels: NDArray[np.int64] = few[0].argmax(axis=1).astype(np.int64, copy=False)
-            return labels
         return beside(self._data(X).labels(self._mixture()), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
@@ -82,9 +66,6 @@ class Prediction(Fitted):
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
         check_is_fitted(self)
-        if (few := self._few(X)) is not None:
-            shares: Floats = softmax(few[0], axis=1)
-            return shares.astype(self._value_type(np.asarray(X).dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.responsibilities(self._mixture()), X)
 
@@ -95,8 +76,6 @@ class Prediction(Fitted):
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         check_is_fitted(self)
-        if (few := self._few(X)) is not None:
-            return few[1].astype(self._value_type(np.asarray(X).dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.scores(self._mixture()) + self._log_factor(), X)
 
@@ -109,8 +88,6 @@ class Prediction(Fitted):
         if not hasattr(self, "means_"):
             check_is_fitted(self)
         if sample_weight is None and self._takes(X):
-            if (few := self._few(X)) is not None:
-                return float(few[1].mean())
             try:
                 threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
                 mean = _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)

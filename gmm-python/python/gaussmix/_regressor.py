@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +11,7 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads, na_as_nan
-from ._conditional import Conditional
+from ._arrays import Floats, checked_weights, n_threads, na_as_nan, refuse_non_finite
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import on_host
@@ -26,14 +23,7 @@ if TYPE_CHECKING:
 
 #: The parameter of `GaussianMixture` that the regressor does not have, because it has no `partial_fit`.
 _WITHOUT = ("decay",)
-#: The numbers of the rows that are computed with at a time.
-_AT_ONCE = 1 << 21
-#: So many rows are worth a second thread.
-_MANY = 20_000
-#: Of a log density below this, differences lose more than 1e-8.
-_FAR = -1e8
-#: Rows, the targets' distribution given the features that they have, and those features.
-_Part = tuple[Any, Conditional, Floats]
+_Result = TypeVar("_Result")
 
 
 @with_documentation_of(GaussianMixture)
@@ -88,8 +78,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     #: Whether the targets were an array of one dimension.
     _one_dimension: bool
     missing: bool
-    #: What has been made of the mixture: the distribution of the targets given all features.
-    _made: tuple[_core.Mixture, Conditional] | None = None
+    #: What has been made of the mixture: the distribution of the targets given the features.
+    _made: tuple[_core.Mixture, _core.Regression] | None = None
 
     @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
@@ -118,7 +108,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         weights, self._gm = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
         self._fit_mixture(self._gm, both, weights, self._units(both, weights))
         self.n_iter_, self.n_targets_ = self._gm.n_iter_, both.shape[1] - x.shape[1]
-        self._given_all(self._gm._mixture())
+        self._regression()
         return self
 
     def _targets(self, y: Any, x: Floats) -> Floats:
@@ -136,57 +126,27 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         check_consistent_length(x, targets)
         return targets
 
-    def _loader(self, x: Floats, X: Any) -> Callable[[Floats], _core.Data]:
-        """Return what brings a part of the checked samples to the device; ``X`` is what the caller gave."""
-        threads = n_threads(self.n_jobs)
-
-        def load(part: Floats) -> _core.Data:
-            try:
-                return _core.Data(part, device=self.device, threads=threads, missing=self.missing)
-            except _core.NonFiniteError:
-                # Its rows and columns are those of the part; of all samples they are the caller's.
-                self._load(x, X)
-                raise
-
-        return load
-
-    def _given_all(self, mixture: _core.Mixture) -> Conditional:
-        """Return the distribution of the targets given all features, which is kept."""
+    def _regression(self) -> _core.Regression:
+        """Return the distribution of the targets given the features, which is kept."""
+        mixture = self._gm._mixture()
         if self._made is None or self._made[0] is not mixture:
-            self._made = mixture, self._given(mixture, np.ones(self.n_features_in_, dtype=bool))
+            d = self.n_features_in_
+            self._made = mixture, _core.Regression(mixture, range(d), range(d, d + self.n_targets_))
         return self._made[1]
 
-    def _given(self, mixture: _core.Mixture, observed: NDArray[np.bool_]) -> Conditional:
-        d = self.n_features_in_
-        return Conditional(mixture, np.flatnonzero(observed), np.arange(d, d + self.n_targets_))
+    def _evaluate(self, evaluate: Callable[..., _Result], X: Any, x: Floats, *arguments: Any) -> _Result:
+        """Have the engine evaluate the checked samples; ``X`` is what the caller gave."""
+        try:
+            return evaluate(x, *arguments, threads=n_threads(self.n_jobs), missing=self.missing)
+        except _core.NonFiniteError as error:
+            refuse_non_finite(self, X, error)
+            raise
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
         # It is made anew.
         state.pop("_made", None)
         return state
-
-    def _parts(self, x: Floats, numbers: int) -> Iterator[_Part]:
-        """Return rows, the targets' distribution given the features that they have, and those features.
-
-        Of each row there are so many numbers to be computed.
-        """
-        mixture, d = self._gm._mixture(), self.n_features_in_
-        made: dict[bytes, Conditional] = {}
-        k, t = len(mixture.weights), self.n_targets_
-        step = max(1, _AT_ONCE // (d + k * (t + 1) + numbers))
-        for first in range(0, len(x), step):
-            block = x[first : first + step]
-            absent = np.isnan(block) if self.missing else None
-            if absent is None or not absent.any():
-                yield slice(first, first + step), self._given_all(mixture), block
-                continue
-            patterns, of_rows = np.unique(absent, axis=0, return_inverse=True)
-            for number, pattern in enumerate(patterns):
-                rows, name = np.flatnonzero(of_rows == number), pattern.tobytes()
-                if name not in made:
-                    made[name] = self._given(mixture, ~pattern)
-                yield first + rows, made[name], block[rows][:, ~pattern]
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
@@ -207,37 +167,13 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         if return_std and return_cov:
             raise ValueError("At most one of return_std or return_cov can be requested.")
         x: Floats = on_host(self._checked(X, reset=False))
-        n, t, load = len(x), self.n_targets_, self._loader(x, X)
-        dtype = self._gm._value_type(x.dtype)
-        y_mean = np.empty((n, t), dtype)
-        spread = np.empty((n, t) if return_std else (n, t, t), dtype) if return_std or return_cov else None
-
-        def work(part: _Part) -> None:
-            rows, conditional, given = part
-            shares, means = conditional.responsibilities(given, load), conditional.means(given)
-            mean = np.einsum("nk,nkt->nt", shares, means)
-            y_mean[rows] = mean
-            if spread is None:
-                return
-            # The variance is the mean of the components' variances and the variance of their means.
-            covariances, deviations = conditional.covariances(), means - mean[:, np.newaxis]
-            if return_std:
-                squares = np.square(deviations, out=deviations)
-                squares += np.diagonal(covariances, axis1=1, axis2=2)
-                spread[rows] = np.sqrt(np.einsum("nk,nkt->nt", shares, squares))
-            else:
-                weighted = deviations * shares[:, :, np.newaxis]
-                spread[rows] = np.einsum("nk,ktu->ntu", shares, covariances) + weighted.swapaxes(1, 2) @ deviations
-
-        parts = self._parts(x, t**2 if return_cov else 0)
-        if n < _MANY or n_threads(self.n_jobs) == 1:
-            for part in parts:
-                work(part)
-        else:
-            _in_two_threads(work, parts)
-        if spread is None:
-            return self._shaped(y_mean)
-        return self._shaped(y_mean), self._shaped(spread) if return_std else spread
+        dtype, spread = self._gm._value_type(x.dtype), "std" if return_std else "cov" if return_cov else None
+        mean, varies = self._evaluate(self._regression().predict, X, x, spread)
+        mean = self._shaped(mean.astype(dtype, copy=False))
+        if varies is None:
+            return mean
+        varies = varies.astype(dtype, copy=False)
+        return mean, self._shaped(varies) if return_std else varies
 
     def _shaped(self, values: Floats) -> Floats:
         """Return values of the targets in the shape that the targets had."""
@@ -257,18 +193,9 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         """
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
-        rng, t, load = check_random_state(random_state), self.n_targets_, self._loader(x, X)
-        k = len(self._gm.weights_)
-        _core.check_memory("the draws", (len(x), t, n_samples), 8, "draw fewer at a time")
-        y = np.empty((len(x), t, n_samples), self._gm._value_type(x.dtype))
-        for rows, conditional, given in self._parts(x, n_samples * (k + t**2 + 3 * t)):
-            shares, means = conditional.responsibilities(given, load), conditional.means(given)
-            uniforms = rng.random_sample((len(given), n_samples, 1))
-            components = (uniforms > np.cumsum(shares, axis=1)[:, np.newaxis, :-1]).sum(axis=2)
-            normals = rng.standard_normal((len(given), n_samples, t, 1))
-            factors = np.broadcast_to(conditional.factors, (k, t, t))[components]
-            draws = means[np.arange(len(given))[:, np.newaxis], components] + (factors @ normals)[..., 0]
-            y[rows] = draws.swapaxes(1, 2)
+        seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        draws = self._evaluate(self._regression().sample, X, x, n_samples, seed)
+        y: Floats = draws.swapaxes(1, 2).astype(self._gm._value_type(x.dtype), order="C")
         return y[:, 0] if self._one_dimension else y
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -281,46 +208,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         """
         x: Floats = on_host(self._checked(X, reset=False))
         targets = self._targets(y, x).reshape(len(x), -1)
-        d, t = self.n_features_in_, self.n_targets_
+        t = self.n_targets_
         if targets.shape[1] != t:
             raise ValueError(f"y has {targets.shape[1]} targets, but {type(self).__name__} was fitted to {t}")
-        mixture, load = self._gm._mixture(), self._loader(x, X)
-        conditional = self._given_all(mixture)
-        marginal = conditional.marginal
-        assert marginal is not None  # There is at least one feature.
-        log_prob = np.empty(len(x))
-        step = max(1, _AT_ONCE // (d + t))
-        for first in range(0, len(x), step):
-            rows = slice(first, first + step)
-            both = np.column_stack([x[rows], targets[rows]]).astype(np.float64, copy=False)
-            of_x, of_both = load(both[:, :d]).scores(marginal), load(both).scores(mixture)
-            far = ~(of_x > _FAR)
-            log_prob[rows][~far] = of_both[~far] - of_x[~far]
-            if far.any():
-                log_prob[rows][far] = conditional.log_density(both[far, :d], both[far, d:], load)
-        return log_prob
-
-
-def _in_two_threads(work: Callable[[_Part], None], parts: Iterator[_Part]) -> None:
-    """Do the work of each part: what NumPy does of one, while the engine does its own of another."""
-    lock, ended = Lock(), Event()
-
-    def take() -> None:
-        while True:
-            with lock:
-                part = None if ended.is_set() else next(parts, None)
-            if part is None:
-                return
-            try:
-                work(part)
-            except BaseException:
-                ended.set()
-                raise
-
-    with ThreadPoolExecutor(2) as pool:
-        try:
-            for future in [pool.submit(take), pool.submit(take)]:
-                future.result()
-        finally:
-            # After Ctrl-C too, which reaches this thread.
-            ended.set()
+        return self._evaluate(self._regression().log_density, X, x, targets)

@@ -317,9 +317,6 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         self.missing = missing
         self.callback = callback
 
-    def _few(self, X: Any) -> None:
-        """Have all samples evaluated by the engine, under the constants of the posterior."""
-
     def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""
         self._check_start(samples.shape[0])

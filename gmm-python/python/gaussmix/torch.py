@@ -134,9 +134,12 @@ class LogLikelihood:
         return self._function.parameters(weights, means, covariances)
 
     def _by_samples(self, of: Parameters) -> Tensor:
-        """Give the derivatives of the samples' log-likelihoods by the samples, in float64 or in their type."""
+        """Give the derivatives of the samples' log-likelihoods by the samples, in float64 or in their type.
+
+        The engine computes them. The one exception are samples on a GPU, for which it has no kernel.
+        """
         if self._on_gpu:
-            return _score_function(self._x.detach(), of)
+            return _score_function_on_gpu(self._x.detach(), of)
         return torch.from_numpy(self._function.score_function(of)).to(self._x.device)
 
 
@@ -307,10 +310,10 @@ class _Derivatives(torch.autograd.Function):
         raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="PyTorch"))
 
 
-def _score_function(x: Tensor, of: Parameters) -> Tensor:
-    """Give the derivatives of the samples' log-likelihoods by the samples, computed where these are, in float64.
+def _score_function_on_gpu(x: Tensor, of: Parameters) -> Tensor:
+    """Give the derivatives of the samples' log-likelihoods by the samples, computed on the samples' GPU, in float64.
 
-    They are -Σₖ rₖ Σₖ⁻¹ (x - μₖ) with the responsibilities r: a few products of matrices, chunk by
+    It stands here because the engine's score function is computed on the host. The derivatives are -Σₖ rₖ Σₖ⁻¹ (x - μₖ) with the responsibilities r: a few products of matrices, chunk by
     chunk, so that of the intermediate results of all samples none is in the memory.
     """
     k, d = of.means.shape

@@ -1,6 +1,7 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
 use super::buffer::{Buffer, Zeros, buffer};
 use super::estep;
+use super::few;
 use super::kernel::{Chunk, PerSample, Scratch, Total};
 use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
@@ -10,16 +11,17 @@ use super::resident::Resident;
 use super::threads::Threads;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::backends::enough_digits::FramedEvaluator;
-use crate::compensated::neumaier_sum;
+use crate::compensated::{neumaier_sum, softmax};
 use crate::data::frame::Frame;
 use crate::data::samples::{Rows, Samples};
 use crate::data::weights::weight_scale;
 use crate::error::Result;
 use crate::evaluator::{
-    Description, Evaluator, check_features, labels_from_afar, responsibilities, responsibilities_from_afar,
-    unreachable_sample,
+    Description, Evaluator, check_features, labels_from_afar, most_probable, responsibilities,
+    responsibilities_from_afar, unreachable_sample,
 };
 use crate::interrupt::Interrupt;
+use crate::model::linalg::row_major;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
@@ -174,6 +176,16 @@ impl<'a, T: Real> Engine<'a, T> {
             let chunk = Chunk { x, n: samples.len(), parameters: &parameters, leading, scratch: &mut scratch };
             work(self.isa, chunk, out);
         })
+    }
+
+    /// log πₖ N(x; μₖ, Σₖ) (N, K), where the samples are so few that the mixture need not be laid out.
+    fn few(&self, mixture: &Mixture) -> Result<Option<Array2<f64>>> {
+        check_features(mixture, self.data.d)?;
+        if self.observed.is_some() || !few::are_few(self.data.n, mixture) {
+            return Ok(None);
+        }
+        let in_threads = self.n_threads > 1;
+        Ok(self.threads.install(|| few::log_densities(&self.samples, mixture, in_threads)))
     }
 
     /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
@@ -372,6 +384,11 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        if let Some(log_p) = self.few(mixture)? {
+            let (scores, weights) = (few::log_sums(&log_p), self.samples.weights());
+            let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+            return Ok(neumaier_sum(scores.iter().enumerate().map(|(row, score)| weight(row) * score)));
+        }
         self.log_likelihood_batch(std::slice::from_ref(mixture)).map(|totals| totals[0])
     }
 
@@ -405,6 +422,9 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        if let Some(log_p) = self.few(mixture)? {
+            return Ok(few::log_sums(&log_p));
+        }
         let mut out = vec![0.0; self.data.n];
         self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| {
             let parameters = chunk.parameters;
@@ -458,6 +478,9 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        if let Some(log_p) = self.few(mixture)? {
+            return Ok(log_p.outer_iter().map(|row| most_probable(&row_major(row))).collect());
+        }
         let mut out = vec![0; self.data.n];
         self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| isa.run(Labels { chunk, out }))?;
         let far: Vec<usize> = (0..out.len()).filter(|&row| out[row] == FAR).collect();
@@ -466,6 +489,12 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        if let Some(mut shares) = self.few(mixture)? {
+            shares.as_slice_mut().unwrap_or_default().chunks_exact_mut(mixture.n_components()).for_each(|row| {
+                softmax(row);
+            });
+            return Ok(shares);
+        }
         let k = mixture.n_components();
         let mut out = responsibilities(self.data.n, k)?;
         let flat = out.as_slice_mut().unwrap_or_default();

@@ -5,6 +5,7 @@ mod complete;
 mod engine;
 mod estep;
 mod exponents;
+mod few;
 mod kernel;
 mod leading;
 mod missing;
@@ -28,8 +29,8 @@ use threads::Threads;
 ///
 /// float32 samples are evaluated in float32 around the centre of the data, with the constants and
 /// the sum over the samples in float64. Where float32's digits do not suffice, everything is
-/// computed in float64 ([`Evaluator::precision`]). The results do not depend on the number of
-/// threads.
+/// computed in float64 ([`Evaluator::precision`]), and so are up to 16 samples under large
+/// matrices, but for an E-step. The results do not depend on the number of threads.
 ///
 /// Samples with [missing values](Samples::with_missing) are grouped by the columns in which they
 /// have values. Each group is evaluated as complete samples of these columns. With a `full` or

@@ -8,7 +8,7 @@
 //! given the observed ones ([`Marginal`]).
 use crate::error::Result;
 use crate::model::covariances::Covariances;
-use crate::model::marginal::{Marginal, Regression};
+use crate::model::marginal::{Dependence, Marginal};
 use crate::model::mixture::Mixture;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
@@ -20,8 +20,8 @@ pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture
     }
     let (k, d) = mixture.means().dim();
     let counts = seen.counts().to_owned();
-    let regressions = marginal.regressions(mixture);
-    let of = |c: usize| &regressions[c.min(regressions.len() - 1)];
+    let dependences = marginal.dependences(mixture);
+    let of = |c: usize| &dependences[c.min(dependences.len() - 1)];
     let mut centres = mixture.means().to_owned();
     for (c, mut centre) in centres.outer_iter_mut().enumerate().filter(|(c, _)| counts[*c] > 0.0) {
         let delta = &seen.means().row(c) - &marginal.mixture.means().row(c);
@@ -60,15 +60,15 @@ fn complete(
     mut all: ArrayViewMut2<'_, f64>,
     seen: ArrayView2<'_, f64>,
     marginal: &Marginal,
-    regression: &Regression,
+    dependence: &Dependence,
     count: f64,
 ) {
     let (observed, missing) = (&marginal.observed, &marginal.missing);
     for ((i, j), v) in seen.indexed_iter() {
         all[[observed[i], observed[j]]] = *v;
     }
-    let mut inner = &regression.covariance * count;
-    if let Some(slope) = &regression.slope {
+    let mut inner = &dependence.covariance * count;
+    if let Some(slope) = &dependence.slope {
         let mixed = slope.dot(&seen);
         inner += &mixed.dot(&slope.t());
         for ((i, j), &v) in mixed.indexed_iter() {

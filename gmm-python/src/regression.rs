@@ -1,0 +1,145 @@
+//! Some features of a mixture given others.
+use crate::arrays::{Matrix, covariances_to_numpy, matrix};
+use crate::data::{checked, dim, numbers};
+use crate::errors::exception;
+use crate::mixture::Mixture;
+use crate::threads::interruptible_in;
+use gaussmix::data::Samples;
+use ndarray::ArrayD;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayDyn};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Features of a mixture given others, for many samples.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Regression(pub gaussmix::model::Regression);
+
+impl Regression {
+    /// Calls `work` with checked samples, in so many threads.
+    fn evaluate<T: Send>(
+        &self,
+        x: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+        missing: bool,
+        work: impl FnOnce(&gaussmix::model::Regression, &Samples<'_>) -> gaussmix::Result<T> + Send,
+    ) -> PyResult<T> {
+        let samples = Matrix::new(x)?;
+        let view = samples.view();
+        let work = || work(&self.0, &checked(view, missing)?);
+        interruptible_in(x.py(), threads, numbers(dim(view)), work)?.map_err(exception)
+    }
+}
+
+#[pymethods]
+impl Regression {
+    #[new]
+    fn new(mixture: &Mixture, given: Vec<usize>, wanted: Vec<usize>) -> PyResult<Self> {
+        mixture.0.regression(&given, &wanted).map(Self).map_err(exception)
+    }
+
+    /// The means (N, wanted), and as `spread` says nothing, standard deviations ("std") or covariances
+    /// ("cov").
+    #[pyo3(signature = (x, spread=None, *, threads=None, missing=false))]
+    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        spread: Option<&str>,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>)> {
+        let (mean, spread) = match spread {
+            None => (self.evaluate(x, threads, missing, |regression, x| regression.predict(x))?, None),
+            Some("std") => {
+                let (mean, std) = self.evaluate(x, threads, missing, |regression, x| regression.predict_with_std(x))?;
+                (mean, Some(std.into_dyn()))
+            }
+            Some("cov") => {
+                let both = self.evaluate(x, threads, missing, |regression, x| regression.predict_with_covariances(x));
+                let (mean, covariances) = both?;
+                (mean, Some(covariances.into_dyn()))
+            }
+            Some(other) => return Err(PyValueError::new_err(format!("the spread is '{other}'; give 'std' or 'cov'"))),
+        };
+        Ok((mean.into_pyarray(py), spread.map(|spread: ArrayD<f64>| spread.into_pyarray(py))))
+    }
+
+    /// The weights of the components (N, K).
+    #[pyo3(signature = (x, *, threads=None, missing=false))]
+    fn weights<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        Ok(self.evaluate(x, threads, missing, |regression, x| regression.weights(x))?.into_pyarray(py))
+    }
+
+    /// The means of the components (N, K, wanted).
+    #[pyo3(signature = (x, *, threads=None, missing=false))]
+    fn means<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        Ok(self.evaluate(x, threads, missing, |regression, x| regression.means(x))?.into_pyarray(py))
+    }
+
+    /// The log-density of y (N, wanted) given x.
+    #[pyo3(signature = (x, y, *, threads=None, missing=false))]
+    fn log_density<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        y: &Bound<'py, PyAny>,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let y = matrix("y", y)?;
+        let logs = self.evaluate(x, threads, missing, |regression, x| regression.log_density(x, y.view()))?;
+        Ok(logs.into_pyarray(py))
+    }
+
+    /// Draws (N, `n_draws`, wanted).
+    #[pyo3(signature = (x, n_draws, seed, *, threads=None, missing=false))]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        n_draws: usize,
+        seed: u64,
+        threads: Option<usize>,
+        missing: bool,
+    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        let draws = self.evaluate(x, threads, missing, |regression, x| regression.sample(x, n_draws, seed))?;
+        Ok(draws.into_pyarray(py))
+    }
+
+    /// The mixture of what is given; none where nothing is.
+    #[getter]
+    fn marginal(&self) -> Option<Mixture> {
+        self.0.marginal().cloned().map(Mixture::from)
+    }
+
+    /// The matrices that deviations of what is given are multiplied by, (K, wanted, given).
+    #[getter]
+    fn slopes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray3<f64>> {
+        self.0.slopes().into_pyarray(py)
+    }
+
+    /// The covariances of what is wanted given the rest, in the shape of the mixture's type.
+    #[getter]
+    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        covariances_to_numpy(py, self.0.covariances())
+    }
+
+    /// The variances of what is wanted given the rest, (K, wanted).
+    #[getter]
+    fn variances<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.variances().into_pyarray(py)
+    }
+}

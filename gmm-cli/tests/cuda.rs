@@ -197,7 +197,7 @@ fn bench_shows_errors_beside_times() {
         ("fused", "float32", "estep"),
         ("general", "float32", "estep"),
         ("general", "float64", "total"),
-        ("general", "float64", "estep"),
+        ("fused", "float64", "estep"),
     ] {
         let row = (kernel.to_string(), precision.to_string(), operation.to_string());
         assert_eq!(seen.iter().filter(|seen| **seen == row).count(), 1, "{row:?} of {seen:?}");

@@ -56,7 +56,7 @@ fn check(m: &Mixture, regression: &Regression, samples: &Samples<'_>, x: &Array2
         let scale = x.row(row).iter().filter(|v| !v.is_nan()).fold(1.0, |most: f64, v| most.max(v.abs()));
         let tolerance = 1e-13 * scale * scale;
         close("weights", weights.row(row), one.weights(), tolerance, 1.0);
-        close("means", &means.slice(s![row, .., ..]), &one.means(), 1e-12, scale);
+        close("means", means.slice(s![row, .., ..]), one.means(), 1e-12, scale);
         let expected = one.weights().dot(&one.means());
         close("mean", mean.row(row), &expected, tolerance.max(1e-12), scale);
         let mut covariance = Array2::zeros((2, 2));
@@ -64,7 +64,7 @@ fn check(m: &Mixture, regression: &Regression, samples: &Samples<'_>, x: &Array2
             let delta = (&one.means().row(c) - &expected).insert_axis(Axis(1));
             covariance += &((matrix(&one, c) + delta.dot(&delta.t())) * *weight);
         }
-        close("covariance", &covariances.slice(s![row, .., ..]), &covariance, 1e-11, scale * scale);
+        close("covariance", covariances.slice(s![row, .., ..]), &covariance, 1e-11, scale * scale);
         close("deviation", std.row(row), &covariance.diag().mapv(f64::sqrt), 1e-11, scale);
         let score = reference(y.slice(s![row..=row, ..])).score_samples(&one).unwrap()[0];
         assert_close("log density", log_density[row], score, 1e-11, scale * scale);

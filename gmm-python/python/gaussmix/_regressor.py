@@ -169,11 +169,11 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         x: Floats = on_host(self._checked(X, reset=False))
         dtype, spread = self._gm._value_type(x.dtype), "std" if return_std else "cov" if return_cov else None
         mean, varies = self._evaluate(self._regression().predict, X, x, spread)
-        mean = self._shaped(mean.astype(dtype, copy=False))
+        y_mean = self._shaped(mean.astype(dtype, copy=False))
         if varies is None:
-            return mean
+            return y_mean
         varies = varies.astype(dtype, copy=False)
-        return mean, self._shaped(varies) if return_std else varies
+        return y_mean, self._shaped(varies) if return_std else varies
 
     def _shaped(self, values: Floats) -> Floats:
         """Return values of the targets in the shape that the targets had."""

@@ -49,9 +49,6 @@ class _Together(ClusterEvaluations):
     def fit(self, *_: Any) -> _core.Fit:
         raise NotImplementedError("rank 0 fits, with the samples themselves")
 
-    def fit_variational(self, *_: Any) -> _core.Fit:
-        raise NotImplementedError("rank 0 fits, with the samples themselves")
-
 
 def _with_comm(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
     """Give the constraints of the parameters of a class, with a communicator in the place of the engine."""

@@ -9,7 +9,7 @@ use gaussmix::fit::{Em, FitOptions, FittedModel, Fitting, Iteration, MapPrior, M
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::{Error, Result};
 use numpy::{PyArray1, ToPyArray};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -97,7 +97,8 @@ pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>>
             return Err(PyTypeError::new_err(format!("a fit has no option {name}")));
         }
     }
-    let fitting: Fitting<M> = pythonize::depythonize(&options)?;
+    let fitting: Fitting<M> =
+        pythonize::depythonize(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let covariance_type = fitting.options.covariance_type;
     let given = arrays.unwrap_or_else(|| PyDict::new(options.py()));
     M::with_arrays(fitting, &Arrays { given, covariance_type })

@@ -91,8 +91,8 @@ def test_the_derivatives_by_samples_that_a_gpu_computes(covariance_type, offset,
     right = torch.from_numpy(held._function.score_function(of))
     # The means at 1e4 are rounded to 1e-12, those at 1e6 to 1e-10.
     tolerance = 1e-9 if apart == 0.0 else 1e-7
-    torch.testing.assert_close(gt._score_function(x, of), right, rtol=tolerance, atol=tolerance)
-    rounded = gt._score_function(x.T.contiguous().T, of)
+    torch.testing.assert_close(gt._score_function_on_gpu(x, of), right, rtol=tolerance, atol=tolerance)
+    rounded = gt._score_function_on_gpu(x.T.contiguous().T, of)
     torch.testing.assert_close(rounded, right, rtol=tolerance, atol=tolerance)
 
 

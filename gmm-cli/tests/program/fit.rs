@@ -418,15 +418,15 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     refused(&with(iris, &["--sample-weight", "w.csv"]), &["sample-weight"]);
     refused(&with(iris, &["--reg-covar", "1e-3"]), &["reg-covar was 1e-6 and is 0.001 now"]);
     refused(&with(iris, &["--standardize"]), &["standardize was false and is true now"]);
-    refused(&with(iris, &["--seed", "1"]), &["seed was 0 and is 1 now"]);
+    refused(&with(iris, &["--seed", "1"]), &["random-state was 0 and is 1 now"]);
     refused(&with(iris, &["--init-params", "random"]), &["init-params was kmeans and is random now"]);
     refused(&with(iris, &["--n-init", "2"]), &["n-init was 1 and is 2 now"]);
     refused(&with(iris, &["--freeze", "means"]), &["freeze was none and is means now"]);
     // All differences are named at once.
     let several = ["--seed", "1", "--n-init", "2"];
-    refused(&with(iris, &several), &["n-init was 1 and is 2 now; seed was 0 and is 1 now"]);
+    refused(&with(iris, &several), &["n-init was 1 and is 2 now; random-state was 0 and is 1 now"]);
     let same = |k: &'static str, t: &'static str| [iris, "-k", k, "--covariance-type", t, "--checkpoint", "c.json"];
-    refused(&same("4", "diag"), &["k was 3 and is 4 now"]);
+    refused(&same("4", "diag"), &["n-components was 3 and is 4 now"]);
     refused(&same("3", "full"), &["covariance-type was diag and is full now"]);
     refused_fit(folder.path(), &[iris, "-k", "3", "--checkpoint", "model.json"], &["not a checkpoint", "--init"]);
 

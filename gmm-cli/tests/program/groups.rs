@@ -295,7 +295,7 @@ fn bad_groups_are_errors() {
             "{stderr}"
         );
     }
-    gmm(folder).args(["fit", "x.csv", "-k", "2", "--threads", "2"]).assert().code(2);
+    gmm(folder).args(["fit", "x.csv", "-k", "2", "--by", "who", "--threads", "0"]).assert().code(2);
 }
 
 /// Missing values and weights go with the rows.

@@ -119,7 +119,7 @@ fn options_without_a_meaning_are_refused() {
         wrong("fit", &[option], "--variational");
         wrong("select", &[option], "--variational");
     }
-    wrong("fit", &["--variational", "--weight-concentration-prior-type=process"], "dirichlet-distribution");
+    wrong("fit", &["--variational", "--weight-concentration-prior-type=process"], "dirichlet_distribution");
     let bad = |option: &str, message: &[&str]| {
         refused(folder.path(), &["fit", "x.npy", "-k", "3", "--variational", option], message);
     };

@@ -53,7 +53,7 @@ pub(super) enum Content {
     ArrowStream(ArrowStream),
     /// Text. Of standard input, which can be read only once, the stream is held until the rows are
     /// read.
-    Csv(Csv, Mutex<Option<Stream>>),
+    Csv(Box<Csv>, Mutex<Option<Stream>>),
 }
 
 /// The rows of a file from some row on.
@@ -237,7 +237,7 @@ impl Content {
                     }
                     _ => {
                         let (csv, stream) = Csv::open(path, stream, selection, first)?;
-                        Ok(Self::Csv(csv, Mutex::new((!regular).then_some(stream))))
+                        Ok(Self::Csv(Box::new(csv), Mutex::new((!regular).then_some(stream))))
                     }
                 }
             }

@@ -5,7 +5,7 @@ use crate::prior::check_numbers;
 use ndarray::Array2;
 
 /// The prior under which a fit by EM finds the mode of the posterior
-/// ([`Em::prior`](super::Em::prior)), with the symbols of
+/// ([`Em::prior`](field@super::Em::prior)), with the symbols of
 /// [`ConjugatePrior`](crate::ConjugatePrior). What is not given follows from the samples.
 ///
 /// ```

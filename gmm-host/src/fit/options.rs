@@ -105,7 +105,7 @@ macro_rules! options {
 
         impl $($generic)* $target {
             $(
-                #[doc = concat!("Sets [`", stringify!($name), "::", stringify!($argument), "`].")]
+                #[doc = concat!("Sets [the option](field@", stringify!($name), "::", stringify!($argument), ").")]
                 #[must_use]
                 pub fn $argument(self, $argument: $argument_type) -> Self {
                     let mut $fitting = self;
@@ -114,7 +114,7 @@ macro_rules! options {
                 }
             )*
             $(
-                #[doc = concat!("Sets [`", stringify!($name), "::", stringify!($field), "`].")]
+                #[doc = concat!("Sets [the option](field@", stringify!($name), "::", stringify!($field), ").")]
                 #[must_use]
                 pub fn $field(self, $field: $field_type) -> Self {
                     let mut $fitting = self;
@@ -123,7 +123,7 @@ macro_rules! options {
                 }
             )*
             $(
-                #[doc = concat!("Sets [`", stringify!($name), "::", stringify!($optional), "`].")]
+                #[doc = concat!("Sets [the option](field@", stringify!($name), "::", stringify!($optional), ").")]
                 #[must_use]
                 pub fn $optional(self, $optional: impl Into<Option<$optional_type>>) -> Self {
                     let mut $fitting = self;

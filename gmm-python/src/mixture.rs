@@ -1,5 +1,5 @@
 //! The parameters of a mixture, checked once.
-use crate::arrays::{self, numbers, plain, view};
+use crate::arrays::{self, numbers};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::interruptible;
@@ -7,7 +7,7 @@ use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
 use gaussmix::model::{Covariances, Order};
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayDyn, ToPyArray};
+use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -18,12 +18,7 @@ const MAGIC: &Magic = b"gmmmix_\x01";
 
 /// A mixture whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
-pub struct Mixture(pub gaussmix::model::Mixture, Source);
-
-/// The bits of the arrays that decide what a mixture is, weights, means and factors of precisions,
-/// so that it is made anew when they change. (Where the factors are those of the covariances, these
-/// do not matter; where they are not, these do not count.)
-type Source = Vec<Vec<u8>>;
+pub struct Mixture(pub gaussmix::model::Mixture);
 
 impl Mixture {
     /// The numbers that are computed of so many samples or places.
@@ -39,22 +34,13 @@ impl Mixture {
 
 impl From<gaussmix::model::Mixture> for Mixture {
     fn from(mixture: gaussmix::model::Mixture) -> Self {
-        Self(mixture, Source::new())
+        Self(mixture)
     }
 }
 
 /// How far C·Cᵀ·Σ may be from the identity for C to count as the Cholesky factor of the inverse of
 /// Σ. Factors in float32 of covariances that are not nearly singular pass.
 const FACTOR_TOLERANCE: f64 = 1e-3;
-
-/// Calls `f` with the bits of an array of float64 or float32 that lies in memory by rows.
-fn with_bits<T>(x: &Bound<'_, PyAny>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
-    if let Ok(x) = x.cast::<PyArrayDyn<f64>>() {
-        return view(&plain(x).ok()?).as_slice().map(|x| f(bytemuck::cast_slice(x)));
-    }
-    let x = plain(x.cast::<PyArrayDyn<f32>>().ok()?).ok()?;
-    view(&x).as_slice().map(|x| f(bytemuck::cast_slice(x)))
-}
 
 /// Whether `factor`·`factor`ᵀ are the precisions of a mixture, but for rounding.
 fn is_factor(factor: &Covariances, mixture: &gaussmix::model::Mixture) -> bool {
@@ -195,9 +181,6 @@ impl Mixture {
         precisions_cholesky: &Bound<'_, PyAny>,
         covariance_type: &str,
     ) -> PyResult<Self> {
-        let arrays = [weights, means, precisions_cholesky];
-        let source = arrays.into_iter().map(|x| with_bits(x, <[u8]>::to_vec));
-        let source = source.collect::<Option<Source>>().unwrap_or_default();
         let covariance_type = arrays::covariance_type(covariance_type)?;
         let (weights, means) = (arrays::vector("weights_", weights)?, arrays::matrix("means_", means)?);
         let (k, d) = means.dim();
@@ -207,22 +190,10 @@ impl Mixture {
             && let Ok(mixture) = gaussmix::model::Mixture::new(weights.clone(), means.clone(), covariances)
             && is_factor(&factor, &mixture)
         {
-            return Ok(Self(mixture, source));
+            return Ok(Self(mixture));
         }
         let mixture = gaussmix::model::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?;
-        Ok(Self(mixture, source))
-    }
-
-    /// Whether [`from_attributes`](Self::from_attributes) made it of arrays of these bits.
-    fn made_of(
-        &self,
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        precisions_cholesky: &Bound<'_, PyAny>,
-    ) -> bool {
-        let arrays = [weights, means, precisions_cholesky];
-        self.1.len() == arrays.len()
-            && arrays.iter().zip(&self.1).all(|(x, source)| with_bits(x, |bits| bits == source).unwrap_or(false))
+        Ok(Self(mixture))
     }
 
     /// From precisions in the shape of the covariance type.

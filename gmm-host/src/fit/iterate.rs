@@ -185,19 +185,20 @@ impl<'a, M: Method> Course<'a, M> {
         }
         let (mut best, mut present, runs) = match &self.fitting.start {
             None => (None, None, 0..self.fitting.options.n_init),
-            Some(Start::At(model, _)) => (None, Some(self.begin_at((**model).clone(), 0)?), 0..1),
+            Some(Start::At(model, _)) => {
+                let start = RunStart::At((**model).clone(), 0.0);
+                (None, Some(self.begin_from(evaluator, 0, start)?.0), 0..1)
+            }
             Some(Start::Statistics(statistics)) => {
-                let model = self.fitting.method.of_statistics(&self.fitting.options, &self.prior, statistics)?;
-                (None, Some(self.begin_at(model, 0)?), 0..1)
+                let start = RunStart::Statistics((**statistics).clone());
+                (None, Some(self.begin_from(evaluator, 0, start)?.0), 0..1)
             }
             Some(Start::Resume(fits)) => {
+                check_columns(evaluator)?;
                 let (present, best) = &**fits;
                 (best.clone(), Some(present.clone()), present.run..self.fitting.options.n_init.max(present.run + 1))
             }
         };
-        if present.is_some() {
-            check_columns(evaluator)?;
-        }
         let max_iter = self.fitting.options.max_iter;
         for number in runs {
             starts.begin(number);
@@ -262,11 +263,7 @@ impl<'a, M: Method> Course<'a, M> {
             RunStart::At(model, shift) => (model, shift),
             RunStart::Statistics(statistics) => (method.of_statistics(options, &self.prior, &statistics)?, 0.0),
         };
-        Ok((self.begin_at(model, run)?, shift))
-    }
-
-    fn begin_at(&self, model: M::Model, run: usize) -> Result<Fit<M::Model>> {
-        Ok(Fit { run, ..Fit::new(self.fitting.method.begin_at(&self.fitting.options, model)?) })
+        Ok((Fit { run, ..Fit::new(method.begin_at(options, model)?) }, shift))
     }
 
     /// Fits by runs that take turns: in each round all that are left go on, then the half

@@ -87,8 +87,8 @@ pub mod cuda {
 pub mod evaluator {
     #[doc(inline)]
     pub use gmm_host::{
-        ChunkedEvaluator, CpuEvaluator, Description, Draw, Drawn, Evaluator, LabelledEvaluator, Labels, Load,
-        MetropolisPrior, MetropolisSteps, MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling,
+        ChunkedEvaluator, CpuEvaluator, DataFacts, Description, Draw, Drawn, Evaluator, LabelledEvaluator, Labels,
+        Load, MetropolisPrior, MetropolisSteps, MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling,
         ShardedEvaluator, evaluate_each,
     };
 }

@@ -34,7 +34,7 @@ fn likelihood(c: &mut Criterion) {
     let samples = Samples::from_f32(x.view()).expect("finite samples");
     let mut evaluator = gaussmix::device::load(Device::Auto, samples, &LoadOptions::default()).expect("a device");
     // `auto` may move to a GPU; that is not to happen while the time is taken.
-    evaluator.settle();
+    evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
     let mixtures: Vec<Mixture> = (0..16).map(|i| mixture(1e-3 * f64::from(i))).collect();
     let mut turn = (0..mixtures.len()).cycle();
     c.bench_function("likelihood/auto/diag/N=1000000/D=13/K=8/float32", |b| {

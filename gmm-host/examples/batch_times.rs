@@ -4,7 +4,7 @@
 //! `cargo run --release -p gmm-host --features cuda --example batch_times [KERNEL ...]`, where a
 //! KERNEL is a name or a variant, for example `batch_mma` or
 //! `batch_mma/64:512x1:0`
-use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, Sampling};
+use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -87,7 +87,7 @@ fn times(d: usize, kernel: &Option<String>) -> Result<(), Error> {
     for n in SIZES {
         let mut cuda = CudaEvaluator::new(Samples::from_f32(x.slice(ndarray::s![..n, ..]))?, 0, &options)?;
         // The reference of all batches, and the choice of the kernel.
-        cuda.fix_batch_reference(&sets[0]);
+        cuda.sampling().unwrap().fix_batch_reference(&sets[0]);
         cuda.log_likelihood_batch(&sets)?;
         for threads in THREADS {
             let row: Vec<String> = SETS

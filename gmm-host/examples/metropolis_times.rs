@@ -5,7 +5,7 @@
 //! each size is timed in the shape that the backend chooses, and in each SHAPE
 //! (`metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`).
 use gmm_host::{
-    CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples, Sampling,
+    CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,
 };
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -110,7 +110,7 @@ fn main() -> Result<(), Error> {
             for _ in 0..6 {
                 let mut steps = Steps { rows: rows.clone(), width, left: count, seen: 0 };
                 let start = Instant::now();
-                if !cuda.metropolis(&target, &point, f64::NEG_INFINITY, &mut steps)? {
+                if !cuda.sampling().unwrap().metropolis(&target, &point, f64::NEG_INFINITY, &mut steps)? {
                     println!("{n:>10}  not possible on the device");
                     break;
                 }

@@ -1,5 +1,5 @@
 //! The interface of all backends.
-use crate::data::samples::Rows;
+use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -20,14 +20,72 @@ pub struct Description {
     pub device: String,
     /// The kernel (code variant) that the last evaluation used.
     pub kernel: String,
+    /// Why the device `auto` does without a GPU that it has tried to use.
+    pub gpu_problem: Option<String>,
 }
 
 impl Description {
     /// The names of a device and of a kernel.
     pub fn new(device: impl Into<String>, kernel: impl Into<String>) -> Self {
-        Self { device: device.into(), kernel: kernel.into() }
+        Self { device: device.into(), kernel: kernel.into(), gpu_problem: None }
     }
 }
+
+/// The facts about an evaluator's data.
+#[derive(Debug, Clone, Copy)]
+pub struct DataFacts<'a> {
+    /// N, the number of samples.
+    pub n_samples: usize,
+    /// D, the number of features.
+    pub n_features: usize,
+    /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
+    pub total_weight: f64,
+    /// The weights of the samples (N,), if they have any and the evaluator holds them.
+    pub weights: Option<ArrayView1<'a, f64>>,
+    /// The restriction of the samples to some components, if there is one.
+    pub labels: Option<&'a Labels>,
+}
+
+impl DataFacts<'_> {
+    /// The facts about samples without weights and labels.
+    pub fn new(n_samples: usize, n_features: usize) -> Self {
+        Self { n_samples, n_features, total_weight: n_samples as f64, weights: None, labels: None }
+    }
+}
+
+impl<'a> From<&'a Samples<'_>> for DataFacts<'a> {
+    fn from(samples: &'a Samples<'_>) -> Self {
+        let (total_weight, weights) = (samples.total_weight(), samples.weights());
+        Self { total_weight, weights, ..DataFacts::new(samples.n_samples(), samples.n_features()) }
+    }
+}
+
+/// Methods that give the parts of [`Evaluator::data`]. They are the trait's own; an implementation
+/// that leaves no method to its default (`clippy::missing_trait_methods`) repeats them by this.
+macro_rules! data_facts {
+    () => {
+        /// N, the number of samples.
+        fn n_samples(&self) -> usize {
+            self.data().n_samples
+        }
+
+        /// D, the number of features.
+        fn n_features(&self) -> usize {
+            self.data().n_features
+        }
+
+        /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
+        fn total_weight(&self) -> f64 {
+            self.data().total_weight
+        }
+
+        /// The restriction of the samples to some components, if there is one.
+        fn labels(&self) -> Option<&$crate::labels::Labels> {
+            self.data().labels
+        }
+    };
+}
+pub(crate) use data_facts;
 
 /// A data set of N samples and D features that is resident in a backend and is evaluated for many
 /// parameter sets.
@@ -37,25 +95,11 @@ impl Description {
 /// not depend on it. The same evaluator gives the same bits for the same mixture (that of the
 /// device `auto`: once it is [settled](Sampling::settle)). Every method fails with
 /// [`Error::ShapeMismatch`] when the mixture's D is not the data's.
-pub trait Evaluator: Sampling + Send {
-    /// N, the number of samples.
-    fn n_samples(&self) -> usize;
+pub trait Evaluator: Send {
+    /// The facts about the data.
+    fn data(&self) -> DataFacts<'_>;
 
-    /// D, the number of features.
-    fn n_features(&self) -> usize;
-
-    /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
-    fn total_weight(&self) -> f64;
-
-    /// The weights of the samples (N,), if they have any and this evaluator holds them.
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        None
-    }
-
-    /// What restricts the components of the samples, if anything does.
-    fn labels(&self) -> Option<&Labels> {
-        None
-    }
+    data_facts!();
 
     /// The device and the kernel in use.
     fn describe(&self) -> Description;
@@ -128,7 +172,7 @@ pub trait Evaluator: Sampling + Send {
     /// the rounding of distances.
     ///
     /// Unless a backend overrides it, this is one call of [`score_samples`](Self::score_samples),
-    /// and the samples are drawn by the [`weights`](Self::weights) that the evaluator holds.
+    /// and the samples are drawn by the [`weights`](DataFacts::weights) that the evaluator holds.
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
         draw_by_scores(self, draw)
     }
@@ -154,6 +198,11 @@ pub trait Evaluator: Sampling + Send {
         for_each_sample(self, mixture, |row, of_row| r.row_mut(row).assign(&ArrayView1::from(of_row)))?;
         Ok(r)
     }
+
+    /// The methods that only Markov chains ask for, where this evaluator has its own.
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        None
+    }
 }
 
 /// The error of an evaluator that cannot share its samples.
@@ -168,7 +217,7 @@ pub(crate) fn cannot_share() -> Error {
 /// [`Evaluator::draw`] by one call of [`Evaluator::score_samples`].
 pub(crate) fn draw_by_scores<E: Evaluator + ?Sized>(evaluator: &mut E, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
     let scores = evaluator.score_samples(draw.centres())?;
-    Ok(draw.with_scores(&scores, evaluator.weights()))
+    Ok(draw.with_scores(&scores, evaluator.data().weights))
 }
 
 /// Room for the responsibilities (N, K), all zero.
@@ -202,100 +251,47 @@ pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
-/// Implements [`Evaluator`] and [`Sampling`] for a type by calling the evaluator that its functions `inner` and
-/// `inner_mut` give.
+/// Implements [`Evaluator`] for a type by the evaluator in it.
 macro_rules! pass_on {
-    ($type:ident) => {
+    ([$($generics:tt)*] $type:ty, $self:ident, $inner:expr) => {
         const _: () = {
-            use ndarray::{Array1, Array2, ArrayView1};
+            use ndarray::{Array1, Array2};
             use $crate::data::samples::Rows;
             use $crate::draw::{Draw, Drawn};
             use $crate::error::Result;
-            use $crate::evaluator::{Description, Evaluator};
-            use $crate::labels::Labels;
-            use $crate::metropolis::{MetropolisSteps, MetropolisTarget};
+            use $crate::evaluator::{DataFacts, Description, Evaluator};
             use $crate::model::mixture::Mixture;
             use $crate::precision::{Operation, Precision};
             use $crate::sampling::Sampling;
             use $crate::statistics::Statistics;
 
             #[deny(clippy::missing_trait_methods)]
-            impl Evaluator for $type<'_> {
-                fn n_samples(&self) -> usize {
-                    self.inner().n_samples()
+            impl<$($generics)*> Evaluator for $type {
+                $crate::evaluator::data_facts!();
+                fn data(&$self) -> DataFacts<'_> { $inner.data() }
+                fn describe(&$self) -> Description { $inner.describe() }
+                fn precision(&$self, mixture: &Mixture, operation: Operation) -> Precision {
+                    $inner.precision(mixture, operation)
                 }
-                fn n_features(&self) -> usize {
-                    self.inner().n_features()
+                fn share(&$self) -> Result<Box<dyn Evaluator + '_>> { $inner.share() }
+                fn log_likelihood(&mut $self, mixture: &Mixture) -> Result<f64> { $inner.log_likelihood(mixture) }
+                fn log_likelihood_batch(&mut $self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+                    $inner.log_likelihood_batch(mixtures)
                 }
-                fn total_weight(&self) -> f64 {
-                    self.inner().total_weight()
-                }
-                fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-                    self.inner().weights()
-                }
-                fn labels(&self) -> Option<&Labels> {
-                    self.inner().labels()
-                }
-                fn describe(&self) -> Description {
-                    self.inner().describe()
-                }
-                fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
-                    self.inner().precision(mixture, operation)
-                }
-                fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-                    self.inner().share()
-                }
-                fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-                    self.inner_mut().log_likelihood(mixture)
-                }
-                fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-                    self.inner_mut().log_likelihood_batch(mixtures)
-                }
-                fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-                    self.inner_mut().score_samples(mixture)
-                }
-                fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-                    self.inner_mut().statistics(mixture)
-                }
-                fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-                    self.inner_mut().rows(rows)
-                }
-                fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
-                    self.inner_mut().draw(draw)
-                }
-                fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-                    self.inner_mut().predict(mixture)
-                }
-                fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-                    self.inner_mut().predict_proba(mixture)
-                }
-            }
-
-            #[deny(clippy::missing_trait_methods)]
-            impl Sampling for $type<'_> {
-                fn useful_shares(&self) -> usize {
-                    self.inner().useful_shares()
-                }
-                fn settle(&mut self) {
-                    self.inner_mut().settle();
-                }
-                fn fix_batch_reference(&mut self, mixture: &Mixture) {
-                    self.inner_mut().fix_batch_reference(mixture);
-                }
-                fn metropolis(
-                    &mut self,
-                    target: &MetropolisTarget,
-                    point: &[f64],
-                    log_density: f64,
-                    steps: &mut dyn MetropolisSteps,
-                ) -> Result<bool> {
-                    self.inner_mut().metropolis(target, point, log_density, steps)
-                }
+                fn score_samples(&mut $self, mixture: &Mixture) -> Result<Array1<f64>> { $inner.score_samples(mixture) }
+                fn statistics(&mut $self, mixture: &Mixture) -> Result<Statistics> { $inner.statistics(mixture) }
+                fn rows(&mut $self, rows: &[usize]) -> Result<Rows> { $inner.rows(rows) }
+                fn draw(&mut $self, draw: &Draw<'_>) -> Result<Vec<Drawn>> { $inner.draw(draw) }
+                fn predict(&mut $self, mixture: &Mixture) -> Result<Vec<usize>> { $inner.predict(mixture) }
+                fn predict_proba(&mut $self, mixture: &Mixture) -> Result<Array2<f64>> { $inner.predict_proba(mixture) }
+                fn sampling(&mut $self) -> Option<&mut dyn Sampling> { $inner.sampling() }
             }
         };
     };
 }
 pub(crate) use pass_on;
+
+pass_on!([E: Evaluator + ?Sized] Box<E>, self, **self);
 
 /// Calls `visit`, in order, with the index of each sample and its responsibilities (K,). Computes
 /// these on the host in float64, from samples that the evaluator copies back some thousands at a time.

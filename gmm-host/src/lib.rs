@@ -33,7 +33,7 @@
 //! variational: prior, gamma, mixture
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, labels, evaluator
-//! backends: parts, chunked, sharded, labelled, enough_digits, device_parameters, reference, cpu, cuda, auto
+//! backends: parts, lazy, chunked, sharded, labelled, missing, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
 //! fit: scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, init, moments,
@@ -122,7 +122,7 @@ pub use data::weights::Weights;
 pub use device::{Device, DeviceSet};
 pub use draw::{Draw, Drawn};
 pub use error::{Error, Result};
-pub use evaluator::{Description, Evaluator};
+pub use evaluator::{DataFacts, Description, Evaluator};
 pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions, FittedModel, Fitting,

@@ -98,7 +98,7 @@ impl ConjugatePrior {
                 *v += psi;
             }
             (Covariances::Spherical(v), Covariances::Spherical(psi)) => *v += d * psi[0],
-            _ => debug_assert!(false, "covariances of different types"),
+            _ => unreachable!("`check` has compared the covariance types"),
         }
     }
 

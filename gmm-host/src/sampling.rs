@@ -6,12 +6,12 @@ use crate::model::mixture::Mixture;
 /// What only the samplers of Markov chains ask of an evaluator: many thousands of evaluations, of
 /// which each has to be a function of its parameters alone.
 ///
-/// An evaluator that can do nothing special for them implements it without a method.
+/// [`Evaluator::sampling`](crate::Evaluator::sampling) gives it where an evaluator has some of these methods.
 pub trait Sampling {
     /// With how many [shares](crate::Evaluator::share), each in a thread of its own, the batches of
     /// several Markov chains are evaluated in the least time: more than one where a device
     /// evaluates, and the host can prepare the next batch meanwhile.
-    fn useful_shares(&self) -> usize {
+    fn useful_shares(&mut self) -> usize {
         1
     }
 
@@ -38,7 +38,7 @@ pub trait Sampling {
     /// and however its steps are divided into calls.
     ///
     /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the
-    /// caller then runs the chain. A backend that never can need not look at the target.
+    /// caller then runs the chain. An evaluator that never can does not look at the target.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the parts of the target do not

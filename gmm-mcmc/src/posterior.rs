@@ -57,7 +57,7 @@ impl<'a> Posterior<'a> {
         }
         // A chain compares log densities that were computed at different times, so they must all
         // come from one device.
-        evaluator.settle();
+        evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         let metropolis_target = model.metropolis_target();
         Ok(Self {
             model,
@@ -212,15 +212,15 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         }))
     }
 
-    fn useful_shares(&self) -> usize {
-        self.evaluator.useful_shares()
+    fn useful_shares(&mut self) -> usize {
+        self.evaluator.sampling().map_or(1, |sampling| sampling.useful_shares())
     }
 
     fn fix_reference(&mut self, theta: &[f64]) {
         if self.reference.as_deref() != Some(theta) {
             self.reference = Some(theta.to_vec());
-            if let Some(mixture) = self.model.mixture(theta) {
-                self.evaluator.fix_batch_reference(&mixture);
+            if let (Some(mixture), Some(sampling)) = (self.model.mixture(theta), self.evaluator.sampling()) {
+                sampling.fix_batch_reference(&mixture);
             }
         }
     }
@@ -336,7 +336,10 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
     fn metropolis(&mut self, point: &[f64], log_density: f64, steps: &mut dyn MetropolisSteps) -> Result<bool> {
         let Some(target) = &self.metropolis_target else { return Ok(false) };
         let mut counted = CountedSteps { steps, evaluated: 0 };
-        let made = self.evaluator.metropolis(target, point, log_density, &mut counted)?;
+        let made = match self.evaluator.sampling() {
+            Some(sampling) => sampling.metropolis(target, point, log_density, &mut counted)?,
+            None => false,
+        };
         self.count(counted.evaluated);
         if made {
             self.evaluator_made_steps = true;

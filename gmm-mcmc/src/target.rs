@@ -94,7 +94,7 @@ pub trait Target {
 
     /// With how many [shares](Self::share), each in a thread of its own, many chains are sampled in
     /// the least time; one where the target itself is as fast.
-    fn useful_shares(&self) -> usize {
+    fn useful_shares(&mut self) -> usize {
         1
     }
 

@@ -214,7 +214,7 @@ fn begin(
     let settings = options.settings(&model)?;
     let load = LoadOptions::new().float64(options.float64).threads(options.threads);
     let mut evaluator = gaussmix::device::load(device, samples, &load).map_err(exception)?;
-    evaluator.settle();
+    evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
     if let Some(prefix) = resume {
         let saved = Saved::load(&prefix).map_err(sampler_exception)?;
         let made = saved.run().settings().clone().draws(settings.draws);

@@ -10,7 +10,7 @@ use crate::statistics::Statistics;
 use crate::threads::{compute, interruptible};
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
-use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels};
+use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
 use gaussmix::fit::{Em, Variational};
 use ndarray::{Array1, ArrayView2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
@@ -220,7 +220,7 @@ impl Data {
         };
         let (mut evaluator, shape) = loaded.map_err(exception)?;
         if settle {
-            evaluator.settle();
+            evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
         Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), remote: false })
@@ -360,8 +360,8 @@ impl Data {
     /// The device and the kernel of the last evaluation.
     fn describe(&self, py: Python<'_>) -> PyResult<(String, String)> {
         self.evaluate(py, |data| {
-            let description = data.describe();
-            Ok((description.device, description.kernel))
+            let Description { device, kernel, gpu_problem, .. } = data.describe();
+            Ok((gpu_problem.map_or(device.clone(), |problem| format!("{device}; no GPU: {problem}")), kernel))
         })
     }
 }

@@ -189,6 +189,8 @@ struct Ended<M> {
     known: HashMap<(String, usize), gaussmix::fit::Fit<M>>,
     /// Why the first run that could not be written was not.
     error: Mutex<Option<PyErr>>,
+    /// What a caller is warned of.
+    warning: Mutex<Option<String>>,
     /// How many there are.
     n_runs: usize,
     /// Is told of each run.
@@ -215,7 +217,8 @@ impl<M: ToPython + Clone + Serialize + for<'de> Deserialize<'de>> Ended<M> {
             known = ended.into_iter().map(|(set, fit): (_, gaussmix::fit::Fit<M>)| ((set, fit.run), fit)).collect();
             log = Some((file, names));
         }
-        Ok(Self { log, known, n_runs, error: Mutex::new(None), ended: Mutex::new(ended), stop: AtomicBool::new(false) })
+        let (error, warning) = (Mutex::new(None), Mutex::new(None));
+        Ok(Self { log, known, n_runs, error, warning, ended: Mutex::new(ended), stop: AtomicBool::new(false) })
     }
 
     /// Nobody waits any more where the other thread has failed.
@@ -238,6 +241,11 @@ impl<M: ToPython + Clone + Serialize + for<'de> Deserialize<'de>> Watch<M> for E
         if let Err(error) = names.get(set).map_or(Ok(()), |name| log.add(name, fit)) {
             self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(file_exception(error));
         }
+    }
+
+    fn slowed(&self, error: &gaussmix::Error) {
+        let warning = format!("{error}; the GPU makes small fits one by one, which takes longer");
+        *self.warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(warning);
     }
 
     fn stop(&self) -> bool {
@@ -319,6 +327,9 @@ impl Many<'_, '_> {
         };
         let wait = || watch.wait(receiver, progress);
         let (fits, error) = compute_beside(py, threads, work, wait)?;
+        if let Some(warning) = watch.warning.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            py.import("gaussmix._warnings")?.call_method1("warn", (warning,))?;
+        }
         let of_checkpoint = watch.error.into_inner().unwrap_or_else(PoisonError::into_inner);
         let fits = fits.into_iter().map(|fit| fit.map(|fit| fit.map(Model::from)).map_err(Failure::from)).collect();
         Ok(Fits { fits, shape: (k, d, covariance_type), error: error.or(of_checkpoint) })

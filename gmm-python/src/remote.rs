@@ -4,7 +4,7 @@ use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use gaussmix::data::Rows;
-use gaussmix::evaluator::{Description, Draw, Drawn, Evaluator, Labels, Sampling};
+use gaussmix::evaluator::{DataFacts, Description, Draw, Drawn, Evaluator, Labels};
 use gaussmix::{Error, Result};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
@@ -61,20 +61,9 @@ fn matrix(x: &Bound<'_, PyAny>) -> PyResult<Array2<f64>> {
 }
 
 impl Evaluator for Remote {
-    fn n_samples(&self) -> usize {
-        self.n_samples
-    }
-
-    fn n_features(&self) -> usize {
-        self.n_features
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.total_weight
-    }
-
-    fn labels(&self) -> Option<&Labels> {
-        self.labels.as_ref()
+    fn data(&self) -> DataFacts<'_> {
+        let (total_weight, labels) = (self.total_weight, self.labels.as_ref());
+        DataFacts { total_weight, labels, ..DataFacts::new(self.n_samples, self.n_features) }
     }
 
     fn describe(&self) -> Description {
@@ -140,5 +129,3 @@ impl Evaluator for Remote {
         self.call(|object| matrix(&object.call_method1("responsibilities", (of_python(object.py(), mixture)?,))?))
     }
 }
-
-impl Sampling for Remote {}

@@ -160,6 +160,7 @@ impl Score {
         drop(line);
         let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let description = evaluator.describe();
+        text::tell_gpu_problem(&description);
         let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
         let mut outliers = None;

@@ -1,6 +1,7 @@
 //! Text for people, and its way to stdout and stderr.
 use super::verbosity::{is_quiet, told_after};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use gaussmix::evaluator::Description;
 use indicatif::HumanCount;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -36,6 +37,11 @@ pub fn tell(text: impl FnOnce() -> String) {
     if let Some(seconds) = told_after() {
         let _ = writeln!(io::stderr(), "{seconds:8.2} s  {}", message(&text()));
     }
+}
+
+/// With --verbose, prints why the device `auto` does without a GPU that it has tried to use.
+pub fn tell_gpu_problem(description: &Description) {
+    description.gpu_problem.iter().for_each(|problem| tell(|| format!("no GPU is used: {problem}")));
 }
 
 /// A message as it is shown: without control characters, and with the middle of very long words

@@ -4,15 +4,15 @@ use crate::compensated::neumaier_sum;
 use crate::data::samples::{Rows, Samples, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, cannot_share, check_features, check_responsibilities, shift_row};
+use crate::evaluator::{
+    DataFacts, Description, Evaluator, cannot_share, check_features, check_responsibilities, data_facts, shift_row,
+};
 use crate::interrupt::Interrupt;
-use crate::labels::Labels;
-use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 
 /// Makes the evaluator of one chunk, given its index.
 pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
@@ -67,7 +67,7 @@ impl<'a> ChunkedEvaluator<'a> {
         if n_features == 0 || n == 0 || chunk_sizes.contains(&0) {
             return Err(Error::EmptyData { rows: chunk_sizes.iter().copied().min().unwrap_or(0), columns: n_features });
         }
-        let description = Description { device: "chunks, none loaded yet".into(), kernel: "none".into() };
+        let description = Description::new("chunks, none loaded yet", "none");
         let (total_weight, load) = (n as f64, Box::new(load));
         Ok(Self {
             n_features,
@@ -111,27 +111,30 @@ impl<'a> ChunkedEvaluator<'a> {
 
     fn chunk(&mut self, index: usize) -> Result<&mut (dyn Evaluator + 'a)> {
         Interrupt::current().check()?;
-        if !matches!(&self.loaded, Some((i, _)) if *i == index) {
-            // The last chunk is dropped before this one is loaded, which needs its memory.
-            self.loaded = None;
-            let mut chunk = (self.load)(index)?;
-            let expected = vec![self.starts[index + 1] - self.starts[index], self.n_features];
-            let got = vec![chunk.n_samples(), chunk.n_features()];
-            if got != expected {
-                return Err(Error::ShapeMismatch { what: "a chunk, as loaded,", expected, got });
-            }
+        // A chunk that is not wanted is dropped before another is loaded, which needs its memory.
+        let chunk = match self.loaded.take().filter(|(loaded, _)| *loaded == index) {
+            Some((_, chunk)) => chunk,
+            None => self.loaded_anew(index)?,
+        };
+        Ok(self.loaded.insert((index, chunk)).1.as_mut())
+    }
+
+    fn loaded_anew(&mut self, index: usize) -> Result<Box<dyn Evaluator + 'a>> {
+        let mut chunk = (self.load)(index)?;
+        let expected = vec![self.starts[index + 1] - self.starts[index], self.n_features];
+        let got = vec![chunk.n_samples(), chunk.n_features()];
+        if got != expected {
+            return Err(Error::ShapeMismatch { what: "a chunk, as loaded,", expected, got });
+        }
+        if let Some(sampling) = chunk.sampling() {
             if self.settled {
-                chunk.settle();
+                sampling.settle();
             }
             if let Some(reference) = &self.batch_reference {
-                chunk.fix_batch_reference(reference);
+                sampling.fix_batch_reference(reference);
             }
-            self.loaded = Some((index, chunk));
         }
-        match &mut self.loaded {
-            Some((_, chunk)) => Ok(chunk.as_mut()),
-            None => unreachable!("loaded above"),
-        }
+        Ok(chunk)
     }
 
     /// Evaluates every chunk in order.
@@ -149,37 +152,25 @@ impl<'a> ChunkedEvaluator<'a> {
 
     fn describe_chunks(&mut self) {
         if let Some((_, chunk)) = &self.loaded {
-            let Description { device, kernel } = chunk.describe();
-            self.description = Description { device: format!("{device} in {} chunks", self.n_chunks()), kernel };
+            let of_chunk = chunk.describe();
+            let device = format!("{} in {} chunks", of_chunk.device, self.n_chunks());
+            self.description = Description { device, ..of_chunk };
         }
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
 impl Evaluator for ChunkedEvaluator<'_> {
-    fn n_samples(&self) -> usize {
-        self.starts.last().copied().unwrap_or(0)
-    }
+    data_facts!();
 
-    fn n_features(&self) -> usize {
-        self.n_features
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.total_weight
-    }
-
-    /// None: the weights come with each chunk.
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        None
+    /// Without weights: they come with each chunk.
+    fn data(&self) -> DataFacts<'_> {
+        let n = self.starts.last().copied().unwrap_or(0);
+        DataFacts { total_weight: self.total_weight, ..DataFacts::new(n, self.n_features) }
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         Err(cannot_share())
-    }
-
-    fn labels(&self) -> Option<&Labels> {
-        None
     }
 
     fn describe(&self) -> Description {
@@ -244,38 +235,24 @@ impl Evaluator for ChunkedEvaluator<'_> {
         check_responsibilities(self.n_samples(), mixture.n_components())?;
         parts::stacked(&self.map(mixture, |chunk| chunk.predict_proba(mixture))?)
     }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl Sampling for ChunkedEvaluator<'_> {
-    /// One: two would read the chunks twice.
-    fn useful_shares(&self) -> usize {
-        1
-    }
-
     /// The chunks are told as they are loaded.
     fn settle(&mut self) {
-        if let Some((_, chunk)) = &mut self.loaded {
-            chunk.settle();
+        if let Some(sampling) = self.loaded.as_mut().and_then(|(_, chunk)| chunk.sampling()) {
+            sampling.settle();
         }
         self.settled = true;
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        if let Some((_, chunk)) = &mut self.loaded {
-            chunk.fix_batch_reference(mixture);
+        if let Some(sampling) = self.loaded.as_mut().and_then(|(_, chunk)| chunk.sampling()) {
+            sampling.fix_batch_reference(mixture);
         }
         self.batch_reference = Some(mixture.clone());
-    }
-
-    /// Leaves the chain to the caller: no device has all samples.
-    fn metropolis(
-        &mut self,
-        target: &MetropolisTarget,
-        point: &[f64],
-        _log_density: f64,
-        _steps: &mut dyn MetropolisSteps,
-    ) -> Result<bool> {
-        target.check(self.n_features(), point).map(|()| false)
     }
 }

@@ -150,13 +150,11 @@ impl<T: Float> DeviceParameters<T> {
         frame: &Frame,
         deviations: Deviations,
     ) -> Result<Self> {
-        let Some(factor) = mixture.factor() else { return Self::new_in(memory, mixture, frame, deviations) };
         let (k, d) = mixture.means().dim();
-        let zero = T::from_f64(0.0);
-        let mut shift = vec![zero; k * d];
+        let mut shift = vec![T::from_f64(0.0); k * d];
         let rows = shift.par_chunks_exact_mut(d);
-        let (constant, scale, matrices): (Vec<Result<f64>>, _, _) = match factor {
-            Covariances::Full(u) => {
+        let (constant, scale, matrices): (Vec<Result<f64>>, _, _) = match mixture.factor() {
+            Some(Covariances::Full(u)) => {
                 let former = memory.map(|former| former.matrices);
                 let former = if let Some(Matrices::Each(former)) = former { former } else { Vec::new() };
                 let mut matrices = numbers_in(former, k * triangle(d));
@@ -177,9 +175,9 @@ impl<T: Float> DeviceParameters<T> {
                 let constant = map_rows(rows, matrices_at_once(k, d, d * d / 4), component);
                 (constant, Vec::new(), Matrices::Each(matrices))
             }
-            Covariances::Tied(u) => {
+            Some(Covariances::Tied(u)) => {
                 let u = row_major(u.view());
-                let mut matrix = vec![zero; triangle(d)];
+                let mut matrix = vec![T::from_f64(0.0); triangle(d)];
                 for_each_column(&u, frame, |j, column: &[_]| write_column(&mut matrix, j, column));
                 let component = |(c, shift): (usize, &mut [T])| {
                     with_matrix(mixture, frame, deviations, c, &u, shift, |_, _: &[_]| ())
@@ -188,7 +186,7 @@ impl<T: Float> DeviceParameters<T> {
                 (constant, vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
             }
             // The types without matrices have no factor.
-            _ => return Self::new(mixture, frame, deviations),
+            _ => return Self::new_in(memory, mixture, frame, deviations),
         };
         let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
         Ok(Self::assemble((k, d), scale, shift, deviations, matrices, &constant, frame))
@@ -244,9 +242,8 @@ impl<T: Float> DeviceParameters<T> {
     pub fn with_gaps(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         let parameters = Self::new(mixture, frame, deviations)?;
         let (k, d) = mixture.means().dim();
-        let weights = mixture.weights();
         let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log2();
-        let counted = || (0..k).filter(|&c| weights[c] > 0.0);
+        let counted = || (0..k).filter(|&c| mixture.weights()[c] > 0.0);
         let largest: Vec<f64> =
             (0..d).map(|j| counted().map(|c| constant(c, j)).fold(f64::NEG_INFINITY, f64::max)).collect();
         let mut constants = vec![T::from_f64(0.0); k * d];
@@ -257,8 +254,7 @@ impl<T: Float> DeviceParameters<T> {
         }
         let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log2();
         let offsets = largest.iter().zip(&frame.scale).map(column).collect();
-        let weights: Vec<f64> = (0..k).map(|c| mixture.log2_weight(c)).collect();
-        let (offset, weight, seed) = weights_and_seeds(&weights);
+        let (offset, weight, seed) = weights_and_seeds(&Vec::from_iter((0..k).map(|c| mixture.log2_weight(c))));
         Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
     }
 

@@ -2,12 +2,12 @@
 //! to a frame where they suffice, and by another one where they do not. From float32 the way leads
 //! to float64 in the frame, and from there to float64 around each component's mean
 //! ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
+use super::lazy::Lazy;
 use crate::data::frame::Frame;
 use crate::data::samples::Rows;
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, draw_by_scores};
-use crate::labels::Labels;
+use crate::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{at_once, map_rows, on_pool_thread, row_major, sum_of, vectorised};
@@ -15,9 +15,8 @@ use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
+use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// The largest [`cancellation`] at which the digits of a type suffice, for `n` samples.
 ///
@@ -116,7 +115,7 @@ fn of_matrix(
 }
 
 /// An evaluator whose parameters are relative to a frame.
-pub(crate) trait FramedEvaluator: Evaluator {
+pub(crate) trait FramedEvaluator: Evaluator + Sized {
     /// The type that it computes in.
     const PRECISION: Precision;
 
@@ -129,46 +128,22 @@ pub(crate) trait FramedEvaluator: Evaluator {
         true
     }
 
-    /// Another evaluator over the same resident samples, if the backend can share them
-    /// ([`Evaluator::share`]).
-    fn shared(&self) -> Option<Self>
-    where
-        Self: Sized,
-    {
-        None
-    }
+    /// Another evaluator over the same resident samples ([`Evaluator::share`]).
+    fn shared(&self) -> Result<Self>;
 }
-
-/// Makes the evaluator of the same samples with more digits.
-type OpenPrecise<'a> = Arc<dyn Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
 
 /// Evaluates in a frame where the digits suffice for the mixture, and otherwise with an evaluator
 /// that has more of them, which is made when it is first needed.
 pub(crate) struct EnoughDigits<'a, E> {
     pub framed: E,
-    precise: Option<Box<dyn Evaluator + 'a>>,
-    open_precise: OpenPrecise<'a>,
+    precise: Lazy<'a, Box<dyn Evaluator + 'a>>,
     /// Whether the latest evaluation was made by `precise`.
     latest_is_precise: bool,
 }
 
-impl<E: std::fmt::Debug> std::fmt::Debug for EnoughDigits<'_, E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EnoughDigits")
-            .field("framed", &self.framed)
-            .field("latest_is_precise", &self.latest_is_precise)
-            .finish()
-    }
-}
-
 impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
     pub fn new(framed: E, open_precise: impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a) -> Self {
-        Self { framed, precise: None, open_precise: Arc::new(open_precise), latest_is_precise: false }
-    }
-
-    /// The same around another framed evaluator of the same samples.
-    pub fn with_framed(&self, framed: E) -> Self {
-        Self { framed, precise: None, open_precise: Arc::clone(&self.open_precise), latest_is_precise: false }
+        Self { framed, precise: Lazy::new(open_precise), latest_is_precise: false }
     }
 
     /// Whether the framed evaluator's digits suffice for this mixture.
@@ -189,11 +164,7 @@ impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
 
     fn precise(&mut self) -> Result<&mut (dyn Evaluator + 'a)> {
         self.latest_is_precise = true;
-        let precise = match self.precise.take() {
-            Some(precise) => precise,
-            None => (self.open_precise)()?,
-        };
-        Ok(self.precise.insert(precise).as_mut())
+        Ok(self.precise.get()?.as_mut())
     }
 
     /// Evaluates a mixture with the evaluator for it. Parameters that the framed one cannot hold,
@@ -216,28 +187,14 @@ impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
-    fn n_samples(&self) -> usize {
-        self.framed.n_samples()
-    }
+    data_facts!();
 
-    fn n_features(&self) -> usize {
-        self.framed.n_features()
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.framed.weights()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.framed.total_weight()
-    }
-
-    fn labels(&self) -> Option<&Labels> {
-        None
+    fn data(&self) -> DataFacts<'_> {
+        self.framed.data()
     }
 
     fn describe(&self) -> Description {
-        match &self.precise {
+        match self.precise.made() {
             Some(precise) if self.latest_is_precise => precise.describe(),
             _ => self.framed.describe(),
         }
@@ -251,10 +208,8 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        match self.framed.shared() {
-            Some(framed) => Ok(Box::new(self.with_framed(framed))),
-            None => self.framed.share(),
-        }
+        let (framed, precise) = (self.framed.shared()?, self.precise.anew());
+        Ok(Box::new(Self { framed, precise, latest_is_precise: false }))
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -302,20 +257,21 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict_proba(mixture))
     }
+
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl<'a, E: FramedEvaluator + 'a> Sampling for EnoughDigits<'a, E> {
-    fn useful_shares(&self) -> usize {
-        self.framed.useful_shares()
-    }
-
-    fn settle(&mut self) {
-        self.framed.settle();
+    fn useful_shares(&mut self) -> usize {
+        self.framed.sampling().map_or(1, Sampling::useful_shares)
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.framed.fix_batch_reference(mixture);
+        if let Some(sampling) = self.framed.sampling() {
+            sampling.fix_batch_reference(mixture);
+        }
     }
 
     fn metropolis(
@@ -328,11 +284,10 @@ impl<'a, E: FramedEvaluator + 'a> Sampling for EnoughDigits<'a, E> {
         target.check(self.n_features(), point)?;
         // Without a Metropolis of more digits, the caller asks for each log-likelihood, with the
         // digits that this needs.
-        match target.mixture(point) {
-            Some(mixture) if self.suffices(&mixture, Operation::LogLikelihood) => {
-                self.framed().metropolis(target, point, log_density, steps)
-            }
-            _ => Ok(false),
+        let suffices = |mixture: Mixture| self.suffices(&mixture, Operation::LogLikelihood);
+        match target.mixture(point).is_some_and(suffices) {
+            true => self.framed().sampling().map_or(Ok(false), |own| own.metropolis(target, point, log_density, steps)),
+            false => Ok(false),
         }
     }
 }

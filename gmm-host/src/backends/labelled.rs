@@ -4,14 +4,13 @@ use crate::compensated::neumaier_sum;
 use crate::data::samples::{Rows, Samples, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, responsibilities};
+use crate::evaluator::{DataFacts, Description, Evaluator, check_features, data_facts, responsibilities};
 use crate::labels::Labels;
-use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 
 /// An evaluator of samples each of which can only belong to the components that its [`Labels`] allow:
 /// everything that is computed of a mixture of K components is under this condition. The
@@ -123,24 +122,16 @@ impl<'a> LabelledEvaluator<'a> {
 
 #[deny(clippy::missing_trait_methods)]
 impl Evaluator for LabelledEvaluator<'_> {
-    fn n_samples(&self) -> usize {
-        self.labels.n_samples()
-    }
+    data_facts!();
 
-    fn n_features(&self) -> usize {
-        self.parts[0].n_features()
-    }
-
-    fn total_weight(&self) -> f64 {
-        neumaier_sum(self.parts.iter().map(|part| part.total_weight()))
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.weights.as_ref().map(|weights| weights.view())
-    }
-
-    fn labels(&self) -> Option<&Labels> {
-        Some(&self.labels)
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts {
+            n_samples: self.labels.n_samples(),
+            n_features: self.parts[0].n_features(),
+            total_weight: neumaier_sum(self.parts.iter().map(|part| part.total_weight())),
+            weights: self.weights.as_ref().map(|weights| weights.view()),
+            labels: Some(&self.labels),
+        }
     }
 
     /// The device and kernel of the part with the most samples.
@@ -229,7 +220,7 @@ impl Evaluator for LabelledEvaluator<'_> {
         check_features(draw.centres(), self.n_features())?;
         let scores: Vec<_> =
             self.parts.iter_mut().map(|part| part.score_samples(draw.centres())).collect::<Result<_>>()?;
-        Ok(draw.with_scores(&self.in_order(&scores).into(), self.weights()))
+        Ok(draw.with_scores(&self.in_order(&scores).into(), self.data().weights))
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
@@ -257,36 +248,30 @@ impl Evaluator for LabelledEvaluator<'_> {
         })?;
         Ok(all)
     }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl Sampling for LabelledEvaluator<'_> {
     /// As many as help each of the parts.
-    fn useful_shares(&self) -> usize {
-        self.parts.iter().map(|part| part.useful_shares()).min().unwrap_or(1)
+    fn useful_shares(&mut self) -> usize {
+        let of_part = |part: &mut Box<dyn Evaluator + '_>| part.sampling().map_or(1, Sampling::useful_shares);
+        self.parts.iter_mut().map(of_part).min().unwrap_or(1)
     }
 
     fn settle(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.settle());
+        self.parts.iter_mut().filter_map(|part| part.sampling()).for_each(Sampling::settle);
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
         for set in 0..self.parts.len() {
-            if let Ok((of_part, _)) = self.check_components(mixture).and_then(|()| self.restricted(mixture, set)) {
-                self.parts[set].fix_batch_reference(&of_part);
+            if let Ok((of_part, _)) = self.check_components(mixture).and_then(|()| self.restricted(mixture, set))
+                && let Some(sampling) = self.parts[set].sampling()
+            {
+                sampling.fix_batch_reference(&of_part);
             }
         }
-    }
-
-    /// Leaves the chain to the caller: no device has all samples under one mixture.
-    fn metropolis(
-        &mut self,
-        target: &MetropolisTarget,
-        point: &[f64],
-        _log_density: f64,
-        _steps: &mut dyn MetropolisSteps,
-    ) -> Result<bool> {
-        target.check(self.n_features(), point).map(|()| false)
     }
 }
 

@@ -7,6 +7,8 @@ pub(crate) mod cuda;
 pub(crate) mod device_parameters;
 pub(crate) mod enough_digits;
 pub(crate) mod labelled;
+pub(crate) mod lazy;
+pub(crate) mod missing;
 pub(crate) mod parts;
 pub(crate) mod reference;
 pub(crate) mod sharded;

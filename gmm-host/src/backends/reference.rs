@@ -2,13 +2,12 @@
 use crate::compensated::{Sums, neumaier_sum};
 use crate::data::samples::{Rows, Samples, View, check_rows};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features};
+use crate::evaluator::{DataFacts, Description, Evaluator, check_features};
 use crate::interrupt::Interrupt;
 use crate::model::covariances::Covariances;
 use crate::model::density::Density;
 use crate::model::marginal::Completion;
 use crate::model::mixture::Mixture;
-use crate::sampling::Sampling;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
@@ -66,24 +65,13 @@ impl ReferenceEvaluator {
 }
 
 impl Evaluator for ReferenceEvaluator {
-    fn n_samples(&self) -> usize {
-        self.x.nrows()
-    }
-
-    fn n_features(&self) -> usize {
-        self.x.ncols()
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.weights.as_ref().map(|weights| weights.view())
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.total_weight
+    fn data(&self) -> DataFacts<'_> {
+        let weights = self.weights.as_ref().map(|weights| weights.view());
+        DataFacts { total_weight: self.total_weight, weights, ..DataFacts::new(self.x.nrows(), self.x.ncols()) }
     }
 
     fn describe(&self) -> Description {
-        Description { device: "reference (float64, 1 thread)".into(), kernel: "reference".into() }
+        Description::new("reference (float64, 1 thread)", "reference")
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
@@ -193,5 +181,3 @@ impl Evaluator for ReferenceEvaluator {
         Ok(Rows { x: self.x.select(Axis(0), rows), weights })
     }
 }
-
-impl Sampling for ReferenceEvaluator {}

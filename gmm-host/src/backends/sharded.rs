@@ -4,15 +4,15 @@ use crate::compensated::neumaier_sum;
 use crate::data::samples::{Rows, check_rows};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, shift_row};
+use crate::evaluator::{
+    DataFacts, Description, Evaluator, check_features, check_responsibilities, data_facts, shift_row,
+};
 use crate::interrupt::Interrupt;
-use crate::labels::Labels;
-use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Mutex, PoisonError};
 
@@ -117,25 +117,12 @@ impl<'a> ShardedEvaluator<'a> {
 
 #[deny(clippy::missing_trait_methods)]
 impl Evaluator for ShardedEvaluator<'_> {
-    fn n_samples(&self) -> usize {
-        self.starts[self.shards.len()]
-    }
+    data_facts!();
 
-    fn n_features(&self) -> usize {
-        self.shards[0].n_features()
-    }
-
-    fn total_weight(&self) -> f64 {
-        neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()))
-    }
-
-    /// None: each shard holds its own.
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        None
-    }
-
-    fn labels(&self) -> Option<&Labels> {
-        None
+    /// Without weights: each shard holds its own.
+    fn data(&self) -> DataFacts<'_> {
+        let total_weight = neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()));
+        DataFacts { total_weight, ..DataFacts::new(self.starts[self.shards.len()], self.shards[0].n_features()) }
     }
 
     /// The devices in the order of the shards, and the kernels, of which equal ones are named once.
@@ -144,7 +131,8 @@ impl Evaluator for ShardedEvaluator<'_> {
         let devices: Vec<&str> = all.iter().map(|d| d.device.as_str()).collect();
         let mut kernels: Vec<&str> = all.iter().map(|d| d.kernel.as_str()).collect();
         kernels.dedup();
-        Description { device: devices.join(" + "), kernel: kernels.join(" + ") }
+        let gpu_problem = all.iter().find_map(|d| d.gpu_problem.clone());
+        Description { gpu_problem, ..Description::new(devices.join(" + "), kernels.join(" + ")) }
     }
 
     /// float32 if any of the shards computes in it.
@@ -195,32 +183,20 @@ impl Evaluator for ShardedEvaluator<'_> {
         check_responsibilities(self.n_samples(), mixture.n_components())?;
         parts::stacked(&self.map(mixture, |shard| shard.predict_proba(mixture))?)
     }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
-#[deny(clippy::missing_trait_methods)]
+/// With one useful share: every share has a thread for each shard already.
 impl Sampling for ShardedEvaluator<'_> {
-    /// One: every share has a thread for each shard already.
-    fn useful_shares(&self) -> usize {
-        1
-    }
-
     fn settle(&mut self) {
-        self.shards.iter_mut().for_each(|shard| shard.settle());
+        self.shards.iter_mut().filter_map(|shard| shard.sampling()).for_each(Sampling::settle);
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.shards.iter_mut().for_each(|shard| shard.fix_batch_reference(mixture));
-    }
-
-    /// Leaves the chain to the caller: no device has all samples.
-    fn metropolis(
-        &mut self,
-        target: &MetropolisTarget,
-        point: &[f64],
-        _log_density: f64,
-        _steps: &mut dyn MetropolisSteps,
-    ) -> Result<bool> {
-        target.check(self.n_features(), point).map(|()| false)
+        let sampling = self.shards.iter_mut().filter_map(|shard| shard.sampling());
+        sampling.for_each(|sampling| sampling.fix_batch_reference(mixture));
     }
 }
 

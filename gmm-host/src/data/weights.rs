@@ -21,7 +21,10 @@ use std::ops::Range;
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Weights<'a>(Array<'a, f64, Ix1>);
+pub struct Weights<'a> {
+    values: Array<'a, f64, Ix1>,
+    total: f64,
+}
 
 impl<'a> Weights<'a> {
     /// Checks the weights (N,) of `n_samples` samples.
@@ -31,7 +34,7 @@ impl<'a> Weights<'a> {
     /// not finite), [`Error::ZeroSampleWeights`].
     pub fn new(weights: ArrayView1<'a, f64>, n_samples: usize) -> Result<Self> {
         check_weights(weights, n_samples)?;
-        Ok(Self(Array::Borrowed(weights)))
+        Ok(Self::of(Array::Borrowed(weights)))
     }
 
     /// As [`new`](Self::new), with a share of the array.
@@ -40,22 +43,27 @@ impl<'a> Weights<'a> {
     /// As [`new`](Self::new).
     pub fn from_shared(weights: ArcArray1<f64>, n_samples: usize) -> Result<Self> {
         check_weights(weights.view(), n_samples)?;
-        Ok(Self(Array::Shared(weights)))
+        Ok(Self::of(Array::Shared(weights)))
+    }
+
+    fn of(values: Array<'a, f64, Ix1>) -> Self {
+        let total = total_weight(Some(values.view()), values.view().len());
+        Self { values, total }
     }
 
     /// The weights (N,).
     pub fn view(&self) -> ArrayView1<'_, f64> {
-        self.0.view()
+        self.values.view()
     }
 
     /// N.
     pub fn n_samples(&self) -> usize {
-        self.0.view().len()
+        self.view().len()
     }
 
     /// Their sum.
     pub fn total(&self) -> f64 {
-        total_weight(Some(self.view()), self.n_samples())
+        self.total
     }
 
     /// Those of some of the samples.
@@ -64,18 +72,18 @@ impl<'a> Weights<'a> {
     /// If the range ends past the last sample.
     #[must_use]
     pub fn rows(&self, rows: Range<usize>) -> Self {
-        let mut part = self.clone();
-        part.0.select_rows(rows);
-        part
+        let mut part = self.values.clone();
+        part.select_rows(rows);
+        Self::of(part)
     }
 
     /// A copy of the weights of some samples.
     pub(super) fn select<'b>(&self, rows: &[usize]) -> Weights<'b> {
-        Weights(Array::Shared(self.view().select(Axis(0), rows).into_shared()))
+        Weights::of(Array::Shared(self.view().select(Axis(0), rows).into_shared()))
     }
 
     pub(super) fn reborrow(&self) -> Weights<'_> {
-        Weights(self.0.reborrow())
+        Weights { values: self.values.reborrow(), total: self.total }
     }
 }
 

@@ -32,6 +32,12 @@ pub trait Watch<M = Mixture>: Sync {
         None
     }
 
+    /// A GPU that should have made small fits in one launch has failed, and makes them one by one,
+    /// which takes far longer. Called once, before those fits.
+    fn slowed(&self, error: &Error) {
+        let _ = error;
+    }
+
     /// Whether the runs that have not ended are to be given up. Asked after each iteration and
     /// before each run.
     fn stop(&self) -> bool {
@@ -160,7 +166,7 @@ pub fn fit_many<'f, M: Method>(
     if let Device::Cuda(ordinal) = device {
         let runs = unknown(&fits);
         let seeded: Vec<_> = runs.iter().map(|&(set, run)| (&**fitting(set), set, seed(set, run))).collect();
-        for ((set, run), fit) in runs.into_iter().zip(gpu::fit(ordinal, sets, &seeded, &|| !watch.stop())) {
+        for ((set, run), fit) in runs.into_iter().zip(gpu::fit(ordinal, sets, &seeded, watch)) {
             fits[set][run] = fit.map(|fit| Ok(Fit { run, ..fit }));
             fits[set][run].iter().for_each(|fit| watch.ended(set, fit));
         }
@@ -242,7 +248,7 @@ mod gpu {
         _: usize,
         _: &[Samples<'_>],
         runs: &[Run<'_, M>],
-        _: &dyn Fn() -> bool,
+        _: &dyn Watch<M::Model>,
     ) -> Vec<Option<Fit<M::Model>>> {
         runs.iter().map(|_| None).collect()
     }
@@ -288,12 +294,12 @@ mod gpu {
 
     /// Makes those runs that a GPU makes whole, each by a block of threads, all in one launch; `None`
     /// stands for the others. Which they are, and the bits of a run, depend on the run and the kind of
-    /// GPU alone. `proceed` is asked from time to time whether to go on.
+    /// GPU alone. `watch` may stop them.
     pub fn fit<M: Method>(
         ordinal: usize,
         sets: &[Samples<'_>],
         runs: &[Run<'_, M>],
-        proceed: &dyn Fn() -> bool,
+        watch: &dyn Watch<M::Model>,
     ) -> Vec<Option<Fit<M::Model>>> {
         // Runs with the same course are launched together.
         let mut courses: Vec<(Course, Vec<usize>)> = Vec::new();
@@ -308,6 +314,7 @@ mod gpu {
             }
         }
         let mut fits: Vec<Option<Fit<M::Model>>> = runs.iter().map(|_| None).collect();
+        let mut is_slow = false;
         for (course, numbers) in courses {
             let tasks: Vec<Task> = numbers
                 .par_iter()
@@ -317,8 +324,17 @@ mod gpu {
                     Task { set, k, uniforms: (0..n_uniforms(k)).map(|_| rng.random()).collect() }
                 })
                 .collect();
-            // Where the GPU fails, the runs are made one by one, which will say why.
-            let Ok(fitted) = fit_tasks(ordinal, &course, sets, &tasks, proceed) else { continue };
+            let fitted = match fit_tasks(ordinal, &course, sets, &tasks, &|| !watch.stop()) {
+                Ok(fitted) => fitted,
+                // Each run fails for want of the GPU.
+                Err(Error::NoCudaDevice { .. }) => continue,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_slow, true) {
+                        watch.slowed(&error);
+                    }
+                    continue;
+                }
+            };
             let made: Vec<(usize, Option<Fit<M::Model>>)> = numbers
                 .into_par_iter()
                 .zip(fitted)

@@ -583,8 +583,7 @@ fn posterior_covariances(
                 *v = ((*v + squares(c)) / d as f64 + counts[c] * reg_covar + of_prior[0]) / nu[c];
             }
         }
-        // The types are equal.
-        _ => debug_assert!(false, "a prior of another covariance type"),
+        _ => unreachable!("`m_step` has compared the covariance types"),
     }
     (scatter, nu)
 }

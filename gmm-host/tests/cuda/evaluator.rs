@@ -12,7 +12,7 @@ use crate::gpu_harness::{Test, warpgroups};
 use gmm_driver::{Context, Driver, Module};
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, CudaEvaluator, CudaOptions, Device, Error, Evaluator, Mixture, Samples,
-    Sampling, cuda_devices, cuda_kernel_names, load,
+    cuda_devices, cuda_kernel_names, load,
 };
 use ndarray::{Array1, Array2, ArrayView2, arr1, arr2};
 
@@ -276,7 +276,7 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     let far = diag(301, k, d, 5.0);
     let sets: Vec<Mixture> = (1..=70).map(|i| if i % 9 == 0 { far.clone() } else { beside(i) }).collect();
     let mut cuda = evaluator(x.view(), None);
-    cuda.fix_batch_reference(&reference_set);
+    cuda.sampling().unwrap().fix_batch_reference(&reference_set);
     let all = cuda.log_likelihood_batch(&sets).unwrap();
     for part in [&sets[..1], &sets[3..40], &sets[8..9], &sets[60..]] {
         let first = sets.iter().position(|set| set == &part[0]).unwrap();
@@ -284,9 +284,9 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
         totals.iter().zip(&all[first..]).for_each(|(a, b)| assert_eq!(a.to_bits(), b.to_bits(), "{}", part.len()));
     }
     // What was fixed before does not matter.
-    cuda.fix_batch_reference(&far);
+    cuda.sampling().unwrap().fix_batch_reference(&far);
     cuda.log_likelihood_batch(&sets).unwrap();
-    cuda.fix_batch_reference(&reference_set);
+    cuda.sampling().unwrap().fix_batch_reference(&reference_set);
     assert_eq!(cuda.log_likelihood_batch(&sets).unwrap(), all);
     for i in [0, 8, 69] {
         let truth = reference(wide.view()).score_samples(&sets[i]).unwrap();
@@ -301,7 +301,7 @@ fn warpgroups_win_batches() {
     let (x, _) = data(14, n, d);
     let mut cuda = evaluator(x.view(), None);
     let set = diag(300, k, d, 0.0);
-    cuda.fix_batch_reference(&set);
+    cuda.sampling().unwrap().fix_batch_reference(&set);
     cuda.log_likelihood_batch(&[set]).unwrap();
     let kernel = cuda.describe().kernel;
     assert!(kernel.starts_with("batch_wgmma") || !warpgroups(), "{kernel}");
@@ -737,7 +737,7 @@ fn auto_takes_the_faster_side() {
     for (n, device) in [(50, "cpu"), (1_000_000, "cuda:0")] {
         let (x, _) = data(25, n, 13);
         let mut auto = load(Device::Auto, Samples::from_f32(x.view()).unwrap(), &Default::default()).unwrap();
-        auto.settle();
+        auto.sampling().unwrap().settle();
         auto.log_likelihood(&diag(26, 8, 13, 0.0)).unwrap();
         // Without optimisation the CPU is slow.
         if n > 1000 || !cfg!(debug_assertions) {
@@ -751,7 +751,7 @@ fn auto_agrees_on_either_side() {
         let (x, wide) = data(25, n, 13);
         let mixture = diag(26, 8, 13, 0.0);
         let mut auto = load(Device::Auto, Samples::from_f32(x.view()).unwrap(), &Default::default()).unwrap();
-        auto.settle();
+        auto.sampling().unwrap().settle();
         let total = auto.log_likelihood(&mixture).unwrap();
         let truth = reference(wide.view()).score_samples(&mixture).unwrap();
         assert_near(&format!("auto N={n}"), total, truth.sum(), tolerances(&truth, 13).0);

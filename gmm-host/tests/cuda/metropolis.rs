@@ -8,7 +8,7 @@ use crate::common::{normal, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{
     CovarianceType, CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget,
-    Mixture, Samples, Sampling,
+    Mixture, Samples,
 };
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -123,7 +123,7 @@ fn compare(what: &str, x: &Array2<f32>, target: &MetropolisTarget, count: usize,
     let mut point = point(7, target);
     let mut density = truth(x, target, &point).0;
     let mut steps = Steps::random(8, target, x.nrows(), count);
-    assert!(cuda.metropolis(target, &point, density, &mut steps).unwrap(), "{what}");
+    assert!(cuda.sampling().unwrap().metropolis(target, &point, density, &mut steps).unwrap(), "{what}");
     let what = format!("{what} {}", cuda.describe().kernel);
     assert_eq!(steps.densities.len(), count, "{what}");
     for (t, (row, value)) in steps.rows().zip(&steps.densities).enumerate() {
@@ -169,7 +169,7 @@ fn portions_and_other_work_change_nothing() {
         let density = truth(&x, &target, &start).0;
         let densities = |cuda: &mut CudaEvaluator, portion| {
             let mut steps = Steps { portion, ..Steps::random(12, &target, n, 1500) };
-            assert!(cuda.metropolis(&target, &start, density, &mut steps).unwrap());
+            assert!(cuda.sampling().unwrap().metropolis(&target, &start, density, &mut steps).unwrap());
             steps.densities
         };
         let mut cuda = evaluator(&x, None);
@@ -196,7 +196,7 @@ fn portions_and_other_work_change_nothing() {
             }
         }
         let mut still = Steps { rows: vec![0.0; target.step_width()], ..Steps::random(1, &target, n, 1) };
-        cuda.metropolis(&target, &last, f64::NAN, &mut still).unwrap();
+        cuda.sampling().unwrap().metropolis(&target, &last, f64::NAN, &mut still).unwrap();
         assert_eq!(still.densities[0].to_bits(), whole[1499].to_bits(), "N={n} alone");
     }
 }
@@ -210,7 +210,7 @@ fn impossible_proposals_are_rejected() {
     for (i, (coordinate, increment)) in bad.into_iter().enumerate() {
         steps.rows[2 * i * steps.width + coordinate] = increment;
     }
-    evaluator(&x, None).metropolis(&target, &start, density, &mut steps).unwrap();
+    evaluator(&x, None).sampling().unwrap().metropolis(&target, &start, density, &mut steps).unwrap();
     for (t, value) in steps.densities.iter().enumerate() {
         assert_eq!(*value == f64::NEG_INFINITY, t % 2 == 0, "step {t}: {value}");
         assert!(!value.is_nan());
@@ -236,12 +236,12 @@ fn decisions_at_a_million_samples_are_the_references() {
     let mut cuda = evaluator(&x, None);
     let density = |cuda: &mut CudaEvaluator, theta: &[f64]| {
         let mut still = Steps { rows: vec![0.0; target.step_width()], ..Steps::random(1, &target, n, 1) };
-        cuda.metropolis(&target, theta, f64::NAN, &mut still).unwrap();
+        cuda.sampling().unwrap().metropolis(&target, theta, f64::NAN, &mut still).unwrap();
         still.densities[0]
     };
     let mut here = density(&mut cuda, &start);
     let mut steps = Steps::random(20, &target, n, 40);
-    cuda.metropolis(&target, &start, here, &mut steps).unwrap();
+    cuda.sampling().unwrap().metropolis(&target, &start, here, &mut steps).unwrap();
     let wide = x.mapv(f64::from);
     let mut reference = reference(wide.view());
     let mut exact = |theta: &[f64]| {
@@ -274,7 +274,7 @@ fn a_long_chain_does_not_stall() {
         let start = point(23, &target);
         let density = truth(&x, &target, &start).0;
         let mut steps = Steps::random(24, &target, n, 20_000);
-        evaluator(&x, None).metropolis(&target, &start, density, &mut steps).unwrap();
+        evaluator(&x, None).sampling().unwrap().metropolis(&target, &start, density, &mut steps).unwrap();
         assert_eq!(steps.densities.len(), 20_000);
         assert!(steps.densities.iter().all(|v| v.is_finite()));
     }
@@ -284,7 +284,7 @@ fn what_the_kernel_cannot_do_is_left_to_the_caller() {
     let x = data(25, 500, 3);
     let run = |cuda: &mut CudaEvaluator, target: &MetropolisTarget| {
         let mut steps = Steps::random(26, target, 500, 3);
-        let result = cuda.metropolis(target, &point(27, target), 0.0, &mut steps);
+        let result = cuda.sampling().unwrap().metropolis(target, &point(27, target), 0.0, &mut steps);
         (result, steps.proposed)
     };
     // Nine components; another kernel is asked for; samples that pass through the device in chunks.

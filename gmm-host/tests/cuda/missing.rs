@@ -309,7 +309,7 @@ fn auto_takes_them() {
     for t in CovarianceType::ALL {
         let m = mixture(55, t, 8, 13, 0.0);
         let mut auto = load(Device::Auto, samples.clone(), &Default::default()).unwrap();
-        auto.settle();
+        auto.sampling().unwrap().settle();
         let mut cpu = load(Device::Cpu, samples.clone(), &Default::default()).unwrap();
         for _ in 0..3 {
             assert_close("auto", auto.log_likelihood(&m).unwrap(), cpu.log_likelihood(&m).unwrap(), 1e-11, 0.0);

@@ -86,7 +86,7 @@ fn auto_agrees_on_however_many() {
     let truth = load(Device::Cuda(0), samples(), &LoadOptions::new()).unwrap().log_likelihood(&m).unwrap();
     for one_gpu in [false, true] {
         let mut auto = load(Device::Auto, samples(), &LoadOptions::new().one_gpu(one_gpu)).unwrap();
-        auto.settle();
+        auto.sampling().unwrap().settle();
         let total = auto.log_likelihood(&m).unwrap();
         let device = auto.describe().device;
         println!("auto, one GPU only {one_gpu}: {device}");

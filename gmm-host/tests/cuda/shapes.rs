@@ -579,7 +579,7 @@ fn auto_takes_weights_and_float64() {
     let m = mixture(55, CovarianceType::Full, 8, 13, 0.0);
     let samples = Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();
     let mut auto = load(Device::Auto, samples.clone(), &Default::default()).unwrap();
-    auto.settle();
+    auto.sampling().unwrap().settle();
     let truth = load(Device::Cpu, samples, &Default::default()).unwrap().log_likelihood(&m).unwrap();
     assert_close("auto", auto.log_likelihood(&m).unwrap(), truth, 1e-11, 0.0);
     println!("{:?}", auto.describe());

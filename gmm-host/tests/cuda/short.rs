@@ -8,7 +8,7 @@ use crate::common::{mixture, normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps,
-    MetropolisTarget, Mixture, Samples, Sampling,
+    MetropolisTarget, Mixture, Samples,
 };
 use ndarray::{Array1, Array2};
 
@@ -229,7 +229,9 @@ fn metropolis_steps() {
         let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
         // The start has no density (NaN), so that every step is rejected and all proposals are the
         // same.
-        assert!(evaluator(&x, Some(kernel)).metropolis(&target, &point, f64::NAN, &mut steps).unwrap());
+        assert!(
+            evaluator(&x, Some(kernel)).sampling().unwrap().metropolis(&target, &point, f64::NAN, &mut steps).unwrap()
+        );
         let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
         let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();
         assert_eq!(steps.densities.len(), 9);

@@ -129,7 +129,7 @@ fn four_threads_evaluate_the_same_samples() {
         name: "auto",
         load: |samples| {
             let mut auto = load(Device::Auto, samples, &LoadOptions::new()).unwrap();
-            auto.settle();
+            auto.sampling().unwrap().settle();
             auto
         },
         float32: true,

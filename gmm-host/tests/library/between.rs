@@ -1,8 +1,8 @@
 //! Distances between mixtures, and mixtures made of others.
 use crate::common::*;
 use gmm_host::{
-    Adaptation, ChunkedEvaluator, CovarianceType, Covariances, Description, Device, Draw, Error, Estimate, Evaluator,
-    Interrupt, Mixture, Order, ReferenceEvaluator, Rows, Samples, Sampling, ShardedEvaluator, Statistics,
+    Adaptation, ChunkedEvaluator, CovarianceType, Covariances, DataFacts, Description, Device, Draw, Error, Estimate,
+    Evaluator, Interrupt, Mixture, Order, ReferenceEvaluator, Rows, Samples, ShardedEvaluator, Statistics,
 };
 use nalgebra::DMatrix;
 use ndarray::{Array1, Array2, Axis, array};
@@ -366,17 +366,9 @@ impl Deaf {
     }
 }
 
-impl Sampling for Deaf {}
-
 impl Evaluator for Deaf {
-    fn n_samples(&self) -> usize {
-        self.inner.n_samples()
-    }
-    fn n_features(&self) -> usize {
-        self.inner.n_features()
-    }
-    fn total_weight(&self) -> f64 {
-        self.inner.total_weight()
+    fn data(&self) -> DataFacts<'_> {
+        self.inner.data()
     }
     fn describe(&self) -> Description {
         self.inner.describe()

@@ -1,9 +1,9 @@
 //! Fits: their rules, their starts, and how they end.
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description,
-    Error, Evaluator, Fit, Freeze, GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows,
-    Samples, Sampling, ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
+    BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, DataFacts,
+    Description, Error, Evaluator, Fit, Freeze, GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result,
+    Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
 use std::ops::ControlFlow;
@@ -24,14 +24,8 @@ fn is_finite(m: &Mixture) -> bool {
 struct Counting<E>(E, usize, usize);
 
 impl<E: Evaluator> Evaluator for Counting<E> {
-    fn n_samples(&self) -> usize {
-        self.0.n_samples()
-    }
-    fn n_features(&self) -> usize {
-        self.0.n_features()
-    }
-    fn total_weight(&self) -> f64 {
-        self.0.total_weight()
+    fn data(&self) -> DataFacts<'_> {
+        self.0.data()
     }
     fn describe(&self) -> Description {
         self.0.describe()
@@ -51,8 +45,6 @@ impl<E: Evaluator> Evaluator for Counting<E> {
         self.0.rows(rows)
     }
 }
-
-impl<E: Evaluator> Sampling for Counting<E> {}
 
 #[test]
 fn every_start_finds_separate_blobs() {

@@ -1,6 +1,6 @@
 //! Functions that several tests and the benchmark use.
 #![allow(dead_code)]
-use gmm_host::{Description, Evaluator, Mixture, Rows, Sampling, Statistics};
+use gmm_host::{DataFacts, Description, Evaluator, Mixture, Rows, Statistics};
 use gmm_mcmc::{Chains, Posterior, Progress, Settings, Start, Target};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
@@ -12,14 +12,8 @@ pub struct Nothing {
 }
 
 impl Evaluator for Nothing {
-    fn n_samples(&self) -> usize {
-        self.n
-    }
-    fn n_features(&self) -> usize {
-        self.d
-    }
-    fn total_weight(&self) -> f64 {
-        self.n as f64
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts::new(self.n, self.d)
     }
     fn describe(&self) -> Description {
         Description::new("none", "none")
@@ -37,8 +31,6 @@ impl Evaluator for Nothing {
         Ok(Rows::new(Array2::zeros((rows.len(), self.d)), Array1::ones(rows.len())))
     }
 }
-
-impl Sampling for Nothing {}
 
 /// A run from start to end.
 pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Chains {

@@ -1,8 +1,8 @@
 //! Interrupting, saving and resuming runs, and their files. Chains do not depend on each other.
 use crate::common::{go_on, run};
 use gmm_host::{
-    CovarianceType, CpuEvaluator, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Sampling,
-    ShardedEvaluator, Statistics,
+    CovarianceType, CpuEvaluator, DataFacts, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples,
+    Sampling, ShardedEvaluator, Statistics,
 };
 use gmm_mcmc::{
     Chains, DataSummary, Error, Journal, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start, Target,
@@ -439,14 +439,8 @@ impl Odd {
 }
 
 impl Evaluator for Odd {
-    fn n_samples(&self) -> usize {
-        self.inner.n_samples()
-    }
-    fn n_features(&self) -> usize {
-        self.inner.n_features()
-    }
-    fn total_weight(&self) -> f64 {
-        self.inner.total_weight()
+    fn data(&self) -> DataFacts<'_> {
+        self.inner.data()
     }
     fn describe(&self) -> Description {
         Description::new(self.inner.describe().device, self.kernel)
@@ -473,10 +467,13 @@ impl Evaluator for Odd {
     fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
         self.inner.rows(rows)
     }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
 impl Sampling for Odd {
-    fn useful_shares(&self) -> usize {
+    fn useful_shares(&mut self) -> usize {
         self.shares
     }
 

@@ -2,8 +2,8 @@
 //! themselves.
 use crate::common::{go_on, run, scalar};
 use gmm_host::{
-    CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator, Rows,
-    Samples, Sampling, Statistics,
+    CovarianceType, DataFacts, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator,
+    Rows, Samples, Sampling, Statistics,
 };
 use gmm_mcmc::{
     Chains, DataSummary, Posterior, PosteriorModel, Prior, Result, Sampler, Settings, Start, Target, diagnostics,
@@ -127,14 +127,8 @@ struct MetropolisEvaluator<'a> {
 }
 
 impl Evaluator for MetropolisEvaluator<'_> {
-    fn n_samples(&self) -> usize {
-        self.inner.n_samples()
-    }
-    fn n_features(&self) -> usize {
-        self.inner.n_features()
-    }
-    fn total_weight(&self) -> f64 {
-        self.inner.total_weight()
+    fn data(&self) -> DataFacts<'_> {
+        self.inner.data()
     }
     fn describe(&self) -> Description {
         self.inner.describe()
@@ -150,6 +144,9 @@ impl Evaluator for MetropolisEvaluator<'_> {
     }
     fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
         self.inner.rows(rows)
+    }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
     }
 }
 

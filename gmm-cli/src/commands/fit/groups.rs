@@ -66,6 +66,13 @@ impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
         });
     }
 
+    fn slowed(&self, error: &gaussmix::Error) {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.hide_while(|| {
+            text::note(format_args!("{error}; the GPU makes small fits one by one, which takes longer"))
+        });
+    }
+
     fn stop(&self) -> bool {
         self.interrupt.noted()
     }

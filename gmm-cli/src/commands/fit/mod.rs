@@ -389,7 +389,7 @@ fn draw(
 mod tests {
     use super::*;
     use gaussmix::data::{Rows, Samples};
-    use gaussmix::evaluator::{ReferenceEvaluator, Sampling};
+    use gaussmix::evaluator::{DataFacts, ReferenceEvaluator};
     use gaussmix::fit::GaussianMixtureParams;
     use gaussmix::statistics::Statistics;
     use ndarray::{Array1, arr2};
@@ -400,14 +400,8 @@ mod tests {
     struct Kernels(ReferenceEvaluator, &'static str);
 
     impl Evaluator for Kernels {
-        fn n_samples(&self) -> usize {
-            self.0.n_samples()
-        }
-        fn n_features(&self) -> usize {
-            self.0.n_features()
-        }
-        fn total_weight(&self) -> f64 {
-            self.0.total_weight()
+        fn data(&self) -> DataFacts<'_> {
+            self.0.data()
         }
         fn describe(&self) -> Description {
             Description::new("here", self.1)
@@ -428,8 +422,6 @@ mod tests {
             self.0.rows(rows)
         }
     }
-
-    impl Sampling for Kernels {}
 
     #[test]
     fn the_kernel_is_that_of_the_iterations() {

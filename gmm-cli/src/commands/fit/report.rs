@@ -82,6 +82,7 @@ impl Report {
             let criterion = |c: Criterion| c.value(log_likelihood, density.n_parameters(), weight, d);
             OfMixture { bic: criterion(Criterion::Bic), aic: criterion(Criterion::Aic), retained: fit.retained.clone() }
         });
+        text::tell_gpu_problem(&evaluator.describe());
         let Description { device, kernel, .. } = iterated_by.unwrap_or_else(|| evaluator.describe());
         let (precision, computed_in_float64) = source.precision(evaluator, density, Operation::Statistics);
         Ok(Self {

@@ -177,7 +177,7 @@ impl Mcmc {
         }
         let mut evaluator = self.load(samples, saved.as_ref())?;
         // The start must come from one device: otherwise the same command could make other draws.
-        evaluator.settle();
+        evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         let interrupt = Interrupt::install();
         let line = ProgressLine::start("looking for a start");
         let beginning = match (saved, init) {

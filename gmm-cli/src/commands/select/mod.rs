@@ -199,6 +199,7 @@ impl Select {
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         let description = evaluator.describe();
+        text::tell_gpu_problem(&description);
         let report = Report {
             n: evaluator.n_samples(),
             d: evaluator.n_features(),

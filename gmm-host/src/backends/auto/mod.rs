@@ -15,15 +15,14 @@ use crate::backends::reference::ReferenceEvaluator;
 use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, draw_by_scores};
-use crate::labels::Labels;
+use crate::evaluator::{DataFacts, Description, Evaluator, check_features, data_facts, draw_by_scores};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use choice::{Choices, Kind, LONG, Method, Rules, Side};
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use warm_up::{OpenGpu, PROBE, State, WarmUp};
@@ -82,8 +81,8 @@ pub(crate) fn on_gpus<'a>(
 enum Gpu<'a> {
     /// The samples are not on it.
     Unopened,
-    /// There is no GPU, or it has failed.
-    Absent,
+    /// There is no GPU, or it has failed, for this reason.
+    Absent(String),
     Ready(Box<dyn Evaluator + 'a>),
 }
 
@@ -187,7 +186,7 @@ impl<'a> AutoEvaluator<'a> {
             result => result?,
         };
         self.choices.count(kind, begin.elapsed() / count);
-        if matches!(self.gpu, Gpu::Absent) {
+        if matches!(self.gpu, Gpu::Absent(_)) {
             self.choices.choose(kind, Side::Cpu);
         }
         self.latest = Some(Side::Cpu);
@@ -198,14 +197,14 @@ impl<'a> AutoEvaluator<'a> {
     /// expected pay for the layout of the samples there. Starts the GPU, and asks for the kernels,
     /// when these pay.
     fn gpu_is_worth_a_trial(&mut self, kind: Kind, mixture: &Mixture) -> bool {
-        if matches!(self.gpu, Gpu::Absent) || self.warm_up.is_none() && !self.choices.start_pays(kind) {
+        if matches!(self.gpu, Gpu::Absent(_)) || self.warm_up.is_none() && !self.choices.start_pays(kind) {
             return false;
         }
         let warm_up = self.warm_up.get_or_insert_with(|| WarmUp::start(&self.samples, &self.open_gpu));
         match warm_up.state(kind, mixture) {
             State::Busy => false,
-            State::Failed => {
-                self.gpu = Gpu::Absent;
+            State::Failed(error) => {
+                self.gpu = Gpu::Absent(error.to_string());
                 false
             }
             State::Warm if matches!(self.gpu, Gpu::Ready(_)) => self.choices.fastest(kind).is_some(),
@@ -246,21 +245,22 @@ impl<'a> AutoEvaluator<'a> {
         evaluate: &impl Fn(&mut dyn Evaluator) -> Result<T>,
     ) -> Result<Option<T>> {
         if let Gpu::Unopened = self.gpu {
-            self.gpu = (self.open_gpu)(self.samples.clone()).map_or(Gpu::Absent, Gpu::Ready);
+            self.gpu =
+                (self.open_gpu)(self.samples.clone()).map_or_else(|error| Gpu::Absent(error.to_string()), Gpu::Ready);
             if let (Gpu::Ready(gpu), true) = (&mut self.gpu, self.settled) {
-                gpu.settle();
+                gpu.sampling().into_iter().for_each(Sampling::settle);
             }
         }
         let timed = match &mut self.gpu {
             Gpu::Ready(gpu) => match time(gpu.as_mut(), evaluate) {
                 // A GPU that fails is not used again; the CPU holds all the data.
-                Err(Error::Cuda { .. }) => {
-                    self.gpu = Gpu::Absent;
+                Err(error @ Error::Cuda { .. }) => {
+                    self.gpu = Gpu::Absent(error.to_string());
                     None
                 }
                 timed => timed?,
             },
-            Gpu::Unopened | Gpu::Absent => None,
+            Gpu::Unopened | Gpu::Absent(_) => None,
         };
         let cpu = self.choices.fastest(kind).map(|fastest| fastest.saturating_mul(count));
         let (side, result) = match timed {
@@ -287,36 +287,26 @@ impl<'a> AutoEvaluator<'a> {
 
 #[deny(clippy::missing_trait_methods)]
 impl Evaluator for AutoEvaluator<'_> {
-    fn n_samples(&self) -> usize {
-        self.samples.n_samples()
-    }
+    data_facts!();
 
-    fn n_features(&self) -> usize {
-        self.samples.n_features()
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.samples.weights()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.cpu.total_weight()
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts::from(&self.samples)
     }
 
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         self.cpu.precision(mixture, operation)
     }
 
-    fn labels(&self) -> Option<&Labels> {
-        None
-    }
-
     /// Of the side of the latest evaluation.
     fn describe(&self) -> Description {
-        match (self.latest, &self.gpu, &self.reference) {
-            (Some(Side::Gpu), Gpu::Ready(gpu), _) => gpu.describe(),
+        let description = match (self.latest, &self.gpu, &self.reference) {
+            (Some(Side::Gpu), Gpu::Ready(gpu), _) => return gpu.describe(),
             (Some(Side::Reference), _, Some(reference)) => reference.describe(),
             _ => self.cpu.describe(),
+        };
+        match &self.gpu {
+            Gpu::Absent(problem) => Description { gpu_problem: Some(problem.clone()), ..description },
+            Gpu::Unopened | Gpu::Ready(_) => description,
         }
     }
 
@@ -324,7 +314,7 @@ impl Evaluator for AutoEvaluator<'_> {
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         let gpu = match &self.gpu {
             Gpu::Unopened => Gpu::Unopened,
-            Gpu::Absent => Gpu::Absent,
+            Gpu::Absent(problem) => Gpu::Absent(problem.clone()),
             Gpu::Ready(gpu) => Gpu::Ready(gpu.share()?),
         };
         Ok(Box::new(AutoEvaluator {
@@ -351,8 +341,8 @@ impl Evaluator for AutoEvaluator<'_> {
         let reference = self.batch_reference.take();
         let totals = self.run(Method::LogLikelihoodBatch, first, |side| {
             // Each time, because the side may be a new one.
-            if let Some(reference) = &reference {
-                side.fix_batch_reference(reference);
+            if let (Some(reference), Some(sampling)) = (&reference, side.sampling()) {
+                sampling.fix_batch_reference(reference);
             }
             side.log_likelihood_batch(mixtures)
         });
@@ -383,20 +373,21 @@ impl Evaluator for AutoEvaluator<'_> {
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         self.cpu.predict_proba(mixture)
     }
+
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl Sampling for AutoEvaluator<'_> {
     fn settle(&mut self) {
         self.settled = true;
     }
 
     /// Those of the side of the latest evaluation.
-    fn useful_shares(&self) -> usize {
-        match (self.latest, &self.gpu) {
-            (Some(Side::Gpu), Gpu::Ready(gpu)) => gpu.useful_shares(),
-            _ => self.cpu.useful_shares(),
-        }
+    fn useful_shares(&mut self) -> usize {
+        let side = self.latest.unwrap_or(Side::Cpu);
+        self.side(side).sampling().map_or(1, Sampling::useful_shares)
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
@@ -418,7 +409,9 @@ impl Sampling for AutoEvaluator<'_> {
         if !self.choices.is_made(kind) {
             let steps = |side: &mut dyn Evaluator| {
                 // A log density of NaN at the point makes the device reject every step.
-                if side.metropolis(target, point, f64::NAN, &mut ZeroSteps(TIMED_STEPS))? {
+                if let Some(own) = side.sampling()
+                    && own.metropolis(target, point, f64::NAN, &mut ZeroSteps(TIMED_STEPS))?
+                {
                     return Ok(());
                 }
                 (0..TIMED_STEPS).try_for_each(|_| side.log_likelihood(&mixture).map(drop))
@@ -437,10 +430,8 @@ impl Sampling for AutoEvaluator<'_> {
             }
         }
         let side = self.choices.side(kind);
-        if side == Side::Reference {
-            return Ok(false);
-        }
-        let done = self.side(side).metropolis(target, point, log_density, steps)?;
+        let Some(own) = self.side(side).sampling() else { return Ok(false) };
+        let done = own.metropolis(target, point, log_density, steps)?;
         if done {
             self.latest = Some(side);
         }

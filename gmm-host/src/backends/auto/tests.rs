@@ -23,17 +23,11 @@ type OpenFn = fn(Samples<'_>) -> Result<Box<dyn Evaluator + '_>>;
 const ANSWER: f64 = -123.0;
 
 impl Evaluator for Fake {
-    fn n_samples(&self) -> usize {
-        self.n
-    }
-    fn n_features(&self) -> usize {
-        self.d
-    }
-    fn total_weight(&self) -> f64 {
-        self.n as f64
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts::new(self.n, self.d)
     }
     fn describe(&self) -> Description {
-        Description { device: "fake".into(), kernel: "fake".into() }
+        Description::new("fake", "fake")
     }
     fn log_likelihood(&mut self, _: &Mixture) -> Result<f64> {
         std::thread::sleep(self.delay);
@@ -47,6 +41,9 @@ impl Evaluator for Fake {
     }
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         self.reference.rows(rows)
+    }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
     }
 }
 
@@ -109,7 +106,7 @@ fn unsettled(x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
 /// An `auto` that chooses before the first result.
 fn auto(x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     let mut auto = unsettled(x, open);
-    auto.settle();
+    auto.sampling().unwrap().settle();
     auto
 }
 
@@ -199,7 +196,7 @@ fn a_short_job_is_the_same_as_on_the_cpu() {
     for settled in [false, true] {
         let mut auto = costing(AGES, &x, counted);
         if settled {
-            auto.settle();
+            auto.sampling().unwrap().settle();
         }
         assert_eq!(job(&mut auto), cpu);
         assert!(auto.warm_up.is_none() && OPENED.load(Ordering::SeqCst) == 0, "settled: {settled}");
@@ -265,7 +262,7 @@ fn a_job_that_ends_before_waits_for_nothing() {
 #[test]
 fn it_stays_where_the_gpu_is_slower_or_fails() {
     let (x, m) = (data(40_000), mixture(40));
-    for open in [slow as OpenFn, broken, none] {
+    for (open, problem) in [(slow as OpenFn, None), (broken, Some("broken")), (none, Some("none here"))] {
         let mut auto = unsettled(&x, open);
         let begin = Instant::now();
         while auto.choices.sides.is_empty() {
@@ -273,8 +270,17 @@ fn it_stays_where_the_gpu_is_slower_or_fails() {
             assert!(begin.elapsed() < Duration::from_secs(120), "it never decides");
         }
         assert_eq!(auto.choices.sides.values().collect::<Vec<_>>(), [&Side::Cpu]);
-        assert!(auto.describe().device.starts_with("cpu"));
+        assert_left(&auto, problem);
     }
+}
+
+/// Checks that an evaluator is on the CPU, and why it has given up the GPU, if it has.
+#[track_caller]
+fn assert_left(auto: &dyn Evaluator, problem: Option<&str>) {
+    let Description { device, gpu_problem, .. } = auto.describe();
+    assert!(device.starts_with("cpu"), "{device}");
+    assert_eq!(gpu_problem.is_some(), problem.is_some(), "{gpu_problem:?}");
+    assert!(gpu_problem.unwrap_or_default().contains(problem.unwrap_or_default()));
 }
 
 /// The samples are laid out on the GPU only if the evaluations that are expected take longer.
@@ -320,7 +326,7 @@ fn flat(k: usize, d: usize) -> MetropolisPrior {
 fn small_data_never_touches_the_gpu() {
     let x = data(10);
     let mut auto = costing(AGES, &x, never);
-    auto.settle();
+    auto.sampling().unwrap().settle();
     assert_true(&x, &mixture(2), auto.log_likelihood(&mixture(2)).unwrap());
     assert!(auto.describe().device.starts_with("cpu"));
 }
@@ -339,7 +345,7 @@ fn float64_and_weights_reach_the_gpu() {
         let (x, weights) = (data(n).mapv(f64::from), Array1::from_shape_fn(n, |i| 0.1 + (i % 3) as f64));
         let samples = Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
         let mut auto = AutoEvaluator::new(samples.clone(), None, same).unwrap();
-        auto.settle();
+        auto.sampling().unwrap().settle();
         assert_eq!(auto.log_likelihood(&mixture(40)).unwrap(), ANSWER);
         assert_eq!(auto.total_weight(), samples.total_weight());
         // What this GPU lacks is done with the same numbers.
@@ -377,20 +383,23 @@ fn a_walk_goes_where_it_is_faster() {
         let x = data(10_000);
         let mut auto = auto(&x, open);
         let mut steps = ZeroSteps(3);
-        assert_eq!(auto.metropolis(&target, &point, 0.0, &mut steps).unwrap(), on_device);
+        assert_eq!(auto.sampling().unwrap().metropolis(&target, &point, 0.0, &mut steps).unwrap(), on_device);
         assert_eq!(steps.0, if on_device { 0 } else { 3 }, "no steps are asked for where none are made");
         assert!(!on_device || auto.describe().device == "fake");
     }
     let x = data(100);
-    let refused = auto(&x, none).metropolis(&target, &point[1..], 0.0, &mut ZeroSteps(1));
+    let refused = auto(&x, none).sampling().unwrap().metropolis(&target, &point[1..], 0.0, &mut ZeroSteps(1));
     assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
 }
 
 #[test]
 fn a_gpu_that_is_missing_or_fails_leaves_the_cpu() {
     let (x, m) = (data(40_000), mixture(40));
-    for open in [none as OpenFn, broken] {
-        assert_true(&x, &m, auto(&x, open).log_likelihood(&m).unwrap());
+    for (open, problem) in [(none as OpenFn, "none here"), (broken, "broken")] {
+        let mut auto = auto(&x, open);
+        assert_true(&x, &m, auto.log_likelihood(&m).unwrap());
+        assert_left(&auto, Some(problem));
+        assert_left(auto.share().unwrap().as_ref(), Some(problem));
     }
 }
 
@@ -419,17 +428,11 @@ impl Timed<'_> {
 }
 
 impl Evaluator for Timed<'_> {
-    fn n_samples(&self) -> usize {
-        self.cpu.n_samples()
-    }
-    fn n_features(&self) -> usize {
-        self.cpu.n_features()
-    }
-    fn total_weight(&self) -> f64 {
-        self.cpu.total_weight()
+    fn data(&self) -> DataFacts<'_> {
+        self.cpu.data()
     }
     fn describe(&self) -> Description {
-        Description { device: "gpu".into(), kernel: "timed".into() }
+        Description::new("gpu", "timed")
     }
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         self.work();
@@ -444,6 +447,9 @@ impl Evaluator for Timed<'_> {
     }
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         self.cpu.rows(rows)
+    }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
     }
 }
 
@@ -511,7 +517,7 @@ fn one_gpu_goes_on_as_all_where_that_is_faster() {
     // A warm-up, and the samples.
     assert_eq!(opened.load(std::sync::atomic::Ordering::SeqCst), 2);
     let mut settled = gpus(&x, Duration::from_micros(2), Duration::ZERO, &opened);
-    settled.settle();
+    settled.sampling().unwrap().settle();
     let total = settled.log_likelihood(&m).unwrap();
     assert_eq!(n_devices(settled.as_ref()), 4);
     assert!((total - truth).abs() <= 1e-6 * truth.abs(), "float32, sums in float64: {total} {truth}");
@@ -519,7 +525,7 @@ fn one_gpu_goes_on_as_all_where_that_is_faster() {
     // A chain on one device would take four times as long; the caller makes its steps.
     let target = MetropolisTarget { n_components: 2, n_features: 2, spherical: true, prior: flat(2, 2) };
     let mut steps = ZeroSteps(3);
-    assert!(!settled.metropolis(&target, &vec![0.0; target.dim()], 0.0, &mut steps).unwrap());
+    assert!(!settled.sampling().unwrap().metropolis(&target, &vec![0.0; target.dim()], 0.0, &mut steps).unwrap());
     assert_eq!(steps.0, 3);
 }
 
@@ -531,7 +537,7 @@ fn one_gpu_stays_alone_where_more_would_not_be_faster() {
     // To begin together costs more than the others gain: that is measured.
     let x = data(20_000);
     let mut slower = gpus(&x, Duration::from_nanos(50), Duration::from_millis(20), &opened);
-    slower.settle();
+    slower.sampling().unwrap().settle();
     let total = slower.log_likelihood(&m).unwrap();
     assert_eq!((n_devices(slower.as_ref()), count()), (1, 1));
     assert_eq!(slower.log_likelihood(&m).unwrap(), total);
@@ -543,7 +549,7 @@ fn one_gpu_stays_alone_where_more_would_not_be_faster() {
     // Nor are a few samples, as those of a warm-up.
     let few = data(100);
     let mut few = gpus(&few, Duration::from_millis(1), Duration::ZERO, &opened);
-    few.settle();
+    few.sampling().unwrap().settle();
     few.log_likelihood(&m).unwrap();
     assert_eq!(count(), 1);
 }

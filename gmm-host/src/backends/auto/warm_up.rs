@@ -23,7 +23,7 @@ pub(super) const PROBE: usize = 1 << 14;
 /// ends by itself after this value is dropped.
 pub(super) struct WarmUp {
     ask: Sender<(Kind, Mixture)>,
-    done: Receiver<Kind>,
+    done: Receiver<Result<Kind>>,
     /// The kinds that were asked for, and whether the thread has evaluated them.
     kinds: HashMap<Kind, bool>,
     /// Whether the thread runs, and so may be inside the driver.
@@ -31,12 +31,12 @@ pub(super) struct WarmUp {
 }
 
 /// Whether the GPU is ready for a kind.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum State {
     Busy,
     Warm,
     /// There is no GPU, or it has failed.
-    Failed,
+    Failed(Error),
 }
 
 impl WarmUp {
@@ -46,13 +46,13 @@ impl WarmUp {
         let alive = Arc::new(AtomicBool::new(true));
         let (probe, flag, open_gpu) = (probe(samples), Arc::clone(&alive), Arc::clone(open_gpu));
         let body = move || {
-            // An error is not reported here: the CPU goes on, and who asks for a GPU by name is
-            // told what is wrong.
-            let _ = work(probe, &open_gpu, &asked, &report);
+            if let Err(error) = work(probe, &open_gpu, &asked, &report) {
+                // Nobody listens any more where the evaluator has been dropped.
+                let _ = report.send(Err(error));
+            }
             flag.store(false, Ordering::SeqCst);
         };
-        // If the thread cannot be started, `report` is dropped, and `state` says that the GPU has
-        // failed.
+        // If the thread cannot be started, `report` is dropped, which `state` finds.
         if thread::Builder::new().name("gmm-gpu-start".into()).spawn(body).is_err() {
             alive.store(false, Ordering::SeqCst);
         }
@@ -69,9 +69,13 @@ impl WarmUp {
         }
         loop {
             match self.done.try_recv() {
-                Ok(kind) => drop(self.kinds.insert(kind, true)),
+                Ok(Ok(kind)) => drop(self.kinds.insert(kind, true)),
+                Ok(Err(error)) => return State::Failed(error),
                 Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return State::Failed,
+                Err(TryRecvError::Disconnected) => {
+                    let message = "the thread that starts the GPU has ended".into();
+                    return State::Failed(Error::Threads { n_threads: 1, message });
+                }
             }
         }
         if self.kinds.get(&kind) == Some(&true) { State::Warm } else { State::Busy }
@@ -91,7 +95,7 @@ fn work(
     probe: Result<Samples<'static>>,
     open_gpu: &OpenGpu,
     asked: &Receiver<(Kind, Mixture)>,
-    report: &Sender<Kind>,
+    report: &Sender<Result<Kind>>,
 ) -> Result<()> {
     let mut gpu = open_gpu(probe?)?;
     for (kind, mixture) in asked {
@@ -100,7 +104,7 @@ fn work(
         if let Err(error @ Error::Cuda { .. }) = evaluate(gpu.as_mut(), kind.method, &mixture) {
             return Err(error);
         }
-        if report.send(kind).is_err() {
+        if report.send(Ok(kind)).is_err() {
             break;
         }
     }

@@ -15,13 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// times their memory.
 const MAX_FLOAT64: usize = 1 << 27;
 
-/// The engine of samples without missing values.
-#[derive(Debug)]
-pub(super) enum Complete<'a> {
-    F32(EnoughDigits<'a, Engine<'a, f32>>),
-    F64(EnoughDigits<'a, Engine<'a, f64>>),
-}
-
 /// Which copy of the samples in float64 the evaluators have that are made of the same samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copies {
@@ -31,57 +24,35 @@ enum Copies {
     Each,
 }
 
-impl<'a> Complete<'a> {
-    pub fn new(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Self {
-        Self::with_copies(samples, Copies::One, threads, isa)
-    }
+/// The engine of samples without missing values.
+pub(super) fn engine<'a>(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Box<dyn Evaluator + 'a> {
+    with_copies(samples, Copies::One, threads, isa)
+}
 
-    /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share
-    /// it ([`Evaluator::share`]) make each its own copy of the samples with more digits: one copy
-    /// for all takes a lock, under which such a thread could begin another evaluation that waits
-    /// for the same lock.
-    pub fn of_part(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Self {
-        Self::with_copies(samples, Copies::Each, threads, isa)
-    }
+/// As [`engine`], for one that threads of rayon evaluate. Evaluators that share it
+/// ([`Evaluator::share`]) make each its own copy of the samples with more digits: one copy for all
+/// takes a lock, under which such a thread could begin another evaluation that waits for the same
+/// lock.
+pub(super) fn engine_of_part<'a>(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Box<dyn Evaluator + 'a> {
+    with_copies(samples, Copies::Each, threads, isa)
+}
 
-    fn with_copies(samples: Samples<'a>, copies: Copies, threads: &Threads, isa: Isa) -> Self {
-        match samples.view() {
-            View::F32(_) => {
-                let float32 = Engine::new(samples.clone(), Deviations::InFrame, threads.clone(), isa);
-                let around_means = open_float64(samples.clone(), Deviations::AroundMeans, copies, threads, isa);
-                let in_frame = open_float64(samples, Deviations::InFrame, copies, threads, isa);
-                let around_means: Arc<dyn Fn() -> _ + Send + Sync + 'a> = Arc::new(around_means);
-                Self::F32(EnoughDigits::new(float32, move || {
-                    let around_means = Arc::clone(&around_means);
-                    Ok(match in_frame()? {
-                        Float64::Whole(engine) => {
-                            Box::new(EnoughDigits::new(*engine, move || around_means().map(Float64::boxed)))
-                        }
-                        Float64::Chunks(evaluator) => evaluator,
-                    })
-                }))
-            }
-            View::F64(_) => {
-                let float64 = Engine::new(samples.clone(), Deviations::InFrame, threads.clone(), isa);
-                let around_means = open_float64(samples, Deviations::AroundMeans, copies, threads, isa);
-                Self::F64(EnoughDigits::new(float64, move || around_means().map(Float64::boxed)))
-            }
-        }
+fn with_copies<'a>(samples: Samples<'a>, copies: Copies, threads: &Threads, isa: Isa) -> Box<dyn Evaluator + 'a> {
+    let around_means = open_float64(samples.clone(), Deviations::AroundMeans, copies, threads, isa);
+    if let View::F64(_) = samples.view() {
+        let float64 = Engine::<f64>::new(samples, Deviations::InFrame, threads.clone(), isa);
+        return Box::new(EnoughDigits::new(float64, move || around_means().map(Float64::boxed)));
     }
-
-    fn inner(&self) -> &(dyn Evaluator + 'a) {
-        match self {
-            Self::F32(engine) => engine,
-            Self::F64(engine) => engine,
-        }
-    }
-
-    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
-        match self {
-            Self::F32(engine) => engine,
-            Self::F64(engine) => engine,
-        }
-    }
+    let float32 = Engine::<f32>::new(samples.clone(), Deviations::InFrame, threads.clone(), isa);
+    let in_frame = open_float64(samples, Deviations::InFrame, copies, threads, isa);
+    let around_means = Arc::new(around_means);
+    Box::new(EnoughDigits::new(float32, move || {
+        let around_means = Arc::clone(&around_means);
+        Ok(match in_frame()? {
+            Float64::Whole(engine) => Box::new(EnoughDigits::new(*engine, move || around_means().map(Float64::boxed))),
+            Float64::Chunks(evaluator) => evaluator,
+        })
+    }))
 }
 
 /// An evaluator in float64.
@@ -134,5 +105,3 @@ fn open_float64<'a>(
         Ok(Float64::Chunks(Box::new(ChunkedEvaluator::of_samples(samples.clone(), rows.max(1), load)?)))
     }
 }
-
-crate::evaluator::pass_on!(Complete);

@@ -17,17 +17,16 @@ use crate::data::samples::{Rows, Samples};
 use crate::data::weights::weight_scale;
 use crate::error::Result;
 use crate::evaluator::{
-    Description, Evaluator, check_features, labels_from_afar, most_probable, responsibilities,
+    DataFacts, Description, Evaluator, check_features, labels_from_afar, most_probable, responsibilities,
     responsibilities_from_afar, unreachable_sample,
 };
 use crate::interrupt::Interrupt;
 use crate::model::linalg::row_major;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
-use crate::sampling::Sampling;
 use crate::simd::isa::Isa;
 use crate::statistics::{CentredSums, Statistics};
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::ops::Range;
@@ -52,7 +51,6 @@ pub(super) struct Engine<'a, T> {
     /// one.
     weights: Option<Arc<[f64]>>,
     weight_scale: f64,
-    total_weight: f64,
     /// For samples with missing values, the weight of those that have a value in a column (D,).
     observed: Option<Arc<[f64]>>,
     isa: Isa,
@@ -93,7 +91,6 @@ impl<'a, T: Real> Engine<'a, T> {
         let data = threads.install(|| Resident::new(&samples, deviations.frame(&samples), isa));
         let weight_scale = samples.weights().map_or(1.0, weight_scale);
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
-        let total_weight = samples.total_weight();
         let observed = samples.missing().is_some().then(|| samples.observed_weights().into());
         let data = Arc::new(data);
         Self {
@@ -102,7 +99,6 @@ impl<'a, T: Real> Engine<'a, T> {
             deviations,
             weights,
             weight_scale,
-            total_weight,
             observed,
             isa,
             threads,
@@ -121,7 +117,7 @@ impl<'a, T: Real> Engine<'a, T> {
             None => DeviceParameters::with_matrices(mixture, &self.data.frame, self.deviations),
             Some(observed) => {
                 let parameters = DeviceParameters::with_gaps(mixture, &self.data.frame, self.deviations)?;
-                Ok(parameters.with_mean_offset(observed, self.total_weight))
+                Ok(parameters.with_mean_offset(observed, self.samples.total_weight()))
             }
         }
     }
@@ -227,8 +223,8 @@ impl<'a, T: Real> Engine<'a, T> {
         if !self.spare.sums.is_empty() {
             self.spare.matrices = Some(totals.matrices);
         }
-        sums.weight = self.total_weight;
-        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
+        sums.weight = self.samples.total_weight();
+        sums.log_likelihood = (self.samples.total_weight() * parameters.offset + log2 * scale) * LN_2;
         Ok(sums)
     }
 
@@ -333,8 +329,8 @@ impl<T: Real> FramedEvaluator for Engine<'_, T> {
         &self.data.frame
     }
 
-    fn shared(&self) -> Option<Self> {
-        Some(self.clone())
+    fn shared(&self) -> Result<Self> {
+        Ok(self.clone())
     }
 
     fn holds_moments(&self, mixture: &Mixture) -> bool {
@@ -353,34 +349,15 @@ impl<T: Real> FramedEvaluator for Engine<'_, T> {
 }
 
 impl<T: Real> Evaluator for Engine<'_, T> {
-    fn n_samples(&self) -> usize {
-        self.data.n
-    }
-
-    fn n_features(&self) -> usize {
-        self.data.d
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.samples.weights()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.total_weight
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts::from(&self.samples)
     }
 
     fn describe(&self) -> Description {
         let (threads, isa) = (self.n_threads, self.isa.name());
         let plural = if threads == 1 { "" } else { "s" };
         let around = self.deviations.description();
-        Description {
-            device: format!("cpu ({threads} thread{plural}, {isa}, {}{around})", T::NAME),
-            kernel: isa.into(),
-        }
-    }
-
-    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        Ok(Box::new(self.clone()))
+        Description::new(format!("cpu ({threads} thread{plural}, {isa}, {}{around})", T::NAME), isa)
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -414,7 +391,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         })?;
         let totals = parameters.iter().enumerate().map(|(i, (_, p))| {
             let log2 = neumaier_sum(partial.iter().skip(i).step_by(parameters.len()).copied());
-            (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
+            (self.samples.total_weight() * p.offset + log2 * self.weight_scale) * LN_2
         });
         let totals = totals.collect();
         self.partial = partial;
@@ -503,5 +480,3 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         Ok(out)
     }
 }
-
-impl<T: Real> Sampling for Engine<'_, T> {}

@@ -15,12 +15,13 @@ pub(crate) mod real;
 mod resident;
 mod threads;
 
-use crate::data::samples::Samples;
+use super::missing::MissingEngine;
+use crate::data::samples::{Samples, View};
 use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
+use crate::evaluator::{Description, Evaluator};
+use crate::precision::Precision;
 use crate::simd::isa::Isa;
-use complete::Complete;
-use missing::MissingEngine;
+use missing::ByPattern;
 use threads::Threads;
 
 /// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they
@@ -37,15 +38,8 @@ use threads::Threads;
 /// `tied` covariance, an evaluation takes one factorisation for each group and component (one for
 /// each group where it is `tied`), so that groups of very few samples take most of the time where
 /// there are many.
-#[derive(Debug)]
 pub struct CpuEvaluator<'a> {
-    engine: AnyEngine<'a>,
-}
-
-#[derive(Debug)]
-enum AnyEngine<'a> {
-    Complete(Complete<'a>),
-    Missing(MissingEngine<'a>),
+    engine: Box<dyn Evaluator + 'a>,
 }
 
 impl<'a> CpuEvaluator<'a> {
@@ -90,30 +84,23 @@ impl<'a> CpuEvaluator<'a> {
     }
 
     fn on(samples: Samples<'a>, threads: Threads, isa: Isa) -> Self {
-        let engine = match samples.missing() {
-            None => AnyEngine::Complete(Complete::new(samples, &threads, isa)),
-            Some(_) => AnyEngine::Missing(MissingEngine::new(samples, threads, isa)),
+        if samples.missing().is_none() {
+            return Self { engine: complete::engine(samples, &threads, isa) };
+        }
+        let precision = match samples.view() {
+            View::F32(_) => Precision::Float32,
+            View::F64(_) => Precision::Float64,
         };
-        Self { engine }
+        let unmade = (Description::new("cpu (missing values, no evaluation yet)", isa.name()), precision);
+        let (columns, rows, of_rows) = (samples.clone(), samples.clone(), threads.clone());
+        let by_column = move || Ok(complete::engine(columns.clone(), &threads, isa));
+        let by_pattern = move || Ok(Box::new(ByPattern::new(rows.clone(), of_rows.clone(), isa)) as _);
+        Self { engine: Box::new(MissingEngine::new(samples, unmade, by_column, by_pattern)) }
     }
 
     /// The kernels that this machine can run, named by their instruction sets, the best first.
     pub fn kernels() -> Vec<&'static str> {
         Isa::available().into_iter().rev().map(Isa::name).collect()
-    }
-
-    fn inner(&self) -> &(dyn Evaluator + 'a) {
-        match &self.engine {
-            AnyEngine::Complete(engine) => engine,
-            AnyEngine::Missing(engine) => engine,
-        }
-    }
-
-    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
-        match &mut self.engine {
-            AnyEngine::Complete(engine) => engine,
-            AnyEngine::Missing(engine) => engine,
-        }
     }
 }
 
@@ -125,4 +112,10 @@ fn find_isa(kernel: &str) -> Result<Isa> {
     })
 }
 
-crate::evaluator::pass_on!(CpuEvaluator);
+crate::evaluator::pass_on!([] CpuEvaluator<'_>, self, self.engine);
+
+impl std::fmt::Debug for CpuEvaluator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CpuEvaluator").field("device", &self.describe().device).finish()
+    }
+}

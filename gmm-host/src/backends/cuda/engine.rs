@@ -1,6 +1,5 @@
 //! What the CUDA backend's evaluator needs of the engine that evaluates, besides evaluations; and
 //! the engine of complete samples.
-use super::device::gpu::Gpu;
 use super::float32::Float32;
 use super::float64::Float64;
 use super::options::CudaOptions;
@@ -10,13 +9,9 @@ use crate::backends::enough_digits::EnoughDigits;
 use crate::error::Result;
 use crate::evaluator::Evaluator;
 use crate::model::mixture::Mixture;
-use std::fmt::Debug;
 
 /// An evaluator over samples on a GPU.
-pub(super) trait Engine: Evaluator + Debug {
-    /// The device.
-    fn gpu(&self) -> &'static Gpu;
-
+pub(super) trait Engine: Evaluator {
     /// See [`CudaEvaluator::is_resident`](super::CudaEvaluator::is_resident).
     fn is_resident(&self) -> bool;
 
@@ -28,10 +23,6 @@ pub(super) trait Engine: Evaluator + Debug {
 macro_rules! engine_of {
     ($($precision:ident),*) => {$(
         impl<'a> Engine for EnoughDigits<'a, $precision<'a>> {
-            fn gpu(&self) -> &'static Gpu {
-                self.framed.data.gpu()
-            }
-
             fn is_resident(&self) -> bool {
                 self.framed.data.is_resident()
             }

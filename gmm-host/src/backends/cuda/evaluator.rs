@@ -1,12 +1,13 @@
 //! The CUDA backend's evaluator, in float32 or float64 depending on the type of the samples.
 use super::arrays::DeviceArray;
-use super::device::gpu::GpuInfo;
+use super::device::gpu::{Gpu, GpuInfo};
 use super::engine::{self, Engine};
-use super::missing::MissingEngine;
+use super::missing;
 use super::options::CudaOptions;
 use super::source::Source;
 use crate::data::samples::Samples;
 use crate::error::Result;
+use crate::evaluator::Evaluator;
 use crate::model::mixture::Mixture;
 
 /// The CUDA backend: the samples are centred in float64 and laid out on the device once, and
@@ -20,8 +21,8 @@ use crate::model::mixture::Mixture;
 /// set's total may differ by rounding with the first of them, to which those near to it are
 /// compared, unless [`Sampling::fix_batch_reference`](crate::Sampling::fix_batch_reference) has been called; and it may differ from
 /// [`Evaluator::log_likelihood`](crate::Evaluator::log_likelihood)'s.
-#[derive(Debug)]
 pub struct CudaEvaluator<'a> {
+    gpu: &'static Gpu,
     engine: Box<dyn Engine + 'a>,
 }
 
@@ -35,7 +36,7 @@ impl CudaEvaluator<'static> {
     /// missing values; [`Error::Unsupported`](crate::Error::Unsupported) where the columns need
     /// more memory than there is beside the array.
     pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
-        Ok(Self { engine: engine::complete(Source::Device(array), options)? })
+        Ok(Self { gpu: array.enter()?, engine: engine::complete(Source::Device(array), options)? })
     }
 }
 
@@ -58,16 +59,17 @@ impl<'a> CudaEvaluator<'a> {
     /// where samples with missing values do not all fit into the device's memory;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
         let engine = match samples.missing() {
             None => engine::complete(Source::Host(samples, ordinal), options)?,
-            Some(_) => Box::new(MissingEngine::new(samples, ordinal, options)?),
+            Some(_) => missing::engine(samples, ordinal, options)?,
         };
-        Ok(Self { engine })
+        Ok(Self { gpu, engine })
     }
 
     /// The device.
     pub fn gpu(&self) -> &GpuInfo {
-        &self.engine.gpu().info
+        &self.gpu.info
     }
 
     /// Whether all samples that are on the device are in its memory as a whole, not chunk by chunk.
@@ -84,14 +86,12 @@ impl<'a> CudaEvaluator<'a> {
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         self.engine.kernel_seconds(mixture, repeats)
     }
-
-    fn inner(&self) -> &(dyn Engine + 'a) {
-        self.engine.as_ref()
-    }
-
-    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
-        self.engine.as_mut()
-    }
 }
 
-crate::evaluator::pass_on!(CudaEvaluator);
+crate::evaluator::pass_on!([] CudaEvaluator<'_>, self, self.engine);
+
+impl std::fmt::Debug for CudaEvaluator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaEvaluator").field("device", &self.describe().device).finish()
+    }
+}

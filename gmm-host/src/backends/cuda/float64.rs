@@ -11,12 +11,11 @@ use crate::backends::enough_digits::FramedEvaluator;
 use crate::data::frame::Frame;
 use crate::data::samples::Rows;
 use crate::error::Result;
-use crate::evaluator::{Description, Evaluator};
+use crate::evaluator::{DataFacts, Description, Evaluator};
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
-use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
 pub(super) struct Float64<'a> {
@@ -59,34 +58,19 @@ impl FramedEvaluator for Float64<'_> {
         self.data.frame()
     }
 
-    fn shared(&self) -> Option<Self> {
-        Self::over(self.data.share().ok()?, self.samples.clone()).ok()
+    fn shared(&self) -> Result<Self> {
+        Self::over(self.data.share()?, self.samples.clone())
     }
 }
 
 impl Evaluator for Float64<'_> {
-    fn n_samples(&self) -> usize {
-        self.data.n()
-    }
-
-    fn n_features(&self) -> usize {
-        self.data.d()
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.samples.weights()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.data.total_weight()
-    }
-
-    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        Ok(Box::new(Self::over(self.data.share()?, self.samples.clone())?))
+    fn data(&self) -> DataFacts<'_> {
+        let (total_weight, weights) = (self.data.total_weight(), self.samples.weights());
+        DataFacts { total_weight, weights, ..DataFacts::new(self.data.n(), self.data.d()) }
     }
 
     fn describe(&self) -> Description {
-        Description { device: self.data.describe(), kernel: self.latest.to_string() }
+        Description::new(self.data.describe(), self.latest.to_string())
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -129,5 +113,3 @@ impl Evaluator for Float64<'_> {
         self.general.predict_proba(&mut self.data, &self.samples, mixture)
     }
 }
-
-impl Sampling for Float64<'_> {}

@@ -9,12 +9,11 @@
 //! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
-//! | `missing/` | samples with missing values | `gmm_kernels::patterns` |
 //! | `fit.rs` | whole fits of small mixtures, many in one launch | `gmm_kernels::fit` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
-//! | `missing/` | samples with missing values | those of `likelihood`, `estep` and `general` named `observed` |
+//! | `missing/` | samples with missing values | `gmm_kernels::patterns`, and those of `likelihood`, `estep` and `general` named `observed` |
 //!
-//! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates,
+//! `evaluator.rs` is what other modules use; behind it `float32/` or `float64.rs` evaluates,
 //! depending on the type of the samples.
 mod arrays;
 pub(crate) mod device;
@@ -36,6 +35,6 @@ mod source;
 
 pub use arrays::{DeviceArray, HostArray};
 pub use device::gpu::{GpuInfo, cuda_devices};
-pub(crate) use device::samples::free_memory;
+pub(crate) use device::place::free_memory;
 pub use evaluator::CudaEvaluator;
 pub use options::{CudaKernel, CudaOptions, cuda_kernel_names, cuda_kernels};

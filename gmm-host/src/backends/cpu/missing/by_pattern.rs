@@ -6,19 +6,18 @@
 //! not for each row.
 use super::completion;
 use super::few::{FewRows, GroupRows};
-use crate::backends::cpu::complete::Complete;
+use crate::backends::cpu::complete;
 use crate::backends::cpu::threads::Threads;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
 use crate::data::samples::{Rows, Samples, View};
 use crate::error::{Error, Result};
-use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, most_probable};
+use crate::evaluator::{DataFacts, Description, Evaluator, check_features, check_responsibilities, most_probable};
 use crate::interrupt::Interrupt;
 use crate::model::covariances::CovarianceType;
 use crate::model::marginal::Marginal;
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
-use crate::sampling::Sampling;
 use crate::simd::isa::Isa;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
@@ -36,12 +35,11 @@ const SEGMENT_ELEMENTS: usize = 1 << 22;
 const GROUP_WORK: usize = 64;
 
 /// Evaluates mixtures with matrices over samples with missing values.
-pub(super) struct ByPattern<'a> {
+pub(in crate::backends::cpu) struct ByPattern<'a> {
     samples: Samples<'a>,
     /// The rows, those of a group beside each other, in their order within the group.
     order: Arc<[usize]>,
     groups: Vec<Group<'a>>,
-    total_weight: f64,
     isa: Isa,
     threads: Threads,
 }
@@ -57,12 +55,6 @@ struct Group<'a> {
     engine: Option<Box<dyn Evaluator + 'a>>,
 }
 
-impl std::fmt::Debug for ByPattern<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ByPattern").field("samples", &self.samples).field("groups", &self.groups.len()).finish()
-    }
-}
-
 impl<'a> ByPattern<'a> {
     pub fn new(samples: Samples<'a>, threads: Threads, isa: Isa) -> Self {
         let Patterns { order, groups } = threads.install(|| Patterns::of(&samples));
@@ -71,7 +63,6 @@ impl<'a> ByPattern<'a> {
             Group { observed: observed.into(), rows, weight, engine: None }
         };
         let mut groups: Vec<_> = groups.into_iter().map(group).collect();
-        let total_weight = samples.total_weight();
         threads.install(|| {
             groups.par_iter_mut().for_each(|group| {
                 let rows = &order[group.rows.clone()];
@@ -80,11 +71,11 @@ impl<'a> ByPattern<'a> {
                 }
                 if rows.len() >= FEW && !group.observed.is_empty() {
                     let part = samples.observed(rows, &group.observed);
-                    group.engine = Some(Box::new(Complete::of_part(part, &threads, isa)));
+                    group.engine = Some(complete::engine_of_part(part, &threads, isa));
                 }
             });
         });
-        Self { samples, order: order.into(), groups, total_weight, isa, threads }
+        Self { samples, order: order.into(), groups, isa, threads }
     }
 
     /// Calls `work` with each group, its rows and, if any column is observed, the mixture of its
@@ -183,16 +174,8 @@ impl<'a> Group<'a> {
 }
 
 impl<'a> Evaluator for ByPattern<'a> {
-    fn n_samples(&self) -> usize {
-        self.samples.n_samples()
-    }
-
-    fn n_features(&self) -> usize {
-        self.samples.n_features()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.total_weight
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts::from(&self.samples)
     }
 
     fn describe(&self) -> Description {
@@ -202,14 +185,9 @@ impl<'a> Evaluator for ByPattern<'a> {
             View::F32(_) => "float32",
             View::F64(_) => "float64",
         };
-        Description {
-            device: format!(
-                "cpu ({threads} thread{}, {isa}, {float}, {groups} pattern{} of missing values)",
-                plural(threads),
-                plural(groups)
-            ),
-            kernel: isa.into(),
-        }
+        let (of_threads, of_groups) = (plural(threads), plural(groups));
+        let patterns = format!("{groups} pattern{of_groups} of missing values");
+        Description::new(format!("cpu ({threads} thread{of_threads}, {isa}, {float}, {patterns})"), isa)
     }
 
     /// Float64 if any group of samples needs it.
@@ -241,7 +219,6 @@ impl<'a> Evaluator for ByPattern<'a> {
             samples: self.samples.reborrow(),
             order: Arc::clone(&self.order),
             groups,
-            total_weight: self.total_weight,
             isa: self.isa,
             threads: self.threads.clone(),
         }))
@@ -322,5 +299,3 @@ impl<'a> Evaluator for ByPattern<'a> {
         r.map_err(|_| Error::ShapeMismatch { what: "responsibilities", expected: vec![n, k], got: vec![] })
     }
 }
-
-impl<'a> Sampling for ByPattern<'a> {}

@@ -42,7 +42,7 @@ pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture
         (Covariances::Tied(all), Covariances::Tied(seen)) => {
             complete(all.view_mut(), seen.view(), marginal, of(0), counts.sum());
         }
-        _ => debug_assert!(false, "the covariances have no matrix"),
+        _ => unreachable!("the engine of columns evaluates covariances without matrices"),
     }
     Statistics::from_centred_sums(CentredSums {
         weight: seen.weight(),
@@ -90,7 +90,9 @@ pub(super) fn unobserved(weight: f64, mixture: &Mixture) -> Result<Statistics> {
     match &mut second {
         Covariances::Full(v) => v.outer_iter_mut().zip(&counts).for_each(|(mut v, n)| v *= *n),
         Covariances::Tied(v) => *v *= weight,
-        Covariances::Diag(_) | Covariances::Spherical(_) => debug_assert!(false, "the covariances have no matrix"),
+        Covariances::Diag(_) | Covariances::Spherical(_) => {
+            unreachable!("the engine of columns evaluates covariances without matrices")
+        }
     }
     Statistics::from_centred_sums(CentredSums {
         weight,

@@ -114,7 +114,9 @@ impl<'r, 'm> FewRows<'r, 'm> {
                 match &mut second {
                     Covariances::Full(v) => add_lower(v.index_axis_mut(Axis(0), c), r, &difference),
                     Covariances::Tied(v) => add_lower(v.view_mut(), r, &difference),
-                    Covariances::Diag(_) | Covariances::Spherical(_) => debug_assert!(false, "no matrix"),
+                    Covariances::Diag(_) | Covariances::Spherical(_) => {
+                        unreachable!("the engine of columns evaluates covariances without matrices")
+                    }
                 }
             }
             Ok(())

@@ -7,7 +7,6 @@ use crate::evaluator::Evaluator;
 use crate::metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
-use crate::sampling::Sampling;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -99,7 +98,7 @@ impl Chain {
         let mut evaluator = float32(&Samples::from_f32(self.x.view()).unwrap(), shape);
         let (steps, width) = (&self.steps[..], self.target.step_width());
         let mut portions = Portions { steps, width, portions: portions.iter(), densities: Vec::new() };
-        assert!(evaluator.metropolis(&self.target, &self.point, density, &mut portions).unwrap());
+        assert!(evaluator.sampling().unwrap().metropolis(&self.target, &self.point, density, &mut portions).unwrap());
         assert!(portions.steps.is_empty() && portions.densities.len() == self.count());
         portions.densities
     }

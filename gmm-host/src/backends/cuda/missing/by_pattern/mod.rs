@@ -13,44 +13,44 @@
 //! they take turns. With as many patterns as rows, the factorisations take all of the time.
 pub(crate) mod arrangement;
 mod launches;
+mod pieces;
+mod store;
 
-use super::super::device::gpu::Gpu;
 use super::super::device::memory::{Numbers, allocate, copied, enlarge, zeroed};
 use super::super::device::mismatch;
-use super::super::device::samples::{Columns, Element, limit_or_free};
+use super::super::device::samples::{Columns, Element};
 use super::super::device::slots::Slots;
 use super::super::device::stream::{Running, Stream};
 use super::super::device::workspace::Upload;
-use super::super::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};
-use super::super::general::{accumulate_kernel, posterior_blocks};
+use super::super::general::posterior_blocks;
 use super::super::likelihood::{ReduceSets, Totals, exp2_bias};
 use super::super::options::CudaOptions;
 use crate::backends::cpu::CpuEvaluator;
 use crate::backends::enough_digits::{EnoughDigits, FramedEvaluator};
 use crate::data::frame::Frame;
-use crate::data::samples::{Rows, Samples, View, weight_scale};
+use crate::data::samples::{Rows, Samples, View};
 use crate::error::{Error, Result};
 use crate::evaluator::{
-    Description, Evaluator, check_features, far_rows, labels_from_afar, responsibilities, responsibilities_from_afar,
+    DataFacts, Description, Evaluator, check_features, far_rows, labels_from_afar, responsibilities,
+    responsibilities_from_afar,
 };
 use crate::interrupt::Interrupt;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
-use crate::sampling::Sampling;
 use crate::statistics::Statistics;
-use arrangement::{Arrangement, Batch, Shape};
+use arrangement::{Batch, Shape};
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused;
 use gmm_kernels::general::density::TILE;
-use gmm_kernels::patterns::{self, MATRICES, SLICE, VECTORS};
+use gmm_kernels::patterns::{self, MATRICES, VECTORS};
 use launches::{Complete, FusedPatterns, Marginals, OfBatch};
 use ndarray::{Array1, Array2};
 use std::any::TypeId;
 use std::f64::consts::LN_2;
-use std::ops::Range;
 use std::sync::Arc;
+use store::Store;
 
 /// A piece of a batch that the general kernels evaluate has at most so many qₖ and so many values
 /// of features, so that both fit into the L2 cache; but see [`MIN_PIECE`].
@@ -87,64 +87,6 @@ fn float64<'a>(samples: Samples<'a>, ordinal: usize, limit: Option<usize>) -> Re
     let float64 = ByPattern::<f64>::new(samples.clone(), ordinal, limit)?;
     let open = move || Ok(Box::new(CpuEvaluator::new(samples.clone())?) as _);
     Ok(Box::new(EnoughDigits::new(float64, open)))
-}
-
-/// Samples on the device in the order of their patterns, which any number of evaluators share.
-#[derive(Debug)]
-struct Store<T: Plain> {
-    gpu: &'static Gpu,
-    frame: Frame,
-    arrangement: Arrangement,
-    total_weight: f64,
-    /// The kernels see the samples' weights divided by this power of two.
-    weight_scale: Option<f64>,
-    /// (D + 1, stride): the samples and, in the last column, their weights, which are 0 for
-    /// padding.
-    columns: DeviceBuffer<T>,
-    /// The patterns' masks, the pattern of each quad, and the patterns' weights.
-    masks: DeviceBuffer<u32>,
-    quads: DeviceBuffer<u32>,
-    weights: DeviceBuffer<f64>,
-}
-
-impl<T: Element> Store<T> {
-    fn new(samples: &Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
-        let gpu = Gpu::open(ordinal)?;
-        gpu.enter()?;
-        let arrangement = Arrangement::new(samples);
-        let limit = limit_or_free(gpu, memory_limit)?;
-        let bytes = (arrangement.d + 1) as u128 * arrangement.stride() as u128 * size_of::<T>() as u128;
-        if bytes > limit as u128 || arrangement.padded() > u32::MAX as usize {
-            return Err(Error::Unsupported {
-                what: format!(
-                    "{bytes} bytes for {} samples with missing values, where {limit} bytes of GPU memory can be used,",
-                    arrangement.n
-                ),
-                backend: "the CUDA backend",
-                remedy: "free memory of the GPU, or use the CPU (device `cpu`)",
-            });
-        }
-        let frame = Frame::of_samples(samples);
-        let weight_scale = samples.weights().map(weight_scale);
-        let mut columns = vec![T::default(); (arrangement.d + 1) * arrangement.stride()];
-        arrangement.write_columns(samples, &frame, weight_scale.unwrap_or(1.0), &mut columns);
-        let weights: Vec<f64> = arrangement.patterns.iter().map(|pattern| pattern.weight).collect();
-        Ok(Self {
-            gpu,
-            frame,
-            total_weight: samples.total_weight(),
-            weight_scale,
-            columns: copied(&columns)?,
-            masks: copied(&arrangement.masks())?,
-            quads: copied(&arrangement.quads())?,
-            weights: copied(&weights)?,
-            arrangement,
-        })
-    }
-
-    fn columns(&self) -> Result<Columns<'_, T>> {
-        Columns::new(Numbers::of(&self.columns), self.arrangement.padded(), self.arrangement.d, true)
-    }
 }
 
 /// Evaluates mixtures with matrices over samples with missing values, in one precision.
@@ -236,11 +178,6 @@ impl<'a, T: Element> ByPattern<'a, T> {
         };
         let (stream, mixture) = (Stream::new()?, Upload::new()?);
         Ok(Self { store, samples, stream, mixture, memory, fused: None, general: None, latest: "not chosen yet" })
-    }
-
-    /// The same samples for another evaluator, without a copy of them.
-    fn shared_with<'b>(&self, samples: Samples<'b>) -> Result<ByPattern<'b, T>> {
-        ByPattern::over(Arc::clone(&self.store), samples)
     }
 
     fn weight_scale(&self) -> f64 {
@@ -398,151 +335,6 @@ impl<'a, T: Element> ByPattern<'a, T> {
         let reduce = self.store.gpu.kernel(&entries::reduce_sets(), None)?;
         Ok(running.followed_by(self.stream.launch(reduce, sets.grid(results), sets)?.borrowed()))
     }
-
-    /// Evaluates a batch by the general kernels, piece by piece. `first`: whether no other was
-    /// evaluated before.
-    fn general<'m>(
-        &'m self,
-        ready: &'m Ready,
-        batch: &'m Batch,
-        first: bool,
-        goal: &mut Goal<'_>,
-    ) -> Result<Running<'m, ()>> {
-        let (shape, memory, store) = (&ready.shape, &self.memory, &self.store);
-        let (stream, gpu) = (&self.stream, store.gpu);
-        let all = store.columns()?;
-        let parameters = Numbers::of(&memory.parameters).part(0..batch.patterns.len() * shape.stride)?;
-        let layout = shape.general;
-        let mut offsets = Vec::new();
-        if let Goal::Scores(_) = goal {
-            offsets = vec![0.0; batch.patterns.len()];
-            stream.read(&memory.offsets, &mut offsets)?;
-        }
-        let mut running = stream.idle();
-        let interrupt = Interrupt::current();
-        for (number, slices) in shape.pieces(batch, most_rows(shape)).into_iter().enumerate() {
-            interrupt.check()?;
-            let rows = shape.rows(slices.clone());
-            let stride = rows.len().next_multiple_of(TILE);
-            let columns = all.part(rows.start, rows.len())?;
-            let quads = Numbers::of(&store.quads).part(rows.start / QUAD..rows.end.div_ceil(QUAD))?;
-            let (q, patterns) = (Numbers::of(&memory.q), &batch.patterns);
-            let of_quads =
-                Some(OfQuads { patterns: quads, first: patterns.start, count: patterns.len(), stride: shape.stride });
-            let density = Density { columns, layout, parameters, of_quads, q, stride };
-            let kernel = gpu.kernel(&entries::density(true, false, false), None)?;
-            running = running.followed_by(stream.launch(kernel, density.grid(), density)?.borrowed());
-            let posterior = Posterior {
-                columns,
-                layout,
-                parameters,
-                of_quads,
-                q,
-                stride,
-                // Padding has the weight 0. A result for one sample does not depend on the samples'
-                // weights.
-                weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
-                responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
-                add: number > 0 || !first,
-                scores: matches!(goal, Goal::Scores(_)).then(|| Numbers::of(&memory.scores)),
-                labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&memory.labels)),
-                totals: Numbers::of(&memory.blocks),
-            };
-            let kernel = gpu.kernel(&entries::posterior(), None)?;
-            let blocks = posterior.grid(memory.blocks.len() as u32);
-            running = running.followed_by(stream.launch(kernel, blocks, posterior)?.borrowed());
-            if let Goal::Sums(_) = goal {
-                let table = SliceTable {
-                    slices: Numbers::of(&ready.slices).part(slices.start * SLICE..slices.end * SLICE)?,
-                    first: rows.start,
-                    number: slices.start - batch.slices.start,
-                    of: batch.slices.len(),
-                };
-                let accumulate = Accumulate {
-                    columns,
-                    layout,
-                    parameters,
-                    responsibilities: q,
-                    stride,
-                    slices: slices.len(),
-                    table: Some(table),
-                    add: false,
-                    partials: Numbers::of(&memory.sums),
-                };
-                let kernel = accumulate_kernel(gpu, &layout)?;
-                running = running.followed_by(stream.launch(kernel, accumulate.grid(), accumulate)?.borrowed());
-            }
-            self.read_piece(shape, (batch, slices, rows, stride), &offsets, goal)?;
-        }
-        Ok(running)
-    }
-
-    /// Copies back what the goal asks for of each row of a piece: some slices of a batch, the
-    /// places of their rows, and the numbers from one component to the next.
-    fn read_piece(
-        &self,
-        shape: &Shape,
-        (batch, slices, rows, stride): (&Batch, Range<usize>, Range<usize>, usize),
-        offsets: &[f64],
-        goal: &mut Goal<'_>,
-    ) -> Result<()> {
-        let (stream, memory, arrangement) = (&self.stream, &self.memory, &self.store.arrangement);
-        // The patterns of these slices, of which the first and the last may have rows in other
-        // pieces.
-        let pattern = |slice: usize| shape.slices[slice * SLICE + 2] as usize;
-        let patterns = pattern(slices.start)..pattern(slices.end - 1) + 1;
-        let n = rows.len();
-        let for_each = |take: &mut dyn FnMut(usize, usize, usize)| {
-            arrangement.for_each_place(patterns.clone(), rows.clone(), |pattern, place, row| {
-                take(pattern, place - rows.start, row);
-            });
-        };
-        match goal {
-            Goal::Scores(to) => {
-                let mut scores = vec![0.0; n];
-                stream.read(&memory.scores, &mut scores)?;
-                for_each(&mut |pattern, i, row| {
-                    let placed = &arrangement.patterns[pattern];
-                    // What is not observed has the probability 1, whatever rounding makes of the
-                    // weights' sum.
-                    to[row] = match placed.observed.is_empty() {
-                        true => 0.0,
-                        false => {
-                            let offset =
-                                offsets[pattern - batch.patterns.start] + placed.frame_offset(&self.store.frame);
-                            LN_2 * (scores[i] + offset)
-                        }
-                    };
-                });
-            }
-            Goal::Labels(to) => {
-                let mut labels = vec![0u32; n];
-                stream.read(&memory.labels, &mut labels)?;
-                for_each(&mut |_, i, row| to[row] = labels[i] as usize);
-            }
-            Goal::Responsibilities(to) => {
-                let mut r = vec![T::default(); shape.k * stride];
-                stream.read(&memory.q, &mut r)?;
-                for_each(&mut |_, i, row| {
-                    for (c, to) in to.row_mut(row).iter_mut().enumerate() {
-                        *to = r[c * stride + i].into();
-                    }
-                });
-            }
-            Goal::Total | Goal::Sums(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Σ weight·log₂ of all samples, from the blocks of `posterior`.
-    fn general_total(&self, shape: &Shape) -> Result<f64> {
-        debug_assert_eq!(shape.capacity, 0);
-        let (count, slots) = (self.memory.blocks.len(), &self.memory.total);
-        slots.clear(1);
-        let launch = ReduceSets { partials: Numbers::of(&self.memory.blocks), count, totals: Totals::Slots(slots, 1) };
-        let reduce = self.store.gpu.kernel(&entries::reduce_sets(), None)?;
-        Ok(self.stream.launch(reduce, launch.grid(1), launch)?.results(slots, 1)?[0])
-    }
 }
 
 /// Most rows of a piece.
@@ -602,22 +394,14 @@ impl<T: Element> FramedEvaluator for ByPattern<'_, T> {
         &self.store.frame
     }
 
-    fn shared(&self) -> Option<Self> {
-        self.shared_with(self.samples.clone()).ok()
+    fn shared(&self) -> Result<Self> {
+        Self::over(Arc::clone(&self.store), self.samples.clone())
     }
 }
 
 impl<T: Element> Evaluator for ByPattern<'_, T> {
-    fn n_samples(&self) -> usize {
-        self.store.arrangement.n
-    }
-
-    fn n_features(&self) -> usize {
-        self.store.arrangement.d
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.store.total_weight
+    fn data(&self) -> DataFacts<'_> {
+        DataFacts::from(&self.samples)
     }
 
     fn describe(&self) -> Description {
@@ -630,10 +414,6 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
 
     fn precision(&self, _: &Mixture, _: crate::precision::Operation) -> Precision {
         T::PRECISION
-    }
-
-    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        Ok(Box::new(self.shared_with(self.samples.reborrow())?))
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -673,5 +453,3 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
         Ok(r)
     }
 }
-
-impl<T: Element> Sampling for ByPattern<'_, T> {}

@@ -1,29 +1,30 @@
 //! The CUDA backend in float32: each operation by the kernel that the plan has chosen for it.
-use super::device::gpu::Gpu;
-use super::device::memory::{Numbers, allocate};
-use super::device::mismatch;
-use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
-use super::device::stream::{finite, seconds};
-use super::device::workspace::Workspace;
-use super::estep::EStep;
-use super::estep::whitened_wgmma::WHITENED_WGMMA;
-use super::general::{self, GENERAL, General};
-use super::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, Work, exp2_bias, layout};
-use super::metropolis::shape::Shape;
-use super::metropolis::{self, Metropolis};
-use super::missing::add_offsets;
-use super::options::{CudaOptions, Requested};
-use super::plan::families::{self, candidates, families, total_on_tensor_cores};
-use super::plan::family::{Family, Variant};
-use super::plan::task::{Operation, Task};
-use super::plan::timing::Chooser;
-use super::source::Source;
-use crate::backends::device_parameters::{Deviations, DeviceParameters, frame_offset};
+mod batches;
+
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::memory::{Numbers, allocate};
+use crate::backends::cuda::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
+use crate::backends::cuda::device::stream::seconds;
+use crate::backends::cuda::device::workspace::Workspace;
+use crate::backends::cuda::estep::EStep;
+use crate::backends::cuda::estep::whitened_wgmma::WHITENED_WGMMA;
+use crate::backends::cuda::general::{self, GENERAL, General};
+use crate::backends::cuda::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, Work, exp2_bias, layout};
+use crate::backends::cuda::metropolis::shape::Shape;
+use crate::backends::cuda::metropolis::{self, Metropolis};
+use crate::backends::cuda::missing::add_offsets;
+use crate::backends::cuda::options::{CudaOptions, Requested};
+use crate::backends::cuda::plan::families::{self, families, total_on_tensor_cores};
+use crate::backends::cuda::plan::family::{Family, Variant};
+use crate::backends::cuda::plan::task::{Operation, Task};
+use crate::backends::cuda::plan::timing::Chooser;
+use crate::backends::cuda::source::Source;
+use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::data::frame::Frame;
 use crate::data::samples::Rows;
 use crate::error::Result;
-use crate::evaluator::{Description, Evaluator, check_features};
+use crate::evaluator::{DataFacts, Description, Evaluator, check_features};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
@@ -31,8 +32,7 @@ use crate::precision::Precision;
 use crate::sampling::Sampling;
 use crate::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
-use gmm_kernels::entries;
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::{Array1, Array2};
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::fmt;
@@ -40,9 +40,6 @@ use std::path::PathBuf;
 use std::slice;
 use std::sync::Arc;
 
-/// Fewest parameter sets for which their nearness to each other is used, unless the user asks for
-/// it.
-const FEWEST_NEAR_SETS: usize = 16;
 /// Threads that prepare batches for one device. An ensemble of 430 walkers (D = 13, K = 8) on a
 /// machine with an H200 and 16 cores, an evaluation, with 1, 4 and 6 threads (2026-11-24): N = 10⁶
 /// 9.3, 6.4 and 6.4 µs; N = 10⁵ 6.0, 3.2 and 2.7 µs.
@@ -107,12 +104,6 @@ impl<'a> Float32<'a> {
         let requested = options.kernel.as_deref().map(Requested::new).transpose()?;
         let data = samples.load(Deviations::InFrame, options.memory_limit)?;
         Self::over(data, samples, requested, options.tuning_file.clone())
-    }
-
-    /// Another evaluator of the same samples, without a copy of them.
-    pub fn share(&self) -> Result<Self> {
-        let other = Self::over(self.data.share()?, self.samples.clone(), self.requested, self.tuning_file.clone())?;
-        Ok(Self { batch_reference: self.batch_reference.clone(), ..other })
     }
 
     fn over(
@@ -251,127 +242,6 @@ impl<'a> Float32<'a> {
         Ok(layout::total(self.data.weight_scale() * log2, self.data.total_weight(), offset, bias))
     }
 
-    /// The totals of those sets that are near to the reference, by kernels that compare them to it;
-    /// None for the others.
-    pub fn near_totals(&mut self, task: &Task, near: NearSets<'_>) -> Result<Vec<Option<f64>>> {
-        let sets = near.sets;
-        let none = vec![None; sets.len()];
-        let planned = match self.plans.get(task) {
-            Some(planned) if !planned.compares_sets() => return Ok(none),
-            planned => planned.is_some(),
-        };
-        if !planned || self.had_far_sets {
-            let are_near = self.are_near(near)?;
-            self.had_far_sets = are_near.contains(&false);
-            if !are_near.contains(&true) {
-                return Ok(none);
-            }
-        }
-        // A plan is made by timing all kernels that can do the task.
-        let parameters: Vec<_> =
-            if planned { Vec::new() } else { sets.iter().filter_map(|set| self.parameters(set).ok()).collect() };
-        let plan = match self.plan(task, &parameters, Some(near))? {
-            Planned::By(plan) if plan.variant.family.compares_sets() => plan,
-            _ => return Ok(none),
-        };
-        for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, Sets::Near(near))?;
-        }
-        let mut totals = vec![(0.0, 0.0); sets.len()];
-        self.data.for_each_chunk(
-            |_, Chunk { pass, columns, started }| {
-                let Pass { stream, workspace, .. } = pass;
-                let running = plan.start(Work { stream, workspace, columns, scores: None }, Sets::Near(near))?;
-                Ok((started.followed_by(running), workspace))
-            },
-            |(running, workspace)| {
-                let offsets = running.first_numbers(&workspace.offsets, sets.len())?;
-                Ok((running.numbers(&workspace.totals, sets.len())?, offsets))
-            },
-            |(sums, offsets)| {
-                for ((total, sum), offset) in totals.iter_mut().zip(sums).zip(offsets) {
-                    *total = (total.0 + sum, offset);
-                }
-            },
-        )?;
-        let common = frame_offset(task.d, near.frame.log2_scale);
-        let of_set = |(log2, offset): (f64, f64)| {
-            offset.is_finite().then(|| self.total(&plan, log2, offset + common)).transpose()
-        };
-        let totals: Vec<_> = totals.into_iter().map(of_set).collect::<Result<_>>()?;
-        finite(totals.iter().copied().flatten().collect())?;
-        self.had_far_sets = totals.contains(&None);
-        Ok(totals)
-    }
-
-    /// Which of the sets are near to the reference.
-    fn are_near(&mut self, near: NearSets<'_>) -> Result<Vec<bool>> {
-        let kernel = self.data.gpu().kernel(&entries::batch_parameters(), None)?;
-        let Pass { stream, workspace, .. } = &mut self.data.passes()[0];
-        near.prepare(workspace)?;
-        let offsets = near.start(kernel, stream, workspace)?.numbers(&workspace.offsets, near.sets.len())?;
-        Ok(offsets.into_iter().map(f64::is_finite).collect())
-    }
-
-    /// Whether several parameter sets can be evaluated in one launch.
-    fn takes_batches(&self, task: &Task) -> bool {
-        let batches = |family: &dyn Family| family.has(Operation::Totals);
-        self.requested.and_then(Requested::family).is_none_or(batches)
-            && !candidates(task, None, &self.data.gpu().limits).is_empty()
-    }
-
-    /// Whether a kernel that may be used compares sets of this task to a reference.
-    fn can_compare(&self, task: &Task) -> bool {
-        let limits = &self.data.gpu().limits;
-        let requested = self.requested.and_then(Requested::family);
-        let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
-        families.iter().any(|family| family.compares_sets() && family.problem(task, limits).is_none())
-    }
-
-    /// Writes the totals of sets that are all of one task: of those near to the reference by
-    /// kernels that compare them to it, of the others together, or one by one where no kernel takes
-    /// several sets of their size.
-    fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
-        let fixed = self.batch_reference.clone();
-        let requested = self.requested.and_then(Requested::family);
-        let compares =
-            fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(|family| family.compares_sets());
-        let fits = |reference: &&Mixture| self.task(Operation::Totals, reference) == *task;
-        let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
-        let near_task = Task { expandable: true, ..*task };
-        let compares = compares && (self.plans.contains_key(&near_task) || self.can_compare(&near_task));
-        let mut near_totals = vec![None; sets.len()];
-        if compares {
-            let (frame, n) = (self.data.frame().clone(), self.data.n());
-            for (sets, totals) in sets.chunks(MAX_TOTALS).zip(near_totals.chunks_mut(MAX_TOTALS)) {
-                let near = NearSets { frame: &frame, reference, sets, n };
-                totals.copy_from_slice(&self.near_totals(&near_task, near)?);
-            }
-        }
-        let mut others = Vec::new();
-        for (place, total) in near_totals.into_iter().enumerate() {
-            match total {
-                Some(total) => totals[place] = total,
-                None => others.push(place),
-            }
-        }
-        if !others.is_empty() && !self.takes_batches(task) {
-            for place in others {
-                totals[place] = self.log_likelihood(&sets[place])?;
-            }
-            return Ok(());
-        }
-        for places in others.chunks(MAX_TOTALS) {
-            let sets: Vec<_> = places.iter().map(|&place| self.parameters(&sets[place])).collect::<Result<_>>()?;
-            let Planned::By(plan) = self.plan(task, &sets, None)? else {
-                return Err(mismatch("the kernel of a batch", vec![sets.len()], vec![0]));
-            };
-            let some = self.totals(&plan, &sets)?;
-            places.iter().zip(some).for_each(|(&place, total)| totals[place] = total);
-        }
-        Ok(())
-    }
-
     /// Each sample's score.
     fn scores(&mut self, plan: &Plan, parameters: &DeviceParameters<f32>) -> Result<Array1<f64>> {
         let sets = Sets::Apart(slice::from_ref(parameters));
@@ -407,7 +277,7 @@ impl<'a> Float32<'a> {
         (&mut self.general, &mut self.data)
     }
 
-    /// See [`super::CudaEvaluator::kernel_seconds`].
+    /// See [`CudaEvaluator::kernel_seconds`](crate::CudaEvaluator::kernel_seconds).
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);
@@ -438,36 +308,22 @@ impl FramedEvaluator for Float32<'_> {
         self.data.frame()
     }
 
-    fn shared(&self) -> Option<Self> {
-        Float32::share(self).ok()
+    fn shared(&self) -> Result<Self> {
+        let other = Self::over(self.data.share()?, self.samples.clone(), self.requested, self.tuning_file.clone())?;
+        Ok(Self { batch_reference: self.batch_reference.clone(), ..other })
     }
 }
 
 impl Evaluator for Float32<'_> {
-    fn n_samples(&self) -> usize {
-        self.data.n()
-    }
-
-    fn n_features(&self) -> usize {
-        self.data.d()
-    }
-
-    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.samples.weights()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.data.total_weight()
-    }
-
-    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        Ok(Box::new(Float32::share(self)?))
+    fn data(&self) -> DataFacts<'_> {
+        let (total_weight, weights) = (self.data.total_weight(), self.samples.weights());
+        DataFacts { total_weight, weights, ..DataFacts::new(self.data.n(), self.data.d()) }
     }
 
     fn describe(&self) -> Description {
         let requested = || self.requested.map_or_else(|| "not chosen yet".into(), |requested| requested.to_string());
         let kernel = self.latest.map_or_else(requested, |latest| latest.to_string());
-        Description { device: self.data.describe(), kernel }
+        Description::new(self.data.describe(), kernel)
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
@@ -553,10 +409,14 @@ impl Evaluator for Float32<'_> {
         self.latest = Some(Latest::Variant(general::VARIANT));
         self.general.predict_proba(&mut self.data, &self.samples, mixture)
     }
+
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
 }
 
 impl Sampling for Float32<'_> {
-    fn useful_shares(&self) -> usize {
+    fn useful_shares(&mut self) -> usize {
         if self.data.is_resident() { USEFUL_SHARES.min(rayon::current_num_threads()) } else { 1 }
     }
 

@@ -1,11 +1,11 @@
 //! Functions of both homes on the device: PTX instructions that Rust has no function for.
-mod matrix_units;
+mod tensor_cores;
 mod warpgroup;
 mod warpgroup_registers;
 
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
-pub use matrix_units::*;
+pub use tensor_cores::*;
 pub use warpgroup::*;
 pub use warpgroup_registers::*;
 

@@ -1,4 +1,4 @@
-//! The code of the kernels of the matrix units.
+//! The code of the kernels of the tensor cores.
 mod exponents;
 mod weigh;
 

@@ -539,7 +539,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
                 let mut second = start(&samples, octet, f + 1);
                 // SAFETY: in shared memory.
                 let reference = if ONE_OCTET { reference } else { unsafe { block.reference(octet as usize) } };
-                // While the units multiply.
+                // While the tensor cores multiply.
                 // SAFETY: in shared memory.
                 let scales = unsafe { [block.scale(f as usize), block.scale(f as usize + 1)] };
                 warpgroup_finish::<1>(&mut first);

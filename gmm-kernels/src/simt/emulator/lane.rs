@@ -1,12 +1,12 @@
 //! Arithmetic, loads, shuffles and atomics of one thread.
-mod matrix_units;
+mod tensor_cores;
 mod warpgroup;
 mod warpgroup_registers;
 
 use super::memory::Access;
 use super::{block, here, suspend};
-pub use matrix_units::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use tensor_cores::*;
 pub use warpgroup::*;
 pub use warpgroup_registers::*;
 

@@ -1,6 +1,6 @@
 //! Matrices, with at most 8 components of a warp and 15 features.
 //!
-//! An exponent is a constant minus |A·x + b|². A product of the units has one element of A·x + b of
+//! An exponent is a constant minus |A·x + b|². A product of the tensor cores has one element of A·x + b of
 //! all components: high parts of the coefficients are eight of its rows, low parts the others. The
 //! squares are added up in the lane, so that no sum goes across lanes, and nothing is expanded. b
 //! is the coefficient of the number one, the last of the 16 features.

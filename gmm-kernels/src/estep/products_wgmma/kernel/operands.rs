@@ -1,4 +1,4 @@
-//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the units read it.
+//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the tensor cores read it.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::products_mma::{Feature, PRODUCT_SCALE, one, product, split_feature};

@@ -112,7 +112,7 @@ unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages
 /// Sums of the responsibilities of both components, and of the rounded ones.
 type Counts = [[f32; 2]; 2];
 
-/// Makes responsibilities, as the units read them, and counts them.
+/// Makes responsibilities, as the tensor cores read them, and counts them.
 ///
 /// # Safety
 /// The normalisers of the stage are there.

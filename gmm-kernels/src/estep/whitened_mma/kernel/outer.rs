@@ -36,7 +36,7 @@ struct OuterBlock<'a> {
     shape: OuterShape,
     /// Exponents, maxima and factors of the quad of each thread that has one.
     raw: Shared<f32>,
-    /// The two stages as the units take them.
+    /// The two stages as the tensor cores take them.
     stages: Shared<Halves>,
 }
 

@@ -139,7 +139,7 @@ impl<'a> WhitenBlock<'a> {
     }
 }
 
-/// Four elements of an operand of the units.
+/// Four elements of an operand of the tensor cores.
 ///
 /// # Safety
 /// `p` is aligned to 16 bytes and readable for 16 bytes; no thread writes there during the launch.

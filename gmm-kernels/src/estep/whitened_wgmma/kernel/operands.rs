@@ -1,4 +1,4 @@
-//! `warpgroup_triangles` and `warpgroup_features`: what is multiplied, as the units read it.
+//! `warpgroup_triangles` and `warpgroup_features`: what is multiplied, as the tensor cores read it.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::products_mma::split_feature;

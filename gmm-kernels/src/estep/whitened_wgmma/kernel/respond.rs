@@ -8,7 +8,7 @@ const PAIRS: usize = TILE / 2;
 const APART: usize = RESPOND_BLOCK as usize / PAIRS;
 /// Components of a thread.
 const OWN: usize = RESPOND_GROUP / APART;
-/// Components of a tile of the units.
+/// Components of a tile of the tensor cores.
 const ROWS: usize = RESPOND_ROWS;
 /// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;

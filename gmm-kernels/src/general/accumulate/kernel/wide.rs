@@ -1,4 +1,4 @@
-//! The sums of triangles in float64, by products of the matrix units: a tile's entries are the sum
+//! The sums of triangles in float64, by products of the tensor cores: a tile's entries are the sum
 //! over the samples of the rows' r·u times the columns' u.
 use super::*;
 

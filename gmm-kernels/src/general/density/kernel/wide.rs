@@ -1,4 +1,4 @@
-//! The exponents of triangles in float64, by products of the matrix units: A·x + b of eight rows and
+//! The exponents of triangles in float64, by products of the tensor cores: A·x + b of eight rows and
 //! eight samples at a time.
 use super::*;
 use crate::math::smaller;

@@ -1,4 +1,4 @@
-//! The matrix units, and float16 numbers.
+//! The tensor cores, and float16 numbers.
 use super::super::{block, here};
 use super::{CachePolicy, Shared, Wide, load};
 use half::f16;

@@ -1,4 +1,4 @@
-//! The matrix units (tensor cores) and the float16 numbers that they multiply. PTX ISA, "Matrix
+//! The tensor cores and the float16 numbers that they multiply. PTX ISA, "Matrix
 //! multiply-accumulate operation using mma instruction", m16n8k16: a lane's numbers lie in row and
 //! column `lane / 4` and at twice `lane % 4`.
 use super::{CachePolicy, Shared};

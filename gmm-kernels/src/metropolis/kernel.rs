@@ -333,19 +333,22 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     }
 }
 
-macro_rules! instances {
-    ($($name:ident $d:literal),*) => { $(
-        kernel! {
-            /// Steps of random-walk Metropolis.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: MetropolisArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$d, { row($d, false) }, { row($d, false) / 4 }>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Steps of random-walk Metropolis.
+    metropolis_d01: MetropolisArgs = body::<1, { row(1, false) }, { row(1, false) / 4 }>;
+    metropolis_d02: MetropolisArgs = body::<2, { row(2, false) }, { row(2, false) / 4 }>;
+    metropolis_d03: MetropolisArgs = body::<3, { row(3, false) }, { row(3, false) / 4 }>;
+    metropolis_d04: MetropolisArgs = body::<4, { row(4, false) }, { row(4, false) / 4 }>;
+    metropolis_d05: MetropolisArgs = body::<5, { row(5, false) }, { row(5, false) / 4 }>;
+    metropolis_d06: MetropolisArgs = body::<6, { row(6, false) }, { row(6, false) / 4 }>;
+    metropolis_d07: MetropolisArgs = body::<7, { row(7, false) }, { row(7, false) / 4 }>;
+    metropolis_d08: MetropolisArgs = body::<8, { row(8, false) }, { row(8, false) / 4 }>;
+    metropolis_d09: MetropolisArgs = body::<9, { row(9, false) }, { row(9, false) / 4 }>;
+    metropolis_d10: MetropolisArgs = body::<10, { row(10, false) }, { row(10, false) / 4 }>;
+    metropolis_d11: MetropolisArgs = body::<11, { row(11, false) }, { row(11, false) / 4 }>;
+    metropolis_d12: MetropolisArgs = body::<12, { row(12, false) }, { row(12, false) / 4 }>;
+    metropolis_d13: MetropolisArgs = body::<13, { row(13, false) }, { row(13, false) / 4 }>;
+    metropolis_d14: MetropolisArgs = body::<14, { row(14, false) }, { row(14, false) / 4 }>;
+    metropolis_d15: MetropolisArgs = body::<15, { row(15, false) }, { row(15, false) / 4 }>;
+    metropolis_d16: MetropolisArgs = body::<16, { row(16, false) }, { row(16, false) / 4 }>;
 }
-instances!(metropolis_d01 1, metropolis_d02 2, metropolis_d03 3, metropolis_d04 4, metropolis_d05 5, metropolis_d06 6, metropolis_d07 7, metropolis_d08 8,
-    metropolis_d09 9, metropolis_d10 10, metropolis_d11 11, metropolis_d12 12, metropolis_d13 13, metropolis_d14 14, metropolis_d15 15, metropolis_d16 16);

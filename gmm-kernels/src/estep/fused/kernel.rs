@@ -198,30 +198,19 @@ macro_rules! instances {
 }
 macro_rules! instance {
     ($name:ident, $moments:ident, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
-        kernel! {
+        kernels! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedArgs) {
-                const FULL: bool = $moments::FULL;
-                const CAPACITY: usize = $lanes * $components;
-                const NUMBERS: usize = numbers($d, FULL) * CAPACITY;
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    body::<
-                        $moments,
-                        $lanes,
-                        $components,
-                        CAPACITY,
-                        { $samples },
-                        $d,
-                        NUMBERS,
-                        { matrix($d, FULL) },
-                        { sums($d, FULL) },
-                    >(&args)
-                }
-            }
+            $name: FusedArgs = body::<
+                $moments,
+                $lanes,
+                $components,
+                { $lanes * $components },
+                { $samples },
+                $d,
+                { numbers($d, $moments::FULL) * $lanes * $components },
+                { matrix($d, $moments::FULL) },
+                { sums($d, $moments::FULL) },
+            >;
         }
     };
 }

@@ -271,27 +271,14 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     });
 }
 
-macro_rules! instances {
-    ($($name:ident $lanes:literal $features:literal),*) => { $(
-        kernel! {
-            /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: Fused64Args) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$lanes, $features>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Each block's log-likelihood and sufficient statistics.
+    fused64_k08_d04: Fused64Args = body::<8, 4>;
+    fused64_k08_d08: Fused64Args = body::<8, 8>;
+    fused64_k08_d12: Fused64Args = body::<8, 12>;
+    fused64_k08_d16: Fused64Args = body::<8, 16>;
+    fused64_k32_d04: Fused64Args = body::<32, 4>;
+    fused64_k32_d08: Fused64Args = body::<32, 8>;
+    fused64_k32_d12: Fused64Args = body::<32, 12>;
+    fused64_k32_d16: Fused64Args = body::<32, 16>;
 }
-instances!(
-    fused64_k08_d04 8 4,
-    fused64_k08_d08 8 8,
-    fused64_k08_d12 8 12,
-    fused64_k08_d16 8 16,
-    fused64_k32_d04 32 4,
-    fused64_k32_d08 32 8,
-    fused64_k32_d12 32 12,
-    fused64_k32_d16 32 16
-);

@@ -1108,9 +1108,6 @@ macro_rules! instances {
     ($($name:ident $gaps:literal $pairs:literal $components:literal $groups:literal $member:expr;)*) => { $(
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedMmaArgs) {
                 const SHAPE: FusedShape = FusedShape::diagonal($pairs, $components, $gaps);
                 let member: Member = $member(args.team);

@@ -100,9 +100,6 @@ unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
 kernel! {
     /// Splits the coefficients into two float16 numbers each, and puts them where `exponents` reads
     /// them.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn split_coefficients(args: SplitArgs) {
         let shape = args.shape;
         let (products, components) = (shape.products(), shape.components());

@@ -359,27 +359,10 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     }
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $full:literal $central:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: WeightedSumsArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$full, $central>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Diagonal covariances, moments around the data's centre.
-    weighted_sums_diag_raw false false;
-    /// Matrices, moments around the data's centre.
-    weighted_sums_full_raw true false;
-    /// Diagonal covariances, moments around each component's centre.
-    weighted_sums_diag_central false true;
-    /// Matrices, moments around each component's centre.
-    weighted_sums_full_central true true;
+kernels! {
+    /// Moments around the data's centre (`raw`) or each component's (`central`).
+    weighted_sums_diag_raw: WeightedSumsArgs = body::<false, false>;
+    weighted_sums_full_raw: WeightedSumsArgs = body::<true, false>;
+    weighted_sums_diag_central: WeightedSumsArgs = body::<false, true>;
+    weighted_sums_full_central: WeightedSumsArgs = body::<true, true>;
 }

@@ -22,9 +22,6 @@ fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4];
 
 kernel! {
     /// Splits the triangles into two float16 numbers each, and puts them where `whiten` reads them.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn split_matrices(args: SplitMatricesArgs) {
         let shape = args.shape;
         let d = shape.d as usize;

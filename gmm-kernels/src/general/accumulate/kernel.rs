@@ -282,34 +282,13 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>)
 
 const _: () = assert!(NUMBERS == 2 * WARP as usize);
 
-macro_rules! instance {
-    ($name:ident $t:ty, $tile:ty, $full:literal) => {
-        kernel! {
-            /// Each slice's sums.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: AccumulateArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $tile, $full>(&args) }
-            }
-        }
-    };
-}
-instance!(accumulate_diag_f32 f32, Diagonals<f32, false>, false);
-instance!(accumulate_observed_f32 f32, Diagonals<f32, true>, false);
-instance!(accumulate_full_f32 f32, Triangle<f32>, true);
-instance!(accumulate_diag_f64 f64, Diagonals<f64, false>, false);
-instance!(accumulate_observed_f64 f64, Diagonals<f64, true>, false);
-instance!(accumulate_full_f64 f64, Triangle<f64>, true);
-
-kernel! {
+kernels! {
     /// Each slice's sums.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
-    pub unsafe fn accumulate_wide_f64(args: AccumulateArgs<f64>) {
-        // SAFETY: the caller guarantees it.
-        unsafe { wide::triangles(&args) }
-    }
+    accumulate_diag_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, false>, false>;
+    accumulate_observed_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, true>, false>;
+    accumulate_full_f32: AccumulateArgs<f32> = body::<f32, Triangle<f32>, true>;
+    accumulate_diag_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, false>, false>;
+    accumulate_observed_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, true>, false>;
+    accumulate_full_f64: AccumulateArgs<f64> = body::<f64, Triangle<f64>, true>;
+    accumulate_wide_f64: AccumulateArgs<f64> = wide::triangles;
 }

@@ -262,19 +262,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     }
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty) => {
-        kernel! {
-            /// Scores, labels, responsibilities, and each block's total.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: PosteriorArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// Scores, labels, responsibilities, and each block's total.
+    posterior_f32: PosteriorArgs<f32> = body;
+    posterior_f64: PosteriorArgs<f64> = body;
 }
-instance!(posterior_f32 f32);
-instance!(posterior_f64 f64);

@@ -384,18 +384,10 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
     unsafe { write_totals(args, powers, mantissas, first_bundle, bundles) };
 }
 
-macro_rules! instances {
-    ($($name:ident $steps:literal),*) => { $(
-        kernel! {
-            /// Each block's sum for each set.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: BatchMmaArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$steps>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Each block's sum for each set.
+    batch_mma_s1: BatchMmaArgs = body::<1>;
+    batch_mma_s2: BatchMmaArgs = body::<2>;
+    batch_mma_s3: BatchMmaArgs = body::<3>;
+    batch_mma_s4: BatchMmaArgs = body::<4>;
 }
-instances!(batch_mma_s1 1, batch_mma_s2 2, batch_mma_s3 3, batch_mma_s4 4);

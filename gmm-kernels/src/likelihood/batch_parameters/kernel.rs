@@ -464,12 +464,7 @@ impl<'a> SetBlock<'a> {
 }
 
 kernel! {
-    /// The parameters of near sets.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given, and D is at most
-    /// [`MAX_FEATURES`](crate::likelihood::batch_mma::MAX_FEATURES); launched as the
-    /// module says.
+    /// The parameters of near sets, of at most [`MAX_FEATURES`](crate::likelihood::batch_mma::MAX_FEATURES).
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { SetBlock::new(&args).run() };

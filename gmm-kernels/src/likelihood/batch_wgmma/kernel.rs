@@ -563,21 +563,14 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     unsafe { write_totals(args, products, far, (first_bundle, bundles as usize)) };
 }
 
-macro_rules! instances {
-    ($($name:ident $steps:literal $one_eight:literal),*) => { $(
-        kernel! {
-            /// Each block's sum for each set.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: BatchMmaArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$steps, $one_eight>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Each block's sum for each set.
+    batch_wgmma_k08_s1: BatchMmaArgs = body::<1, true>;
+    batch_wgmma_k08_s2: BatchMmaArgs = body::<2, true>;
+    batch_wgmma_k08_s3: BatchMmaArgs = body::<3, true>;
+    batch_wgmma_k08_s4: BatchMmaArgs = body::<4, true>;
+    batch_wgmma_s1: BatchMmaArgs = body::<1, false>;
+    batch_wgmma_s2: BatchMmaArgs = body::<2, false>;
+    batch_wgmma_s3: BatchMmaArgs = body::<3, false>;
+    batch_wgmma_s4: BatchMmaArgs = body::<4, false>;
 }
-instances!(
-    batch_wgmma_k08_s1 1 true, batch_wgmma_k08_s2 2 true, batch_wgmma_k08_s3 3 true, batch_wgmma_k08_s4 4 true,
-    batch_wgmma_s1 1 false, batch_wgmma_s2 2 false, batch_wgmma_s3 3 false, batch_wgmma_s4 4 false
-);

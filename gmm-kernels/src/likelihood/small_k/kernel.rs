@@ -410,15 +410,10 @@ macro_rules! instances {
 }
 macro_rules! instance {
     ($name:ident, $kind:expr, $d:literal) => {
-        kernel! {
+        kernels! {
             /// Total log₂-likelihood of at most [`COMPONENTS`] components.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: SmallKArgs<{ $kind.row($d) }>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<{ $kind as usize }, $d, { $kind.row($d) }, { $kind.row($d) / 4 }>(&args) }
-            }
+            $name: SmallKArgs<{ $kind.row($d) }> =
+                body::<{ $kind as usize }, $d, { $kind.row($d) }, { $kind.row($d) / 4 }>;
         }
     };
 }

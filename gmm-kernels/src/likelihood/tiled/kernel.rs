@@ -486,29 +486,11 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
     unsafe { args.output.finish(product) };
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $t:literal $full:literal $gaps:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: TiledArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full, $gaps>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Diagonal covariances, tiles of 8 components.
-    tiled8 8 false false;
-    /// Diagonal covariances, tiles of 16 components.
-    tiled16 16 false false;
-    /// Diagonal covariances and samples with missing values, tiles of 8 components.
-    tiled_observed8 8 false true;
-    /// Triangles, tiles of 8 rows.
-    tiled_full8 8 true false;
-    /// Triangles, tiles of 16 rows.
-    tiled_full16 16 true false;
+kernels! {
+    /// Total, scores and exponents, in tiles of components or of rows of triangles.
+    tiled8: TiledArgs = body::<8, false, false>;
+    tiled16: TiledArgs = body::<16, false, false>;
+    tiled_observed8: TiledArgs = body::<8, false, true>;
+    tiled_full8: TiledArgs = body::<8, true, false>;
+    tiled_full16: TiledArgs = body::<16, true, false>;
 }

@@ -34,9 +34,6 @@ unsafe fn add_columns<const COUNT: usize>(
 
 kernel! {
     /// The Gaussian kernel of pairs of rows.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn gaussian_pairs(args: PairsArgs) {
         let policy = policy_stream();
         counted!(for quad in (block_idx() * block_dim() + thread_idx()..args.a.quads()).step_by(grid_dim() * block_dim()) {

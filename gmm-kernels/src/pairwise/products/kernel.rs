@@ -346,9 +346,6 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
 
 kernel! {
     /// Products of all vectors with all rows, in tiles of 256 × 128.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_large(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<4, 2, 4, 8>(&args, LARGE) };
@@ -357,9 +354,6 @@ kernel! {
 
 kernel! {
     /// Products of all vectors with all rows, in tiles of 64 × 64.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_medium(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<2, 2, 2, 4>(&args, MEDIUM) };
@@ -368,9 +362,6 @@ kernel! {
 
 kernel! {
     /// Products of all vectors with all rows, in tiles of 32 × 32.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_small(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<2, 2, 1, 2>(&args, SMALL) };

@@ -92,9 +92,6 @@ fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
 
 kernel! {
     /// Products of all vectors with all rows.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_few(args: ProductsFewArgs) {
         /// What the splits multiply by is taken back half by a row's, half by a vector's power of
         /// two.

@@ -118,9 +118,6 @@ unsafe fn write(
 
 kernel! {
     /// Splits rows into float16 numbers.
-    ///
-    /// # Safety
-    /// The arrays have the documented lengths.
     pub unsafe fn split_rows(args: SplitArgs) {
         let segments = args.d.div_ceil(SEGMENT as u32);
         // Half a warp takes a segment, a thread two neighbours of it.

@@ -188,9 +188,6 @@ impl<'a> Component<'a> {
 
 kernel! {
     /// The sums of all columns of each pattern and component.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn complete_patterns(args: CompleteArgs) {
         let pattern = block_idx() as usize;
         let warps = block_dim() / WARP;

@@ -445,19 +445,8 @@ unsafe fn body<T: Float>(args: &MarginalsArgs<T>) {
     }
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty) => {
-        kernel! {
-            /// The parameters of each pattern.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: MarginalsArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// The parameters of each pattern.
+    marginals_f32: MarginalsArgs<f32> = body;
+    marginals_f64: MarginalsArgs<f64> = body;
 }
-instance!(marginals_f32 f32);
-instance!(marginals_f64 f64);

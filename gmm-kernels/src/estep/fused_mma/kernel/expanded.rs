@@ -215,19 +215,13 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
 }
 
 macro_rules! instances {
-    ($($name:ident $steps:literal $components:literal;)*) => { $(
-        kernel! {
+    ($($name:ident $steps:literal $components:literal;)*) => {
+        kernels! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedMmaArgs) {
-                const SHAPE: FusedShape = FusedShape::products_of_two($steps, $components);
-                // SAFETY: the caller guarantees it.
-                unsafe { expanded::<{ SHAPE.pairs }, $steps, $components>(&args) }
-            }
+            $($name: FusedMmaArgs =
+                expanded::<{ FusedShape::products_of_two($steps, $components).pairs }, $steps, $components>;)*
         }
-    )* };
+    };
 }
 instances! {
     fused_mma_expanded_p016_k32 1 4;

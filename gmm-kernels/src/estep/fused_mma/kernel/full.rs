@@ -191,24 +191,15 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
 }
 
 macro_rules! instances {
-    ($($name:ident $rotations:literal;)*) => { $(
-        kernel! {
+    ($($name:ident $shape:expr;)*) => {
+        kernels! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedMmaArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    const SHAPE: FusedShape = FusedShape::matrices($rotations);
-                    full::<{ SHAPE.features() }, { SHAPE.steps() }, { SHAPE.groups() }>(&args)
-                }
-            }
+            $($name: FusedMmaArgs = full::<{ $shape.features() }, { $shape.steps() }, { $shape.groups() }>;)*
         }
-    )* };
+    };
 }
 instances! {
-    fused_mma_full_d09_k08 5;
-    fused_mma_full_d13_k08 7;
-    fused_mma_full_d15_k08 8;
+    fused_mma_full_d09_k08 FusedShape::matrices(5);
+    fused_mma_full_d13_k08 FusedShape::matrices(7);
+    fused_mma_full_d15_k08 FusedShape::matrices(8);
 }

@@ -361,27 +361,10 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     unsafe { args.output.finish(product) };
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $tiles:literal $full:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: ExponentsArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$tiles, $full>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Exponents of diagonal covariances with 16 components a warp.
-    exponents_diag_m1 1 false;
-    /// Exponents of diagonal covariances with 32 components a warp.
-    exponents_diag_m2 2 false;
-    /// Exponents of matrices with 16 components a warp.
-    exponents_full_m1 1 true;
-    /// Exponents of matrices with 32 components a warp.
-    exponents_full_m2 2 true;
+kernels! {
+    /// Exponents, with 16 (`m1`) or 32 (`m2`) components a warp.
+    exponents_diag_m1: ExponentsArgs = body::<1, false>;
+    exponents_diag_m2: ExponentsArgs = body::<2, false>;
+    exponents_full_m1: ExponentsArgs = body::<1, true>;
+    exponents_full_m2: ExponentsArgs = body::<2, true>;
 }

@@ -432,27 +432,10 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
     }
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $tiles:literal $full:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: WeighArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$tiles, $full>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Sums of features and squares with 16 components a warp.
-    weigh_diag_m1 1 false;
-    /// Sums of features and squares with 32 components a warp.
-    weigh_diag_m2 2 false;
-    /// Sums of all products of two features with 16 components a warp.
-    weigh_full_m1 1 true;
-    /// Sums of all products of two features with 32 components a warp.
-    weigh_full_m2 2 true;
+kernels! {
+    /// Sums of squares (`diag`) or products (`full`), with 16 (`m1`) or 32 (`m2`) components a warp.
+    weigh_diag_m1: WeighArgs = body::<1, false>;
+    weigh_diag_m2: WeighArgs = body::<2, false>;
+    weigh_full_m1: WeighArgs = body::<1, true>;
+    weigh_full_m2: WeighArgs = body::<2, true>;
 }

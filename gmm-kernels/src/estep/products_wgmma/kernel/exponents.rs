@@ -183,9 +183,6 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
 
 kernel! {
     /// Exponents of diagonal covariances by warpgroups.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn warpgroup_exponents(args: ExponentsArgs) {
         let tiles = args.columns.n.div_ceil(SAMPLES as u64) as u32;
         if thread_idx() == 0 {

@@ -24,9 +24,6 @@ pub(crate) fn element(feature: Feature, square: Feature, part: usize, s: usize) 
 
 kernel! {
     /// Splits the coefficients into two float16 numbers each, as an operand.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_coefficients(args: CoefficientsArgs) {
         let shape = args.shape;
         let octets = shape.octets();
@@ -58,9 +55,6 @@ kernel! {
 
 kernel! {
     /// Forms the products of the samples, as an operand.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_products(args: ProductsArgs) {
         let (shape, columns) = (args.shape, &args.columns);
         let octets = shape.octets() as u32;

@@ -248,9 +248,6 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
 
 kernel! {
     /// Sums of features and squares by warpgroups.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn warpgroup_weigh(args: WeighArgs) {
         if thread_idx() == 0 {
             // SAFETY: nobody uses them yet.

@@ -280,9 +280,6 @@ impl<'a> OuterBlock<'a> {
 
 kernel! {
     /// Sums of features and of their products, weighted by the responsibilities of each component.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn outer(args: OuterArgs) {
         let block = OuterBlock::new(&args);
         let task = block.task();

@@ -179,9 +179,6 @@ pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
 
 kernel! {
     /// Exponents of matrices.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn whiten(args: WhitenArgs) {
         let shape = args.shape;
         let block = WhitenBlock::new(&args);

@@ -167,9 +167,6 @@ macro_rules! instances {
     ($($name:ident $width:literal $unit:literal [$($multiply:ident $band:literal)*])*) => { $(
         kernel! {
             #[doc = concat!("Exponents of matrices of at most ", $width, " features.")]
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: WhitenArgs) {
                 // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and
                 // constants are there.
@@ -194,9 +191,6 @@ instances! {
 
 kernel! {
     /// Maxima, factors and the total.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_normalise(args: NormaliseArgs) {
         /// Components of which the exponents are read at once.
         const AT_ONCE: usize = 8;

@@ -333,18 +333,12 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
 }
 
 macro_rules! instances {
-    ($($name:ident $width:literal)*) => { $(
-        kernel! {
-            #[doc = concat!("Responsibilities of matrices of at most ", $width, " features, and their sums.")]
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: RespondArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<{ $width / 8 }, { RESPOND_GROUP / ROWS * ($width / 8) / WARPS }>(&args) };
-            }
+    ($($name:ident $width:literal)*) => {
+        kernels! {
+            /// Responsibilities of matrices of at most 32, 64, 96 or 128 features, and their sums.
+            $($name: RespondArgs = body::<{ $width / 8 }, { RESPOND_GROUP / ROWS * ($width / 8) / WARPS }>;)*
         }
-    )* };
+    };
 }
 instances! {
     warpgroup_respond_d32 32

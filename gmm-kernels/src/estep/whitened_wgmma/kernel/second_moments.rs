@@ -199,9 +199,6 @@ macro_rules! instances {
     ($($name:ident $width:literal $eights:literal $sums:literal $calls:literal $multiply:ident)*) => { $(
         kernel! {
             #[doc = concat!("Sums over products of two features, of at most ", $width, " of them.")]
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: OuterArgs) {
                 // SAFETY: the caller guarantees it; the operands have arrived.
                 unsafe {

@@ -12,19 +12,16 @@ pub mod machine_code;
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use compare::archive_file;
 use compile::{Warnings, compile};
 pub use compile::{cargo, run};
 use gmm_ptx::{Archive, Entry, pack, split};
 
 /// The compiler and its version, for the first line of each kernel's text.
 const MAKER: &str = "`cargo xtask ptx`";
-
-fn archive_file(root: &Path) -> PathBuf {
-    root.join("gmm-kernels/ptx.packed")
-}
 
 /// What differs between the committed archive and these entries. A missing file counts as an
 /// archive without kernels.

@@ -139,9 +139,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Sample `i`; zeros for the features that the data does not have.
-    ///
-    /// # Safety
-    /// The sample exists.
+    /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn sample(&self, i: usize) -> [f64; FEATURES] {
         let mut x = [0.0; FEATURES];
@@ -158,9 +156,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// The weight of sample `i`.
-    ///
-    /// # Safety
-    /// The sample exists.
+    /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn weight(&self, i: usize) -> f64 {
         if self.args.sample_weights.is_null() {
@@ -213,11 +209,8 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
                     end = Some(End::MaxIter);
                 }
             }
-            if end.is_none() {
-                match block.maximise(pass, &mut rounds) {
-                    Some(next) => pass = next,
-                    None => end = Some(End::GivenUp),
-                }
+            if end.is_none() && !block.maximise(&mut pass, &mut rounds) {
+                end = Some(End::GivenUp);
             }
         }
         block.finish(end.unwrap_or(End::GivenUp), iterations);

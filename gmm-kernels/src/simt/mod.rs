@@ -47,9 +47,8 @@ pub(crate) fn thread() -> u32 {
 }
 
 /// Two neighbouring float32 numbers in one 8-byte read of global memory.
-///
-/// # Safety
-/// The place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
+/// Safety: the place is valid for them and aligned to 8 bytes; no thread writes there during the
+/// launch.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {

@@ -18,9 +18,7 @@ struct Stages<'a, const FEATURES: usize> {
 impl<const FEATURES: usize> Stages<'_, FEATURES> {
     /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end
     /// there is nothing to copy.
-    ///
-    /// # Safety
-    /// No lane reads that stage.
+    /// Safety: no lane reads that stage.
     #[inline(always)]
     unsafe fn fetch(&self, first: u64, stage: usize) {
         let args = self.args;
@@ -41,9 +39,7 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
     }
 
     /// Writes zeros to this lane's places of the features that the data does not have.
-    ///
-    /// # Safety
-    /// No other lane accesses the stages.
+    /// Safety: no other lane accesses the stages.
     #[inline(always)]
     unsafe fn clear_the_rest(&self) {
         counted!(for j in self.args.d as usize..FEATURES {
@@ -94,9 +90,7 @@ struct LaneComponent<const FEATURES: usize> {
 
 impl<const FEATURES: usize> LaneComponent<FEATURES> {
     /// Component `c` of so many.
-    ///
-    /// # Safety
-    /// The parameters are readable.
+    /// Safety: the parameters are readable.
     #[inline(always)]
     unsafe fn load(parameters: *const f64, shifts: Shared<f64>, c: usize, capacity: usize) -> Self {
         // SAFETY: the caller guarantees it.
@@ -128,9 +122,7 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
     }
 
     /// Writes the warp's sums, those of the lanes that have the same component added up.
-    ///
-    /// # Safety
-    /// `to` has places for them, which only this warp uses. All lanes take part.
+    /// Safety: `to` has places for them, which only this warp uses. All lanes take part.
     #[inline(always)]
     unsafe fn write<const LANES: usize>(&self, to: Shared<f64>) {
         let lane = (thread_idx() % WARP) as usize;

@@ -7,9 +7,7 @@ const LEAST: f64 = -1000.0;
 
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     /// The difference of a sample from a mean.
-    ///
-    /// # Safety
-    /// The means have been written.
+    /// Safety: the means have been written.
     #[inline(always)]
     unsafe fn deviation(x: &[f64; FEATURES], mean: Shared<f64>) -> [f64; FEATURES] {
         let mut t = [0.0; FEATURES];
@@ -22,9 +20,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
 
     /// The exponent of a sample under a component: log₂ of its weighted density, without the constant
     /// of D.
-    ///
-    /// # Safety
-    /// The parameters have been written.
+    /// Safety: the parameters have been written.
     #[inline(always)]
     unsafe fn exponent(x: &[f64; FEATURES], mean: Shared<f64>, factor: Shared<f64>, seed: f64) -> f64 {
         // SAFETY: the caller guarantees it, here and below.
@@ -54,9 +50,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Writes a sample's share in each component: all of its weight in the nearest.
-    ///
-    /// # Safety
-    /// The means have been written, and no other thread uses `shares` (K,).
+    /// Safety: the means have been written, and no other thread uses `shares` (K,).
     #[inline(always)]
     unsafe fn assign(&self, x: &[f64; FEATURES], weight: f64, shares: Shared<f64>) {
         let (mut least, mut label) = (f64::MAX, 0);
@@ -83,9 +77,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
 
     /// Writes a sample's responsibilities, times its weight, and multiplies its likelihood into
     /// `product`.
-    ///
-    /// # Safety
-    /// The parameters have been written, and no other thread uses `shares` (K,).
+    /// Safety: the parameters have been written, and no other thread uses `shares` (K,).
     #[inline(always)]
     unsafe fn respond(&self, x: &[f64; FEATURES], weight: f64, shares: Shared<f64>, product: &mut LogProduct64) {
         let mut top = f64::MIN;
@@ -125,9 +117,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Writes a sample to its place in the tile, with a one behind its features.
-    ///
-    /// # Safety
-    /// No other thread uses the place.
+    /// Safety: no other thread uses the place.
     #[inline(always)]
     unsafe fn put(&self, x: &[f64; FEATURES], place: Shared<f64>) {
         let d = self.args.d as usize;
@@ -144,9 +134,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Mean `j` of component `c`; zero for the one behind the features.
-    ///
-    /// # Safety
-    /// The means have been written.
+    /// Safety: the means have been written.
     #[inline(always)]
     unsafe fn mean_or_zero(&self, c: usize, j: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -155,9 +143,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
 
     /// Adds the samples `first`, `first + step`, … of the tile, which has so many, to an item of
     /// component `c`, whose sums are at `to`.
-    ///
-    /// # Safety
-    /// The tile and the means have been written, and no other thread uses the sums.
+    /// Safety: the tile and the means have been written, and no other thread uses the sums.
     #[inline(always)]
     unsafe fn add(&self, c: usize, item: usize, to: Shared<f64>, (first, step, end): (usize, usize, usize)) {
         let layout = self.layout();
@@ -210,9 +196,8 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Leaves the sums of a pass over all samples, and each warp's part of the log-likelihood.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the parameters that the pass reads have been written.
+    /// Safety: all threads of the block call it; the parameters that the pass reads have been
+    /// written.
     #[inline(always)]
     pub(super) unsafe fn add_samples(&self, pass: Pass, n: usize) {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
@@ -277,9 +262,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// The log-likelihood of the samples in the pass.
-    ///
-    /// # Safety
-    /// [`Self::add_samples`] has left it.
+    /// Safety: [`Self::add_samples`] has left it.
     #[inline(always)]
     pub(super) unsafe fn total(&self) -> f64 {
         let mut total = 0.0;

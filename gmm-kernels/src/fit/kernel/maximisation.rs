@@ -24,9 +24,7 @@ fn sum_in_all_lanes(mut x: f64) -> f64 {
 
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     /// A sum of component `c`, once those of all samples are together: number `v` of an item.
-    ///
-    /// # Safety
-    /// The sums have been written, and the item is one of the pass.
+    /// Safety: the sums have been written, and the item is one of the pass.
     #[inline(always)]
     unsafe fn sum(&self, c: usize, item: usize, v: usize) -> f64 {
         let at = c * self.n_items as usize + item - self.first_item as usize;
@@ -35,9 +33,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Σ r of component `c`.
-    ///
-    /// # Safety
-    /// As for [`Self::sum`].
+    /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn count(&self, c: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -45,9 +41,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Σ r·(xⱼ − μⱼ) of component `c`; Σ r for j = D.
-    ///
-    /// # Safety
-    /// As for [`Self::sum`].
+    /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn first_moment(&self, c: usize, j: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -55,9 +49,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Σ r·(xᵢ − μᵢ)·(xⱼ − μⱼ) of component `c`, for i ≥ j; of `fit_diag` for i = j.
-    ///
-    /// # Safety
-    /// As for [`Self::sum`].
+    /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn second_moment(&self, c: usize, i: usize, j: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -66,9 +58,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
 
     /// Σ r·(xᵢ − x̄ᵢ)·(xⱼ − x̄ⱼ) around the new means, of component `c` or of all of them; and whether
     /// it is a difference of numbers that cancel.
-    ///
-    /// # Safety
-    /// As for [`Self::sum`].
+    /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn scatter(&self, c: usize, all: bool, i: usize, j: usize) -> (f64, bool) {
         let (mut around_mean, mut moved) = (0.0, 0.0);
@@ -89,9 +79,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
 
     /// Computes a factor, that of component `c` or of all of them, from the sums. A warp's work, in
     /// which all lanes take part.
-    ///
-    /// # Safety
-    /// The sums are those of all samples, and no other warp uses the factor.
+    /// Safety: the sums are those of all samples, and no other warp uses the factor.
     #[inline(always)]
     unsafe fn factorise(&self, c: usize) {
         let lane = thread_idx() % WARP;
@@ -191,20 +179,18 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         }
     }
 
-    /// Takes the step that ends a pass, and returns the next one; `None` if the fit is given up.
-    /// `rounds`: Lloyd's iterations.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the sums are those of all samples.
+    /// Whether the fit goes on: takes the step that ends a pass, and says which is next. `rounds`:
+    /// Lloyd's iterations.
+    /// Safety: all threads of the block call it; the sums are those of all samples.
     #[inline(always)]
-    pub(super) unsafe fn maximise(&self, pass: Pass, rounds: &mut u32) -> Option<Pass> {
+    pub(super) unsafe fn maximise(&self, pass: &mut Pass, rounds: &mut u32) -> bool {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
         let (warp, lane, warps) = (thread / WARP as usize, thread_idx() % WARP, threads / WARP as usize);
         let (k, d) = (self.k as usize, self.args.d as usize);
         // SAFETY: places that only this thread or warp uses, or that threads have met for.
         unsafe {
             // First the factors, which only the sums are read for.
-            if pass != Pass::Lloyd {
+            if *pass != Pass::Lloyd {
                 let matrices = if FULL && self.args.pooled { 1 } else { k };
                 let mut c = warp;
                 while c < matrices {
@@ -229,18 +215,17 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                 self.of_trials(0).set(warp, moved);
             }
             barrier!();
-            let mut next = Some(pass);
-            if pass == Pass::Lloyd {
+            let mut usable = true;
+            if *pass == Pass::Lloyd {
                 let mut moved = 0.0;
                 counted!(for w in 0..opaque(warps as u32) as usize {
                     moved += self.of_trials(0).get(w);
                 });
                 *rounds += 1;
                 if moved <= f64::from_bits(self.word(word::LLOYD_TOL)) || *rounds == self.args.lloyd {
-                    next = Some(Pass::Assign);
+                    *pass = Pass::Assign;
                 }
             } else {
-                let mut usable = true;
                 counted!(for c in 0..self.k() {
                     let own = if FULL && self.args.pooled { 0 } else { c };
                     usable &= self.failures().get(own) == 0.0 && self.count(c) > LEAST_COUNT;
@@ -251,20 +236,16 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                         let weight = float64::log2(self.count(c) / self.total_weight());
                         self.seeds().set(c, weight + self.determinants().get(own));
                     });
-                    next = Some(Pass::Em);
-                } else {
-                    next = None;
+                    *pass = Pass::Em;
                 }
             }
             barrier!();
-            next
+            usable
         }
     }
 
     /// Writes the results.
-    ///
-    /// # Safety
-    /// The sums are those of all samples, unless the fit is given up.
+    /// Safety: the sums are those of all samples, unless the fit is given up.
     #[inline(always)]
     pub(super) unsafe fn finish(&self, end: End, iterations: u32) {
         let results = self.args.results.wrapping_add(self.word(word::RESULTS) as usize);

@@ -5,9 +5,7 @@ use crate::math::{Float, smaller, warp_sum};
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     /// Whether there are K seeds: each is a sample, drawn in proportion to its squared distance to the
     /// nearest before, the best of some draws. All threads of the block call it.
-    ///
-    /// # Safety
-    /// The shared memory has been cleared.
+    /// Safety: the shared memory has been cleared.
     #[inline(always)]
     pub(super) unsafe fn seed(&self, n: usize) -> bool {
         let (k, mut own) = (self.k as usize, 0.0);
@@ -23,7 +21,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
             let draws = if opaque(c as u32) == 0 { 1 } else { trials(k) };
             // SAFETY: all threads of the block are here, and meet between writing and reading.
             unsafe {
-                distinct = self.draw(n, own, c, used..used + draws);
+                distinct = self.draw(n, own, c, (used, draws));
                 barrier!();
                 // `opaque` keeps the compiler from making two copies of this branch, each with its own
                 // barriers.
@@ -42,13 +40,12 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         distinct
     }
 
-    /// Draws candidates for centre `c` with these of the uniform numbers; `own`: the thread's part of
-    /// the sum of the weighted distances. Whether any is above zero.
-    ///
-    /// # Safety
-    /// All threads of the block call it, after they have read what warps exchange.
+    /// Whether a sample is left at a distance; then the candidates for centre `c` are drawn, of which
+    /// there are `draws`, with the uniform numbers behind those used. `own`: the thread's part of the
+    /// sum of the weighted distances.
+    /// Safety: all threads of the block call it, after they have read what warps exchange.
     #[inline(always)]
-    unsafe fn draw(&self, n: usize, own: f64, c: usize, uniforms: core::ops::Range<usize>) -> bool {
+    unsafe fn draw(&self, n: usize, own: f64, c: usize, (used, draws): (usize, usize)) -> bool {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
         let (warp, lane, warps) = (thread / WARP as usize, thread_idx() % WARP, threads / WARP as usize);
         // SAFETY: samples below N; a place for each warp and candidate.
@@ -72,9 +69,8 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                 total += self.of_warps().get(w);
             });
             let (from, to) = (if lane > 0 { base + before } else { base }, base + running);
-            counted!(for trial in 0..opaque(uniforms.len() as u32) as usize {
-                let at = self.word(word::UNIFORMS) as usize + uniforms.start + trial;
-                let u = f64::load(self.args.uniforms.wrapping_add(at));
+            counted!(for trial in 0..opaque(draws as u32) as usize {
+                let u = f64::load(self.args.uniforms.wrapping_add(self.word(word::UNIFORMS) as usize + used + trial));
                 // Below the total, also where the product is rounded up.
                 let target = smaller(u * total, total * (1.0 - f64::EPSILON));
                 if from <= target && target < to {
@@ -93,9 +89,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Leaves each warp's part of the sum of the distances that each candidate would leave.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the candidates are in shared memory.
+    /// Safety: all threads of the block call it; the candidates are in shared memory.
     #[inline(always)]
     unsafe fn measure(&self, draws: usize) {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
@@ -119,9 +113,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
 
     /// The thread's part of the sum of the weighted distances, after the best candidate has become
     /// centre `c`.
-    ///
-    /// # Safety
-    /// All threads of the block call it; what [`Self::measure`] leaves is in shared memory.
+    /// Safety: all threads of the block call it; what [`Self::measure`] leaves is in shared memory.
     #[inline(always)]
     unsafe fn choose(&self, c: usize, draws: usize) -> f64 {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);

@@ -39,8 +39,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// # Safety
-    /// The slice exists.
+    /// Safety: the slice exists.
     #[inline(always)]
     unsafe fn of<T>(args: &AccumulateArgs<T>, number: u32) -> Self {
         if args.table.is_null() {
@@ -55,9 +54,7 @@ impl Slice {
     }
 
     /// Writes a number's sum over the slice, or adds it to what is there.
-    ///
-    /// # Safety
-    /// The number exists, and no other thread has it.
+    /// Safety: the number exists, and no other thread has it.
     #[inline(always)]
     unsafe fn store<T>(self, args: &AccumulateArgs<T>, number: usize, sum: f64) {
         // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
@@ -147,15 +144,11 @@ impl<'a, T: Float> Task<'a, T> {
 /// How a sample is added to a tile of sums.
 trait Tile<T: Float> {
     /// The centres of the task's features.
-    ///
-    /// # Safety
-    /// The task's component exists.
+    /// Safety: the task's component exists.
     unsafe fn new(task: Task<'_, T>) -> Self;
 
     /// Adds sample `i`.
-    ///
-    /// # Safety
-    /// `i` is the index of a sample, or of padding behind the last.
+    /// Safety: `i` is the index of a sample, or of padding behind the last.
     unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]);
 }
 

@@ -8,9 +8,7 @@ use core::num::NonZeroU32;
 
 /// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is
 /// subtracted from the samples first.
-///
-/// # Safety
-/// `a`, `b` and `x` are of a component and of samples as the arguments describe them.
+/// Safety: `a`, `b` and `x` are of a component and of samples as the arguments describe them.
 #[inline(always)]
 unsafe fn full<T: Float, const AROUND_MEANS: bool>(
     args: &DensityArgs<T>,
@@ -61,9 +59,7 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
 /// q of four samples and a group of components. `GAPS`: a sample takes part with its observed
 /// features; `AROUND_MEANS`: b are the components' means, which are subtracted from the samples
 /// first.
-///
-/// # Safety
-/// As for [`full`].
+/// Safety: as for [`full`].
 #[inline(always)]
 unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
     args: &DensityArgs<T>,

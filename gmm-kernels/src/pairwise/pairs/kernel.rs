@@ -7,9 +7,7 @@ use crate::simt::*;
 const TOGETHER: u32 = 4;
 
 /// Adds the squared differences of COUNT columns, from column `j` on.
-///
-/// # Safety
-/// The quad and the columns exist.
+/// Safety: the quad and the columns exist.
 #[inline(always)]
 unsafe fn add_columns<const COUNT: usize>(
     sums: &mut [f32; QUAD],

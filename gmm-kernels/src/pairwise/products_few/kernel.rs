@@ -14,9 +14,7 @@ const OCTET: u32 = 8;
 type Pieces = [[Halves; 4]; 2];
 
 /// A lane's numbers of segment `segment` of a split row.
-///
-/// # Safety
-/// `row` is a split row, aligned to 16 bytes, that has this segment.
+/// Safety: `row` is a split row, aligned to 16 bytes, that has this segment.
 #[inline(always)]
 unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
     let from = row.wrapping_add(segment as usize * SEGMENT_ELEMENTS).cast::<f32>();
@@ -26,9 +24,7 @@ unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
 
 /// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition,
 /// so that none waits for another.
-///
-/// # Safety
-/// `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
+/// Safety: `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
 #[inline(always)]
 unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS as usize] {
     let mut numbers = [0.0f32; NUMBERS as usize];

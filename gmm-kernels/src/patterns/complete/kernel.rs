@@ -25,8 +25,7 @@ struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    /// # Safety
-    /// Pattern and component exist.
+    /// Safety: pattern and component exist.
     #[inline(always)]
     unsafe fn new(args: &'a CompleteArgs, pattern: usize, c: usize) -> Self {
         let (k, d) = (args.layout.k as usize, args.layout.d as usize);

@@ -25,8 +25,7 @@ struct Component<'a, T> {
 }
 
 impl<'a, T: Float> Component<'a, T> {
-    /// # Safety
-    /// Pattern and component exist.
+    /// Safety: pattern and component exist.
     #[inline(always)]
     unsafe fn new(args: &'a MarginalsArgs<T>, observed: Observed, pattern: usize, c: usize) -> Self {
         let (k, d) = (args.layout.k as usize, args.layout.d as usize);
@@ -380,9 +379,7 @@ impl<'a, T: Float> Component<'a, T> {
 
 /// Splits the components' constants into an offset that is common to all, weights and seeds. All
 /// threads of the block take part.
-///
-/// # Safety
-/// The constants of the pattern are written.
+/// Safety: the constants of the pattern are written.
 #[inline(always)]
 unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
     let Layout { k, d, capacity } = args.layout;

@@ -38,9 +38,7 @@ impl Rows {
     }
 
     /// Writes zeros everywhere: not all rows are ever used.
-    ///
-    /// # Safety
-    /// Only this warp uses them.
+    /// Safety: only this warp uses them.
     #[inline(always)]
     unsafe fn clear(&self) {
         counted!(for i in (4 * (thread_idx() % WARP) as usize..2 * ROTATED).step_by(4 * WARP as usize) {
@@ -50,9 +48,7 @@ impl Rows {
     }
 
     /// Writes the lane's features of a group: D of all lanes' exist.
-    ///
-    /// # Safety
-    /// No lane reads the group's rows.
+    /// Safety: no lane reads the group's rows.
     #[inline(always)]
     unsafe fn set(&self, group: usize, x: &Split, d: usize) {
         counted!(for f in 0..2 {
@@ -70,9 +66,7 @@ impl Rows {
     }
 
     /// The features r places behind the lane's.
-    ///
-    /// # Safety
-    /// They have been written.
+    /// Safety: they have been written.
     #[inline(always)]
     unsafe fn behind(&self, group: usize, r: usize) -> [[Halves; 4]; 2] {
         let row = self.row(group, (thread_idx() % WARP / 4) as usize);

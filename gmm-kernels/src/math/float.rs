@@ -33,13 +33,19 @@ pub trait Float:
     /// part.
     fn shuffle_xor(self, mask: u32) -> Self;
     /// A number in global memory that no thread writes during the launch.
-    /// Safety: `p` is aligned and readable.
+    ///
+    /// # Safety
+    /// `p` is aligned and readable.
     unsafe fn load(p: *const Self) -> Self;
     /// Four numbers in global memory that no thread writes during the launch, in 16-byte reads.
-    /// Safety: `p` is aligned to 16 bytes and readable for four numbers.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and readable for four numbers.
     unsafe fn load4(p: *const Self) -> [Self; 4];
     /// Writes four numbers in 16-byte writes.
-    /// Safety: `p` is aligned to 16 bytes and writable for four numbers.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and writable for four numbers.
     #[inline(always)]
     unsafe fn store4(p: *mut Self, v: [Self; 4]) {
         /// The alignment lets the compiler write 16 bytes at once.

@@ -242,8 +242,8 @@ pub enum Error {
     },
     /// More memory than is left was asked for.
     #[error(
-        "{what}, of shape {shape:?}, take {} of memory{}; {remedy}", crate::memory::in_words(*needed),
-        available.map_or_else(String::new, |left| format!(", and {} are left", crate::memory::in_words(left.into())))
+        "{what}, of shape {shape:?}, take {} of memory{}; {remedy}", in_words(*needed),
+        available.map_or_else(String::new, |left| format!(", and {} are left", in_words(left.into())))
     )]
     Memory {
         /// What was to be made, in the plural.
@@ -319,6 +319,18 @@ fn short(value: f64) -> String {
     if zeros { format!("{value:e}") } else { value.to_string() }
 }
 
+/// A number of bytes in words, for example `1.5 GiB`.
+pub fn in_words(bytes: u128) -> String {
+    const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let power = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
+    let value = bytes as f64 / 1024f64.powi(power as i32);
+    match value {
+        _ if power == 0 => format!("{bytes} bytes"),
+        ..1e4 => format!("{} {}", (10.0 * value).round() / 10.0, UNITS[power]),
+        _ => format!("{value:.1e} {}", UNITS[power]),
+    }
+}
+
 /// How an error names the component of a covariance; none stands for the tied one.
 fn named(component: Option<usize>) -> String {
     component.map_or_else(|| "all components (tied)".into(), |k| format!("component {k} (counted from 0)"))
@@ -337,5 +349,19 @@ mod tests {
         assert!(error(f64::NAN).contains("is NaN;"));
         assert!(error(f64::NEG_INFINITY).contains("is -inf;"));
         assert!(error(0.0).contains("is 0;"));
+    }
+
+    #[test]
+    fn sizes_in_words() {
+        for (bytes, words) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1536, "1.5 KiB"),
+            (3 << 30, "3 GiB"),
+            (1 << 70, "1024 EiB"),
+            (1 << 100, "1.1e12 EiB"),
+        ] {
+            assert_eq!(in_words(bytes), words);
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! fails ends the process, and so does a system that has given more than it has.
 mod groups;
 
+pub use crate::error::in_words;
 use crate::error::{Error, Result};
 use groups::Limit;
 use std::hint::black_box;
@@ -90,18 +91,6 @@ fn address_space() -> Option<u64> {
     None
 }
 
-/// A number of bytes in words, for example `1.5 GiB`.
-pub fn in_words(bytes: u128) -> String {
-    const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let power = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
-    let value = bytes as f64 / 1024f64.powi(power as i32);
-    match value {
-        _ if power == 0 => format!("{bytes} bytes"),
-        ..1e4 => format!("{} {}", (10.0 * value).round() / 10.0, UNITS[power]),
-        _ => format!("{value:.1e} {}", UNITS[power]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,19 +114,5 @@ mod tests {
         }
         // An empty array takes nothing.
         assert!(check("the samples", &[usize::MAX, 0], 8, "draw fewer").is_ok());
-    }
-
-    #[test]
-    fn sizes_in_words() {
-        for (bytes, words) in [
-            (0, "0 bytes"),
-            (1023, "1023 bytes"),
-            (1536, "1.5 KiB"),
-            (3 << 30, "3 GiB"),
-            (1 << 70, "1024 EiB"),
-            (1 << 100, "1.1e12 EiB"),
-        ] {
-            assert_eq!(in_words(bytes), words);
-        }
     }
 }

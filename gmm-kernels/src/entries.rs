@@ -81,12 +81,12 @@ pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
     Entry::new(format!("batch_d{d:02}"))
 }
 
-/// The parameters of many similar sets, for the kernels on the matrix units.
+/// The parameters of many similar sets, for the kernels on the tensor cores.
 pub fn batch_parameters() -> Entry<batch_parameters::BatchParametersArgs> {
     Entry::new("batch_parameters")
 }
 
-/// Totals of many parameter sets on the matrix units, over the features of so many steps (1 to 4).
+/// Totals of many parameter sets on the tensor cores, over the features of so many steps (1 to 4).
 pub fn batch_mma(steps: usize) -> Entry<batch_mma::BatchMmaArgs> {
     Entry::new(format!("batch_mma_s{steps}"))
 }
@@ -135,7 +135,7 @@ pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> 
     Entry::new(format!("fused64_k{capacity:02}_d{features:02}"))
 }
 
-/// The E-step of few components on the matrix units, in one read of the data.
+/// The E-step of few components on the tensor cores, in one read of the data.
 pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
     if shape.expanded > 0 {
         let shape = shape.of_warp();
@@ -156,83 +156,84 @@ pub fn weighted_sums(full: bool, central: bool) -> Entry<weighted_sums::Weighted
     Entry::new(format!("weighted_sums_{}_{}", shape(full), if central { "central" } else { "raw" }))
 }
 
-/// The coefficients of the matrix units' E-step, in float16.
+/// The coefficients of `products_mma`, in float16.
 pub fn split_coefficients() -> Entry<products_mma::SplitArgs> {
     Entry::new("split_coefficients")
 }
 
-/// The matrix units' exponents, with `tiles` (1 or 2) tiles of components a warp.
+/// The exponents of `products_mma`, with `tiles` (1 or 2) tiles of components a warp.
 pub fn exponents(full: bool, tiles: usize) -> Entry<products_mma::ExponentsArgs> {
     Entry::new(format!("exponents_{}_m{tiles}", shape(full)))
 }
 
-/// The matrix units' sums over samples whose exponents are known, with `tiles` (1 or 2) tiles of
+/// The sums of `products_mma` over samples whose exponents are known, with `tiles` (1 or 2) tiles of
 /// components a warp.
 pub fn weigh(full: bool, tiles: usize) -> Entry<products_mma::WeighArgs> {
     Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
 }
 
-/// The coefficients of the warpgroups' E-step, in float16.
+/// The coefficients of `products_wgmma`, in float16.
 pub fn warpgroup_coefficients() -> Entry<products_wgmma::CoefficientsArgs> {
     Entry::new("warpgroup_coefficients")
 }
 
-/// The products of the samples of the warpgroups' E-step, in float16.
+/// The products of the samples of `products_wgmma`, in float16.
 pub fn warpgroup_products() -> Entry<products_wgmma::ProductsArgs> {
     Entry::new("warpgroup_products")
 }
 
-/// The warpgroups' exponents.
+/// The exponents of `products_wgmma`.
 pub fn warpgroup_exponents() -> Entry<products_wgmma::ExponentsArgs> {
     Entry::new("warpgroup_exponents")
 }
 
-/// The warpgroups' sums over samples whose exponents are known.
+/// The sums of `products_wgmma` over samples whose exponents are known.
 pub fn warpgroup_weigh() -> Entry<products_wgmma::WeighArgs> {
     Entry::new("warpgroup_weigh")
 }
 
-/// The triangles of the matrix units' E-step, in float16.
+/// The triangles of `whitened_mma`, in float16.
 pub fn split_matrices() -> Entry<whitened_mma::SplitMatricesArgs> {
     Entry::new("split_matrices")
 }
 
-/// The matrix units' exponents of matrices.
+/// The exponents of `whitened_mma`.
 pub fn whiten() -> Entry<whitened_mma::WhitenArgs> {
     Entry::new("whiten")
 }
 
-/// The matrix units' sums of products of two features over samples whose exponents are known.
+/// The sums of `whitened_mma`, of products of two features over samples whose exponents are known.
 pub fn outer() -> Entry<whitened_mma::OuterArgs> {
     Entry::new("outer")
 }
 
-/// The triangles of the warpgroups' E-step with matrices, in float16.
+/// The triangles of `whitened_wgmma`, in float16.
 pub fn warpgroup_triangles() -> Entry<whitened_wgmma::TrianglesArgs> {
     Entry::new("warpgroup_triangles")
 }
 
-/// The features of the samples of the warpgroups' E-step with matrices, in float16.
+/// The features of the samples of `whitened_wgmma`, in float16.
 pub fn warpgroup_features() -> Entry<whitened_wgmma::FeaturesArgs> {
     Entry::new("warpgroup_features")
 }
 
-/// The warpgroups' exponents of matrices.
+/// The exponents of `whitened_wgmma`.
 pub fn warpgroup_whiten(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::WhitenArgs> {
     Entry::new(format!("warpgroup_whiten_d{}", shape.width()))
 }
 
-/// The log-sum-exps of the warpgroups' exponents of matrices.
+/// The log-sum-exps of the exponents of `whitened_wgmma`.
 pub fn warpgroup_normalise() -> Entry<whitened_wgmma::NormaliseArgs> {
     Entry::new("warpgroup_normalise")
 }
 
-/// The responsibilities of the warpgroups' E-step with matrices, and their sums.
+/// The responsibilities of `whitened_wgmma`, and their sums.
 pub fn warpgroup_respond(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::RespondArgs> {
     Entry::new(format!("warpgroup_respond_d{}", shape.width()))
 }
 
-/// The warpgroups' sums of products of two features over samples whose responsibilities are known.
+/// The sums of `whitened_wgmma`, of products of two features over samples whose responsibilities are
+/// known.
 pub fn warpgroup_outer(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::OuterArgs> {
     Entry::new(format!("warpgroup_outer_d{}", shape.width()))
 }

@@ -11,7 +11,7 @@ use ndarray::{Array2, ArrayView2};
 ///
 /// ‖error‖ ≤ 10⁻⁶ ‖|V|·|M|ᵀ‖ for float32 on every device, in the Euclidean norm over all products:
 /// the CPU multiplies float32 with fused multiply-adds; the GPU splits each number into two of
-/// float16, scaled by a power of two for each row, and has its matrix units add three of the four
+/// float16, scaled by a power of two for each row, and has its tensor cores add three of the four
 /// products, in float32. Numbers below 2⁻³⁷ of the largest of their row count as zero there. Up to
 /// eight vectors at a time are not split: the sums of the matrix's two numbers are multiplied with
 /// them in float32.

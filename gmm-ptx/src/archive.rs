@@ -48,8 +48,7 @@ impl<'a> Archive<'a> {
 /// Two entries have the same name, or the compressor fails.
 #[cfg(feature = "pack")]
 pub fn pack(entries: &[crate::Entry]) -> io::Result<Vec<u8>> {
-    use crate::machine_code::Cubin;
-    use crate::packed::Packing;
+    use crate::packed::{Cubin, Packing};
 
     let mut names = std::collections::BTreeSet::new();
     if let Some(twice) = entries.iter().find(|entry| !names.insert(&entry.name)) {

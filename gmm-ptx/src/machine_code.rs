@@ -3,24 +3,9 @@
 use std::io;
 
 use crate::packed::Packed;
+pub use crate::packed::{Cubin, Key};
 
 const TITLE: &str = "machine code 1";
-
-/// A kernel, and the registers that a thread of it may have, if they are limited.
-pub type Key = (String, Option<u32>);
-
-/// The machine code of one kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cubin {
-    /// Name of the kernel.
-    pub name: String,
-    /// The registers that a thread may have, if they are limited.
-    pub registers: Option<u32>,
-    /// The CRC-32 of the PTX that it was made from.
-    pub ptx: u32,
-    /// An ELF file.
-    pub code: Vec<u8>,
-}
 
 /// An archive whose index has been read. Machine code is unpacked when it is asked for.
 #[derive(Debug)]

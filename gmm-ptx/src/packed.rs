@@ -11,12 +11,26 @@ use std::io::{self, Read as _};
 
 use lzma_rust2::Lzma2Reader;
 
-use crate::machine_code::Key;
-
 /// Bytes of the compressor's window: that of a group, and of its largest kernel.
 const WINDOW: u32 = 1 << 20;
 /// Bytes of an instruction of a GPU, to whose multiples kernels are aligned within a group.
 const ALIGN: usize = 16;
+
+/// A kernel, and the registers that a thread of it may have, if they are limited.
+pub type Key = (String, Option<u32>);
+
+/// The machine code of one kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cubin {
+    /// Name of the kernel.
+    pub name: String,
+    /// The registers that a thread may have, if they are limited.
+    pub registers: Option<u32>,
+    /// The CRC-32 of the PTX that it was made from.
+    pub ptx: u32,
+    /// An ELF file.
+    pub code: Vec<u8>,
+}
 
 #[derive(Debug, Clone)]
 struct Group {
@@ -146,18 +160,11 @@ pub(crate) struct Packing {
 
 /// Packs kernels into an archive; `head`: what stands between the title and the first group.
 #[cfg(feature = "pack")]
-pub(crate) fn pack(
-    title: &str,
-    head: &str,
-    packing: &Packing,
-    mut kernels: Vec<crate::machine_code::Cubin>,
-) -> io::Result<Vec<u8>> {
+pub(crate) fn pack(title: &str, head: &str, packing: &Packing, mut kernels: Vec<Cubin>) -> io::Result<Vec<u8>> {
     use std::fmt::Write as _;
     use std::io::Write as _;
 
     use lzma_rust2::{Lzma2Options, Lzma2Writer};
-
-    use crate::machine_code::Cubin;
 
     // Kernels that resemble each other have neighbouring names.
     kernels.sort_by(|a, b| (&a.name, a.registers).cmp(&(&b.name, b.registers)));

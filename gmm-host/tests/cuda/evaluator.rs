@@ -35,7 +35,7 @@ pub fn tests() -> Vec<Test> {
         ("statistics_agree_for_each_covariance_type", statistics_agree_for_each_covariance_type),
         ("the_same_bits_twice", the_same_bits_twice),
         ("a_million_samples_near_a_fit", a_million_samples_near_a_fit),
-        ("likelihoods_of_the_matrix_units", likelihoods_of_the_matrix_units),
+        ("likelihoods_of_the_tensor_cores", likelihoods_of_the_tensor_cores),
         ("chunks_equal_the_whole", chunks_equal_the_whole),
         ("samples_are_scored_and_read_back", samples_are_scored_and_read_back),
         ("requests_that_cannot_be_met_are_refused", requests_that_cannot_be_met_are_refused),
@@ -340,14 +340,14 @@ fn speech(n: usize) -> (Mixture, Array2<f32>) {
     (mixture, x)
 }
 
-/// Log-likelihoods that the matrix units give: those of E-steps, and totals of so much arithmetic
+/// Log-likelihoods that the tensor cores give: those of E-steps, and totals of so much arithmetic
 /// that an E-step's first kernels give them sooner than others do. Each is within 10⁻⁷ of itself.
 /// Of up to 10⁶ samples of the mixture, the differences of those of parameter sets 10⁻³ apart are
 /// within 0.04, twice the deviation that is expected at most where totals are asked for; here they
 /// were up to 0.024 off, and those of float32's own kernels 0.025. A mixture that would lose digits
 /// is left to the other kernels. The truth is the CPU's in float64, which other tests compare with
 /// the reference.
-fn likelihoods_of_the_matrix_units() {
+fn likelihoods_of_the_tensor_cores() {
     if !warpgroups() {
         return;
     }
@@ -459,7 +459,7 @@ fn a_million_samples_near_a_fit() {
         println!("{kernel}: total {:+.4}, difference {:+.4}", batch[0] - at, (batch[0] - batch[1]) - (at - beside));
         assert_near(&format!("{kernel} batch total"), batch[0], at, 0.05);
         assert_near(&format!("{kernel} batch difference"), batch[0] - batch[1], at - beside, 0.02);
-        // The matrix units do not take sets so far from each other.
+        // The tensor cores do not take sets so far from each other.
         if !matches!(request, Some("batch_mma" | "batch_wgmma")) {
             let batch = cuda.log_likelihood_batch(&sets).unwrap();
             assert_near(&format!("{kernel} anywhere"), batch[4], anywhere, 1e-7 * anywhere.abs());

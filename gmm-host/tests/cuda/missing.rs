@@ -93,11 +93,11 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
         assert!(true_r[[i, *got]] >= true_r[[i, *v]] - 4.0 * bound(i), "{what}, label {i}: {got} for {v}");
     }
     let got = e.statistics(m).unwrap();
-    // The matrix units round responsibilities to float16, by 2⁻¹² of themselves. Where a component has
+    // The tensor cores round responsibilities to float16, by 2⁻¹² of themselves. Where a component has
     // a few samples, hardly anything of that averages.
     let few = samples.n_samples() < 100 * m.n_components();
-    let on_matrix_units = e.describe().kernel.contains("mma");
-    let statistics = if few && on_matrix_units { statistics.max(5e-4) } else { statistics };
+    let on_tensor_cores = e.describe().kernel.contains("mma");
+    let statistics = if few && on_tensor_cores { statistics.max(5e-4) } else { statistics };
     estep::assert_statistics_agree(what, &got, &truth.statistics(m).unwrap(), statistics);
     assert_eq!(got, e.statistics(m).unwrap(), "{what}: the same bits each time");
     let mut shared = e.share().unwrap();
@@ -105,7 +105,7 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
     assert_eq!(shared.statistics(m).unwrap(), got, "{what}");
 }
 
-/// Of [`check`], for a backend. In float32 the statistics are those of the matrix units, whose
+/// Of [`check`], for a backend. In float32 the statistics are those of the tensor cores, whose
 /// roundings hardly average in a component of a hundred samples.
 fn tolerances(backend: &Backend) -> (f64, f64) {
     (backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)), backend.tolerance(1e-10, 1e-4))

@@ -158,7 +158,7 @@ fn large_k_and_d() {
     }
 }
 
-/// The E-step on the matrix units, at sizes that fit no tile, on random and on real data, and far
+/// The E-step on the tensor cores, at sizes that fit no tile, on random and on real data, and far
 /// from the origin.
 ///
 /// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, so that the mean over N samples
@@ -166,7 +166,7 @@ fn large_k_and_d() {
 /// errors are those of the exponents, [`estep::FLOAT32`].
 fn tensor_cores_agree() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)];
-    agree_on_matrix_units(
+    agree_on_tensor_cores(
         "products_mma",
         &CovarianceType::ALL,
         &small,
@@ -177,7 +177,7 @@ fn tensor_cores_agree() {
 /// As [`tensor_cores_agree`], for the kernels of matrices that multiply with features.
 fn whitened_agrees() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (700, 129, 33), (1500, 70, 7)];
-    agree_on_matrix_units(
+    agree_on_tensor_cores(
         "whitened_mma",
         &[CovarianceType::Full, CovarianceType::Tied],
         &small,
@@ -255,7 +255,7 @@ fn whitened_wgmma_agrees() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 75), (900, 40, 3), (700, 65, 33), (1500, 128, 7)];
     let large = [(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20), (10_007, 127, 9)];
     let types = [CovarianceType::Full, CovarianceType::Tied];
-    agree_on_matrix_units("whitened_wgmma", &types, &small, &large);
+    agree_on_tensor_cores("whitened_wgmma", &types, &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for the kernels of warpgroups.
@@ -265,7 +265,7 @@ fn warpgroups_agree() {
     }
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 140), (700, 127, 33)];
     let large = [(20_003, 13, 8), (30_001, 32, 64), (60_013, 128, 130)];
-    agree_on_matrix_units("products_wgmma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    agree_on_tensor_cores("products_wgmma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for each instance of the kernels that keep exponents in registers.
@@ -302,12 +302,12 @@ fn fused_mma_agree() {
         (60_011, 32, 128),
         (60_011, 64, 64),
     ];
-    agree_on_matrix_units("fused_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    agree_on_tensor_cores("fused_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
     // Matrices.
     let small =
         [(1, 1, 1), (15, 5, 3), (17, 13, 8), (130, 15, 5), (1000, 8, 8), (257, 10, 7), (300, 13, 20), (200, 5, 70)];
     let large = [(20_003, 13, 8), (20_003, 7, 5), (20_003, 14, 8), (700_001, 4, 3), (20_003, 13, 16), (20_003, 15, 30)];
-    agree_on_matrix_units("fused_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+    agree_on_tensor_cores("fused_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for each instance of the kernels with expanded exponents: few components
@@ -342,14 +342,14 @@ fn expanded_mma_agree() {
         (20_003, 16, 8),
         (20_003, 28, 8),
     ];
-    agree_on_matrix_units("expanded_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+    agree_on_tensor_cores("expanded_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
     let small = [(1, 1, 1), (15, 8, 3), (257, 3, 70), (300, 24, 9)];
     let large = [(700_001, 3, 4), (60_011, 8, 100)];
-    agree_on_matrix_units("expanded_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    agree_on_tensor_cores("expanded_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
 }
 
 /// Sizes are N, D, K.
-fn agree_on_matrix_units(
+fn agree_on_tensor_cores(
     kernel: &'static str,
     types: &[CovarianceType],
     small: &[(usize, usize, usize)],

@@ -16,7 +16,7 @@ pub fn tests() -> Vec<Test> {
     vec![
         ("totals", totals),
         ("batches_and_scores", batches_and_scores),
-        ("batches_on_the_matrix_units", batches_on_the_matrix_units),
+        ("batches_on_the_tensor_cores", batches_on_the_tensor_cores),
         ("e_steps", e_steps),
         ("e_steps_on_tensor_cores", e_steps_on_tensor_cores),
         ("float64_and_labels", float64_and_labels),
@@ -92,7 +92,7 @@ fn beside(m: &Mixture, i: u64) -> Mixture {
 
 /// Several parts of the sets, and blocks that go through several rounds, with far samples; each
 /// number of steps.
-fn batches_on_the_matrix_units() {
+fn batches_on_the_tensor_cores() {
     for (n, d, k, sets) in
         [(70_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3), (1, 1, 1, 2), (70, 20, 5, 1)]
     {
@@ -129,7 +129,7 @@ fn e_steps() {
     }
 }
 
-/// The E-step on the matrix units, which is chosen for many samples only.
+/// The E-step on the tensor cores, which is chosen for many samples only.
 fn e_steps_on_tensor_cores() {
     let check = |kernel: &str, sizes: &[(usize, usize, usize)], types: &[CovarianceType]| {
         for &(n, d, k) in sizes {

@@ -15,7 +15,7 @@
 //! products as the second product wants them. The first one wants them transposed, which they
 //! become on their way through shared memory.
 //!
-//! Up to 8 components are half of the rows of a product of the units. The rows of the other half
+//! Up to 8 components are half of the rows of a product of the tensor cores. The rows of the other half
 //! are then the low parts of their coefficients: [high; low]·products has all partial products in
 //! two instead of three.
 //!
@@ -41,7 +41,7 @@
 //! taken out only if a sample's sum is below [`THRESHOLD`](crate::likelihood::small_k::THRESHOLD).
 //! With more, the maximum is always taken out.
 //!
-//! Sums of the units are truncated, so that they are short: 16 products, or 32 samples at most.
+//! Sums of the tensor cores are truncated, so that they are short: 16 products, or 32 samples at most.
 //! They are added up in float32 by ordinary additions, and those of [`FLUSH`] rounds of a block's
 //! warps in float64. Blocks add theirs up as integers ([`unit()`]), which gives the same bits in
 //! any order, so that the last block has next to nothing left to do.

@@ -1,5 +1,5 @@
 //! `split_coefficients`, `exponents_diag_m1`, `exponents_diag_m2`, `exponents_full_m1`, …,
-//! `weigh_diag_m1`, …: the E-step on the matrix units (tensor cores), for any K and D.
+//! `weigh_diag_m1`, …: the E-step on the tensor cores, for any K and D.
 //!
 //! A mixture is an exponential family: the exponent of a component is a constant and the sum of its
 //! *coefficients* times the *products* of a sample, which are its features, and products of two
@@ -9,7 +9,7 @@
 //! products (summed over the products), and the statistics are responsibilities times products
 //! (summed over the samples). Products are formed in shared memory where they are needed.
 //!
-//! The matrix units multiply float16 numbers. Coefficients and products are each split into two of
+//! The tensor cores multiply float16 numbers. Coefficients and products are each split into two of
 //! them (`simt::split_halves`), which keeps 22 bits; of the four partial products the smallest is
 //! left out. Responsibilities are rounded to float16, products are not: means and covariances are
 //! ratios of sums of the same rounded responsibilities, and the counts are summed before the
@@ -35,7 +35,7 @@ use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
 
-/// Components of a tile of the matrix units.
+/// Components of a tile of the tensor cores.
 pub const TILE: usize = 16;
 /// Samples (`exponents`) or products (`weigh`) of a warp.
 pub const COLUMNS: usize = 64;

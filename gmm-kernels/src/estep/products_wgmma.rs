@@ -1,12 +1,12 @@
 //! `warpgroup_coefficients`, `warpgroup_products`, `warpgroup_exponents`, `warpgroup_weigh`: the
-//! E-step of many components with diagonal covariances on the matrix units (tensor cores) of
+//! E-step of many components with diagonal covariances on the tensor cores of
 //! compute capability 9.0, whose products four warps make together.
 //!
 //! The arithmetic is that of [`products_mma`](super::products_mma): exponents are coefficients
 //! times products of features, statistics are responsibilities times products, and both factors are
 //! split into two float16 numbers each, responsibilities are rounded. But products are formed once,
 //! by `warpgroup_products`, which leaves them in memory as both of the other kernels' operands;
-//! copies in bulk, which a block's last warp starts, bring them into shared memory while the units
+//! copies in bulk, which a block's last warp starts, bring them into shared memory while the tensor cores
 //! are at work.
 //!
 //! The units truncate their sums, so these are short: exponents of [`STEP`] products, added up in
@@ -42,7 +42,7 @@ pub const SAMPLES: usize = 128;
 pub const STEP: usize = 64;
 /// Samples that `warpgroup_weigh` multiplies with at a time.
 pub const STAGE: usize = 32;
-/// Stages after which the sums of the units are added up in shared memory.
+/// Stages after which the sums of the tensor cores are added up in shared memory.
 pub const FLUSH: u32 = 16;
 /// Threads of a block that multiply: two warpgroups.
 const MULTIPLYING: u32 = 8 * WARP;

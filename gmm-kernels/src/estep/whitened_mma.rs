@@ -1,4 +1,4 @@
-//! `split_matrices`, `whiten`, `outer`: the E-step of mixtures with matrices on the matrix units
+//! `split_matrices`, `whiten`, `outer`: the E-step of mixtures with matrices on the tensor cores
 //! (tensor cores), for any K.
 //!
 //! [`products_mma`](super::products_mma) multiplies with all products of two features, of which
@@ -27,7 +27,7 @@ use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
 
-/// Features of a tile of the matrix units.
+/// Features of a tile of the tensor cores.
 pub const TILE: usize = 16;
 /// Rows of a band of a triangle.
 pub const BAND: usize = 2 * TILE;
@@ -137,7 +137,7 @@ pub struct SplitMatricesArgs {
     pub shape: WhitenShape,
     /// Lower triangles row by row, (K, D·(D + 1)/2).
     pub matrices: *const f32,
-    /// Both parts of each as operands of the units: (K, [`WhitenShape::fragments`]).
+    /// Both parts of each as operands of the tensor cores: (K, [`WhitenShape::fragments`]).
     pub fragments: *mut u32,
 }
 

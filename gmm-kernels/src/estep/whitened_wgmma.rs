@@ -59,14 +59,14 @@ pub const SAMPLES: usize = 64;
 pub const TILE: usize = 128;
 /// Components of a block of `warpgroup_respond`.
 pub const RESPOND_GROUP: usize = 64;
-/// Components of a tile of the units of `warpgroup_respond`.
+/// Components of a tile of the tensor cores of `warpgroup_respond`.
 const RESPOND_ROWS: usize = 16;
-/// Stages after which the sums of the units are added up in shared memory.
+/// Stages after which the sums of the tensor cores are added up in shared memory.
 pub const FLUSH: u32 = 16;
 /// Tiles after which `warpgroup_respond` adds up its sums in memory.
 pub const FLUSH_TILES: u32 = 64;
 
-/// Threads that a block of `warpgroup_whiten` may have: so many warpgroups that the units are at
+/// Threads that a block of `warpgroup_whiten` may have: so many warpgroups that the tensor cores are at
 /// work while others finish their exponents. Four have registers for up to 64 features.
 pub const WHITEN_BLOCKS: [u32; 2] = [3 * WARPGROUP, 4 * WARPGROUP];
 /// Threads of a block of `warpgroup_respond`.
@@ -85,7 +85,7 @@ const _: () = assert!(2 * REGISTERS_OF_KINDS.0 + REGISTERS_OF_KINDS.1 == 3 * OUT
 
 /// Bytes of a matrix of (8, 8) numbers.
 const MATRIX: usize = 128;
-/// Features of a step of the units.
+/// Features of a step of the tensor cores.
 const STEP: usize = 16;
 /// Bytes of the rows of a unit's band of a step.
 const STEP_OF_BAND: usize = UNIT_BAND * STEP * 2;
@@ -225,7 +225,7 @@ impl Shape {
         (self.rows() / self.block_rows()) as u32
     }
 
-    /// Components of a block of `warpgroup_respond`, in whole tiles of the units.
+    /// Components of a block of `warpgroup_respond`, in whole tiles of the tensor cores.
     #[inline(always)]
     fn respond_group_rows(&self) -> usize {
         let rows = self.rows();

@@ -14,12 +14,12 @@
 //! Neighbouring warps share samples, so that these come from the first-level cache.
 //!
 //! `accumulate_wide_f64`: the same for triangles of [`WIDE`] features or more by products of the
-//! matrix units. A warp takes [`BLOCK`]² tiles and all of a slice's samples.
+//! tensor cores. A warp takes [`BLOCK`]² tiles and all of a slice's samples.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] sets.
 //! * Necessary work for each sample and component: (D + 1)·(D + 2)/2 multiply-adds (rounded up to
-//!   tiles; an H100 does 33·10¹² a second in float32 and, by the matrix units, in float64), or 2·D of
+//!   tiles; an H100 does 33·10¹² a second in float32 and, by the tensor cores, in float64), or 2·D of
 //!   them and as many other operations.
 
 /// Features of a tile's side.

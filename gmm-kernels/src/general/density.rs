@@ -16,7 +16,7 @@
 //! b are the components' means, so that no digit is lost however far from the samples' zero a
 //! component lies. An exponent may be −∞.
 //!
-//! `density_wide_f64`: as `density_full_f64`, by products of the matrix units, for all samples with the
+//! `density_wide_f64`: as `density_full_f64`, by products of the tensor cores, for all samples with the
 //! same parameters.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.

@@ -1,20 +1,20 @@
 //! `batch_mma_s1`, …, `batch_mma_s4`: many similar parameter sets over one read
-//! of the data, on the matrix units (tensor cores), for any K and D up to [`MAX_FEATURES`].
+//! of the data, on the tensor cores, for any K and D up to [`MAX_FEATURES`].
 //!
 //! One of the sets is the *reference*. Its exponents are computed as everywhere, in float32. An
 //! exponent of another set differs from that of the reference's same component by the sum over the
-//! features x of a·x² + b·x, and a constant. These *differences* are what the matrix units compute:
-//! the samples are multiplied by the coefficients a and b of all sets at once. A step of the units
+//! features x of a·x² + b·x, and a constant. These *differences* are what the tensor cores compute:
+//! the samples are multiplied by the coefficients a and b of all sets at once. A step of the tensor cores
 //! takes [`FEATURES`] features, each with its square, and as the eighth the number one, for the
 //! constant: its two coefficients are the constant's first and last digits. Samples and
 //! coefficients are split into two float16 numbers each (`simt::split_halves`); of the four partial
-//! products the smallest is left out. What that costs, and what the units truncate of their sums,
+//! products the smallest is left out. What that costs, and what the tensor cores truncate of their sums,
 //! is a share of the differences: this kernel serves sets only that are so near to the reference
 //! that it does not show. [`batch_parameters`](super::batch_parameters) makes its parameters, and
 //! finds which sets are near.
 //!
-//! A warp takes 32 samples. It holds them in registers, as tiles of 16 for the units, and goes
-//! through the sets four at a time, eight components of each at a time: the units' column for each
+//! A warp takes 32 samples. It holds them in registers, as tiles of 16 for the tensor cores, and goes
+//! through the sets four at a time, eight components of each at a time: the tensor cores' column for each
 //! component is chosen so that a thread gets all eight differences of four samples and one set. The
 //! likelihoods are summed and multiplied as in [`small_k`](crate::likelihood::small_k).
 //! Coefficients lie in shared memory, and so do the reference's exponents of the warp's samples,

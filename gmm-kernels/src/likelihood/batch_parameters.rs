@@ -9,7 +9,7 @@
 //! a = s₀² − s², b = 2·(s₀·m₀ − s·m), c = m₀² − m², formed as products so that close parameters
 //! lose no digits.
 //!
-//! What the units lose of a set's total follows from these. They truncate their sums, always to the
+//! What the tensor cores lose of a set's total follows from these. They truncate their sums, always to the
 //! same side, by a share of the largest product. Besides, splitting a feature and its square into
 //! two float16 numbers costs up to 2⁻²² of each product, with random signs. For the samples that a
 //! component explains, y = s·x has the mean −m and the variance log₂e / 2 = u, so that the mean of

@@ -32,10 +32,8 @@ fn step(layout: SharedLayout, width: usize, t: u32) -> Shared<f64> {
 /// A number says by its two lowest bits (a rounding of 10⁻¹⁶) of which step it is. No block is more
 /// than a step ahead of another, and there is a place for even and one for odd steps, so that none
 /// is overwritten unread.
-///
-/// # Safety
-/// The first warp of each block calls it once for each t, with all its lanes; `exchange` is as
-/// [`MetropolisArgs`] says.
+/// Safety: the first warp of each block calls it once for each t, with all its lanes; `exchange` is
+/// as [`MetropolisArgs`] says.
 #[inline(always)]
 unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     /// Numbers that a lane reads at once: of 160 blocks.
@@ -102,9 +100,7 @@ impl<const D: usize> BlockSamples<'_, D> {
     }
 
     /// Starts to copy a round.
-    ///
-    /// # Safety
-    /// The round is one of this thread's, and its place is free.
+    /// Safety: the round is one of this thread's, and its place is free.
     #[inline(always)]
     unsafe fn fetch(&self, round: u32) {
         let columns = self.columns;
@@ -121,9 +117,7 @@ impl<const D: usize> BlockSamples<'_, D> {
 
     /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for what is on its way,
     /// and starts to copy what the next step needs first.
-    ///
-    /// # Safety
-    /// The components are in shared memory, and the resident rounds have arrived.
+    /// Safety: the components are in shared memory, and the resident rounds have arrived.
     #[inline(always)]
     unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, k: u32) -> LogProduct {
         let mut product = LogProduct::new();
@@ -158,9 +152,7 @@ impl<const D: usize> BlockSamples<'_, D> {
 
 /// Starts to copy step `t` to shared memory, if there is such a step. All threads of the block take
 /// part.
-///
-/// # Safety
-/// No thread uses the place of step t − [`STEPS`] any more.
+/// Safety: no thread uses the place of step t − [`STEPS`] any more.
 #[inline(always)]
 unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, t: u32, policy: CachePolicy) {
     // Float pairs: a copy is 16 bytes.
@@ -176,9 +168,7 @@ unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, 
 
 /// Fills the shared memory with what is there before the first step: zeros for the components, and
 /// θ. All threads of the block take part.
-///
-/// # Safety
-/// These places are not in use.
+/// Safety: these places are not in use.
 #[inline(always)]
 unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, dim: usize) {
     // Components behind K stay zeros.
@@ -195,9 +185,7 @@ unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout,
 /// The first warp comes to the decision on proposal t (> 0), and moves the log density on; the
 /// first lane has both. `log_likelihood`: this block's part of it, in log₂ units. `base`: the rest
 /// of the proposal's log density.
-///
-/// # Safety
-/// All lanes of the first warp call it, once for each step; step t is in shared memory.
+/// Safety: all lanes of the first warp call it, once for each step; step t is in shared memory.
 #[inline(always)]
 unsafe fn decide(
     args: &MetropolisArgs,
@@ -333,19 +321,22 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     }
 }
 
-macro_rules! instances {
-    ($($name:ident $d:literal),*) => { $(
-        kernel! {
-            /// Steps of random-walk Metropolis.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: MetropolisArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$d, { row($d, false) }, { row($d, false) / 4 }>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Steps of random-walk Metropolis.
+    metropolis_d01: MetropolisArgs = body::<1, { row(1, false) }, { row(1, false) / 4 }>;
+    metropolis_d02: MetropolisArgs = body::<2, { row(2, false) }, { row(2, false) / 4 }>;
+    metropolis_d03: MetropolisArgs = body::<3, { row(3, false) }, { row(3, false) / 4 }>;
+    metropolis_d04: MetropolisArgs = body::<4, { row(4, false) }, { row(4, false) / 4 }>;
+    metropolis_d05: MetropolisArgs = body::<5, { row(5, false) }, { row(5, false) / 4 }>;
+    metropolis_d06: MetropolisArgs = body::<6, { row(6, false) }, { row(6, false) / 4 }>;
+    metropolis_d07: MetropolisArgs = body::<7, { row(7, false) }, { row(7, false) / 4 }>;
+    metropolis_d08: MetropolisArgs = body::<8, { row(8, false) }, { row(8, false) / 4 }>;
+    metropolis_d09: MetropolisArgs = body::<9, { row(9, false) }, { row(9, false) / 4 }>;
+    metropolis_d10: MetropolisArgs = body::<10, { row(10, false) }, { row(10, false) / 4 }>;
+    metropolis_d11: MetropolisArgs = body::<11, { row(11, false) }, { row(11, false) / 4 }>;
+    metropolis_d12: MetropolisArgs = body::<12, { row(12, false) }, { row(12, false) / 4 }>;
+    metropolis_d13: MetropolisArgs = body::<13, { row(13, false) }, { row(13, false) / 4 }>;
+    metropolis_d14: MetropolisArgs = body::<14, { row(14, false) }, { row(14, false) / 4 }>;
+    metropolis_d15: MetropolisArgs = body::<15, { row(15, false) }, { row(15, false) / 4 }>;
+    metropolis_d16: MetropolisArgs = body::<16, { row(16, false) }, { row(16, false) / 4 }>;
 }
-instances!(metropolis_d01 1, metropolis_d02 2, metropolis_d03 3, metropolis_d04 4, metropolis_d05 5, metropolis_d06 6, metropolis_d07 7, metropolis_d08 8,
-    metropolis_d09 9, metropolis_d10 10, metropolis_d11 11, metropolis_d12 12, metropolis_d13 13, metropolis_d14 14, metropolis_d15 15, metropolis_d16 16);

@@ -1,4 +1,4 @@
-//! Comparisons of vectors with vectors: inner products by the matrix units, and the Gaussian
+//! Comparisons of vectors with vectors: inner products by the tensor cores, and the Gaussian
 //! kernel.
 pub mod centres;
 pub mod pairs;

@@ -1,8 +1,8 @@
 //! `products_large`, `products_medium` and `products_small`: inner products of vectors with the
-//! rows of a matrix, by the matrix units, to the accuracy of float32.
+//! rows of a matrix, by the tensor cores, to the accuracy of float32.
 //!
 //! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four products of the
-//! shares, l·l is left out, 2^-24 of the whole. The matrix units add 16 numbers' products l·h, h·l
+//! shares, l·l is left out, 2^-24 of the whole. The tensor cores add 16 numbers' products l·h, h·l
 //! and h·h, the small ones first, beginning from zero; they truncate. Those sums are added to the
 //! others in float32 by ordinary instructions, which round.
 //!
@@ -19,7 +19,7 @@
 //!
 //! * Launch: [`Tiling::tiles`] times the shares in one dimension, of [`Tiling::threads`] each;
 //!   shared memory [`Tiling::shared_bytes`].
-//! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's matrix units do 495·10¹² a second
+//! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's tensor cores do 495·10¹² a second
 //!   by their own instructions (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000:
 //!   150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms: 182·10¹² operations of float32 a second at
 //!   most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared memory and 128

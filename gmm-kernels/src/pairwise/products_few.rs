@@ -1,4 +1,4 @@
-//! `products_few`: inner products of few vectors with the rows of a matrix, by the matrix units, in
+//! `products_few`: inner products of few vectors with the rows of a matrix, by the tensor cores, in
 //! one launch.
 //!
 //! The matrix is split ([`split`](super::split)); the vectors are float32, and every warp splits

@@ -13,9 +13,7 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// Those of a pattern of the launch.
-    ///
-    /// # Safety
-    /// The pattern exists.
+    /// Safety: the pattern exists.
     #[inline(always)]
     pub(crate) unsafe fn of(masks: &Masks, pattern: usize) -> Self {
         let words = masks.words.wrapping_add(pattern * masks.width as usize);
@@ -50,16 +48,14 @@ impl Matrix {
         Self { at, d }
     }
 
-    /// # Safety
-    /// The element exists and is not written at the same time.
+    /// Safety: the element exists and is not written at the same time.
     #[inline(always)]
     pub(crate) unsafe fn get(self, i: usize, j: usize) -> f64 {
         // SAFETY: the caller guarantees it.
         unsafe { load(self.at.add(i * self.d + j)) }
     }
 
-    /// # Safety
-    /// The element exists and is not accessed by others at the same time.
+    /// Safety: the element exists and is not accessed by others at the same time.
     #[inline(always)]
     pub(crate) unsafe fn set(self, i: usize, j: usize, v: f64) {
         // SAFETY: the caller guarantees it.

@@ -47,9 +47,8 @@ pub(crate) fn thread() -> u32 {
 }
 
 /// Two neighbouring float32 numbers in one 8-byte read of global memory.
-///
-/// # Safety
-/// The place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
+/// Safety: the place is valid for them and aligned to 8 bytes; no thread writes there during the
+/// launch.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
@@ -96,20 +95,30 @@ macro_rules! barrier {
 /// Declares a kernel: an entry of the PTX on the device, an ordinary unsafe function on the host.
 #[macro_export]
 macro_rules! kernel {
-    ($(#[$doc:meta])* pub unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+    ($(#[$doc:meta])* pub unsafe fn $name:ident($arg:ident: $ty:ty) $body:block) => {
+        kernel! {
+            @entry
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The pointers of the argument are valid for the sizes given; launched as the module says.
+            $name($arg: $ty) $body
+        }
+    };
+    (@entry $(#[$doc:meta])* $name:ident($arg:ident: $ty:ty) $body:block) => {
         $(#[$doc])*
         #[cfg(feature = "rust-cuda")]
         #[cuda_std::kernel]
-        pub unsafe fn $name($($arg: $ty),*) $body
+        pub unsafe fn $name($arg: $ty) $body
 
         $(#[$doc])*
         #[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
         #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $name($($arg: $ty),*) $body
+        pub unsafe extern "ptx-kernel" fn $name($arg: $ty) $body
 
         $(#[$doc])*
         #[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
-        pub unsafe fn $name($($arg: $ty),*) $body
+        pub unsafe fn $name($arg: $ty) $body
 
         #[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
         const _: () = {
@@ -118,8 +127,23 @@ macro_rules! kernel {
             static KERNEL: Registered = Registered::new(stringify!($name), launch);
             unsafe fn launch(shape: LaunchShape, memory: &Memory<'_>, argument: *const u8) {
                 // SAFETY: the caller guarantees it.
-                unsafe { run(shape, memory, argument, $name as unsafe fn($($ty),*)) }
+                unsafe { run(shape, memory, argument, $name as unsafe fn($ty)) }
             }
         };
     };
+}
+
+/// Declares the kernels that a generic function makes, with one documentation:
+/// `kernels! { /// Sums. sum_f32: SumArgs<f32> = body::<f32>; … }`.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+macro_rules! kernels {
+    (#[$doc:meta] $($name:ident: $args:ty = $body:expr;)+) => { $(
+        kernel! {
+            #[$doc]
+            pub unsafe fn $name(args: $args) {
+                // SAFETY: the caller guarantees it.
+                unsafe { $body(&args) }
+            }
+        }
+    )+ };
 }

@@ -43,7 +43,7 @@ fn error_in_norm(got: &Array2<f32>, truth: &Array2<f64>) -> f64 {
     (error / truth.iter().map(|v| v * v).sum::<f64>()).sqrt()
 }
 
-/// The matrix units truncate: over 40,000 positive numbers a bias of each sum would show most. The
+/// The tensor cores truncate: over 40,000 positive numbers a bias of each sum would show most. The
 /// promised 10⁻⁶.
 fn truncation_does_not_add_up() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);

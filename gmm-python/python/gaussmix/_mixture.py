@@ -18,6 +18,7 @@ from . import _core, _tables
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
 from ._documentation import documented
 from ._gpu import beside, on_host
+from ._graph import mixture_graph
 from ._parameters import count, whole
 from ._warnings import warn
 
@@ -838,9 +839,7 @@ class Mixture:
         Parameters: dtype : dtype, default=None -- The type of the samples and numbers, as in :func:`to_onnx`.
         Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
         """
-        from ._onnx import to_onnx
-
-        return to_onnx(self, dtype=dtype)
+        return mixture_graph(self._engine, dtype).model(type(self).__name__, self.n_features)
 
 
 class HasMixture(Protocol):

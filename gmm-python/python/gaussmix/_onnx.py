@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from . import _core
 from ._classifier import GaussianMixtureClassifier
 from ._documentation import documented
 from ._estimator import GaussianMixture
+from ._graph import OPSET, Graph, is_reached, log_densities, log_sum, mixture_graph
 from ._mixture import Mixture
 from ._outliers import GaussianMixtureOutlierDetector
 from ._regressor import GaussianMixtureRegressor
@@ -25,9 +25,6 @@ Model = (
     | GaussianMixtureOutlierDetector
     | GaussianMixtureRegressor
 )
-
-#: Versions of the operators and of the format, which runtimes of the last years read.
-_OPSET, _FORMAT = 18, 9
 
 
 @documented
@@ -49,7 +46,8 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
         exact where features are nearly collinear. By default that of the fitted attributes.
     Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
     """
-    return _graph(model, dtype).model(model)
+    graph = _graph(model, dtype)
+    return graph.model(type(model).__name__, model.n_features if isinstance(model, Mixture) else model.n_features_in_)
 
 
 def register_skl2onnx() -> None:
@@ -85,7 +83,7 @@ _OPTIONS: dict[type, dict[str, list[bool]]] = {
 }
 
 
-def _graph_of(scope: Any, operator: Any) -> _Graph:
+def _graph_of(scope: Any, operator: Any) -> Graph:
     """Make the graph of a model under the options that skl2onnx was given, in the type of the operator's input."""
     from skl2onnx.common.data_types import DoubleTensorType
 
@@ -135,16 +133,20 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         attributes = {a.name: graph.onnx.helper.get_attribute_value(a) for a in node.attribute}
         inputs, outputs = [name_of(name) for name in node.input], [name_of(name) for name in node.output]
         unique = scope.get_unique_operator_name("gaussmix")
-        container.add_node(node.op_type, inputs, outputs, op_version=_OPSET, name=unique, **attributes)
+        container.add_node(node.op_type, inputs, outputs, op_version=OPSET, name=unique, **attributes)
 
 
-def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = False) -> _Graph:
+def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = False) -> Graph:
     """Make the nodes and outputs of a model, of a classifier with its labels or the numbers of its classes."""
-    if not isinstance(model, Model | Mixture):
+    if isinstance(model, Mixture):
+        return mixture_graph(model._engine, dtype)
+    if not isinstance(model, Model):
         raise TypeError(f"the model is a {type(model).__name__}; give a fitted mixture or estimator of this package")
-    if not isinstance(model, Mixture):
-        check_is_fitted(model)
-    graph = _Graph(_type_of(model) if dtype is None else np.dtype(dtype))
+    check_is_fitted(model)
+    dtype = _type_of(model) if dtype is None else dtype
+    if isinstance(model, GaussianMixture | BayesianGaussianMixture):
+        return mixture_graph(model._mixture(), dtype, model._log_factor())
+    graph = Graph(dtype)
     if isinstance(model, GaussianMixtureClassifier):
         _classifier(graph, model, np.arange(len(model.classes_)) if numbered else model.classes_)
     elif isinstance(model, GaussianMixtureOutlierDetector):
@@ -153,17 +155,8 @@ def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = Fal
         labels = [graph.constant(np.array(label, dtype=np.int64)) for label in (-1, 1)]
         graph.give("label", graph.add("Where", outlier, *labels), np.dtype(np.int64))
         graph.give("score", difference)
-    elif isinstance(model, GaussianMixtureRegressor):
-        _regressor(graph, model)
     else:
-        if isinstance(model, Mixture):
-            engine, log_factor = model._engine, 0.0
-        else:
-            engine, log_factor = model._mixture(), model._log_factor()
-        logs, shares = _log_densities(graph, engine)
-        graph.give("label", graph.add("ArgMax", shares, axis=1, keepdims=0), np.dtype(np.int64))
-        graph.give("probabilities", graph.add("Softmax", shares, axis=1))
-        graph.give("score", graph.add("Add", _log_sum(graph, logs), graph.number(log_factor)))
+        _regressor(graph, model)
     return graph
 
 
@@ -171,130 +164,16 @@ def _type_of(model: Any) -> np.dtype[Any]:
     """Return the type of a model's attributes."""
     if isinstance(model, GaussianMixtureClassifier):
         return np.result_type(*(gm.means_.dtype for gm in model._gms))
-    if isinstance(model, Mixture):
-        return np.dtype(np.float64)
     fitted: np.dtype[Any] = getattr(model, "_gm", model).means_.dtype
     return fitted
 
 
-class _Graph:
-    """Nodes and constants, as they are added; each has a number for its name."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        try:
-            import onnx
-        except ImportError as error:
-            raise ImportError("to_onnx needs the package onnx; install it with `pip install gaussmix[onnx]`") from error
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f"dtype is {dtype}; give float32 or float64")
-        self.onnx, self.dtype = onnx, dtype
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
-        self._outputs: list[Any] = []
-
-    def constant(self, values: Any) -> str:
-        """Add a constant; numbers in float64 get the type of the graph."""
-        array = np.asarray(values)
-        if array.dtype == np.float64:
-            array = array.astype(self.dtype)
-        name = f"c{len(self._constants)}"
-        self._constants.append(self.onnx.numpy_helper.from_array(array, name))
-        return name
-
-    def number(self, value: float) -> str:
-        """Add a number."""
-        return self.constant(np.array(value, dtype=np.float64))
-
-    def whole(self, *values: int) -> str:
-        """Add whole numbers, such as axes and shapes."""
-        return self.constant(np.array(values, dtype=np.int64))
-
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node, and give the name of its result."""
-        name = f"n{len(self._nodes)}"
-        self._nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **attributes))
-        return name
-
-    def give(self, name: str, result: str, dtype: np.dtype[Any] | None = None) -> None:
-        """Make a result an output."""
-        self._nodes.append(self.onnx.helper.make_node("Identity", [result], [name]))
-        kind = self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype if dtype is None else dtype)
-        # Only the number of samples is open; other dimensions follow from the nodes.
-        shape = {"label": ["n_samples"], "score": ["n_samples"]}.get(name, ["n_samples", None])
-        self._outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, shape))
-
-    def model(self, model: Model | Mixture) -> Any:
-        """Put all together, and have it checked."""
-        helper = self.onnx.helper
-        kind = helper.np_dtype_to_tensor_dtype(self.dtype)
-        n_features = model.n_features if isinstance(model, Mixture) else model.n_features_in_
-        x = helper.make_tensor_value_info("X", kind, ["n_samples", n_features])
-        graph = helper.make_graph(self._nodes, type(model).__name__, [x], self._outputs, self._constants)
-        made = helper.make_model(
-            graph,
-            producer_name="gaussmix",
-            producer_version=_core.__version__,
-            ir_version=_FORMAT,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
-        )
-        self.onnx.checker.check_model(made, full_check=True)
-        return made
-
-
-def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.0) -> tuple[str, str]:
-    """Add the logarithm of weight times density of each component, (n_samples, n_components).
-
-    Add besides what the shares of the components follow from: the same, but of a sample that no
-    component reaches that of the nearest ones without its distance.
-    """
-    weights, means, factors = mixture.weights, mixture.means, mixture.precisions_cholesky
-    k, d = means.shape
-    if mixture.covariance_type in ("full", "tied"):
-        factors = np.broadcast_to(factors, (k, d, d))
-        # (x - μ)·U for all components is one product of x - centre.
-        centre = weights @ means
-        product = graph.add(
-            "MatMul",
-            graph.add("Sub", "X", graph.constant(centre)),
-            graph.constant(factors.transpose(1, 0, 2).reshape(d, k * d)),
-        )
-        shifts = ((centre - means)[:, np.newaxis] @ factors).reshape(k * d)
-        terms = graph.add("Reshape", graph.add("Add", product, graph.constant(shifts)), graph.whole(0, k, d))
-        log_determinants = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-    else:
-        factors = np.broadcast_to(factors.reshape(k, -1), (k, d))
-        differences = graph.add("Sub", graph.add("Unsqueeze", "X", graph.whole(1)), graph.constant(means))
-        terms = graph.add("Mul", differences, graph.constant(factors))
-        log_determinants = np.log(factors).sum(axis=1)
-    squares = graph.add("ReduceSumSquare", terms, graph.whole(2), keepdims=0)
-    with np.errstate(divide="ignore"):
-        constants = log_weight + np.log(weights) + log_determinants - d / 2 * math.log(2 * math.pi)
-    logs = graph.add("Sub", graph.constant(constants), graph.add("Mul", squares, graph.number(0.5)))
-    # The squares of such a sample overflow, but not those of a small part of its distance.
-    part = graph.number(1e-200 if graph.dtype == np.float64 else 1e-30)
-    squares = graph.add("ReduceSumSquare", graph.add("Mul", terms, part), graph.whole(2), keepdims=0)
-    squares = graph.add("Add", squares, graph.constant(np.where(np.isfinite(constants), 0.0, np.inf)))
-    least = graph.add("ReduceMin", squares, graph.whole(1))
-    nearest = graph.add("LessOrEqual", squares, least)
-    from_afar = graph.add("Where", nearest, graph.constant(constants), graph.number(-math.inf))
-    return logs, graph.add("Where", _is_reached(graph, logs), logs, from_afar)
-
-
-def _is_reached(graph: _Graph, logs: str) -> str:
-    """Add whether any of a sample's logarithms is more than -inf, (n_samples, 1)."""
-    return graph.add("Greater", graph.add("ReduceMax", logs, graph.whole(1)), graph.number(-math.inf))
-
-
-def _log_sum(graph: _Graph, logs: str, keepdims: int = 0) -> str:
-    return graph.add("ReduceLogSumExp", logs, graph.whole(1), keepdims=keepdims)
-
-
-def _log_total(graph: _Graph, mixture: _core.Mixture) -> str:
+def _log_total(graph: Graph, mixture: _core.Mixture) -> str:
     """Add the log density of the mixture."""
-    return _log_sum(graph, _log_densities(graph, mixture)[0])
+    return log_sum(graph, log_densities(graph, mixture)[0])
 
 
-def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLike) -> None:
+def _classifier(graph: Graph, model: GaussianMixtureClassifier, labels: ArrayLike) -> None:
     classes = np.asarray(labels)
     if classes.dtype.kind in "US" or classes.dtype == object:
         classes, kind = np.array([str(label) for label in classes], dtype=object), np.dtype(object)
@@ -305,17 +184,17 @@ def _classifier(graph: _Graph, model: GaussianMixtureClassifier, labels: ArrayLi
     with np.errstate(divide="ignore"):
         priors = np.log(model.priors_)
     totals = [
-        _log_sum(graph, _log_densities(graph, mixture._engine, float(prior))[0], keepdims=1)
+        log_sum(graph, log_densities(graph, mixture._engine, float(prior))[0], keepdims=1)
         for mixture, prior in zip(model.mixtures_, priors, strict=True)
     ]
     joint = graph.add("Concat", *totals, axis=1)
-    joint = graph.add("Where", _is_reached(graph, joint), joint, graph.constant(priors))
+    joint = graph.add("Where", is_reached(graph, joint), joint, graph.constant(priors))
     number = graph.add("ArgMax", joint, axis=1, keepdims=0)
     graph.give("label", graph.add("Gather", graph.constant(classes), number, axis=0), kind)
     graph.give("probabilities", graph.add("Softmax", joint, axis=1))
 
 
-def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
+def _regressor(graph: Graph, model: GaussianMixtureRegressor) -> None:
     d, t = model.n_features_in_, model.n_targets_
     mixture = model.mixture_._engine
     regression, marginal = _core.Regression(mixture, range(d), range(d, d + t)), mixture.marginal(range(d))
@@ -323,7 +202,7 @@ def _regressor(graph: _Graph, model: GaussianMixtureRegressor) -> None:
     # Products of x - centre lose no digits where the data is far from 0.
     centre = mixture.weights @ marginal.means
     shifts = mixture.means[:, d:] - (slopes @ (marginal.means - centre)[:, :, np.newaxis])[:, :, 0]
-    shares = graph.add("Softmax", _log_densities(graph, marginal)[1], axis=1)
+    shares = graph.add("Softmax", log_densities(graph, marginal)[1], axis=1)
     # (n_samples, 1, n_components), to multiply (n_samples, n_components, n_targets) by.
     shares = graph.add("Unsqueeze", shares, graph.whole(1))
     centred = graph.add("Sub", "X", graph.constant(centre))

@@ -101,7 +101,7 @@ impl ColumnSelection {
     /// `wanted` are the names of the features, and `whose` says where they come from.
     fn resolve_names(&self, fields: &[Field], wanted: Option<&[String]>, whose: &str) -> Result<Projection, Problem> {
         let named = fields.iter().all(|field| field.name.is_some());
-        let name = |column: usize| fields[column].name.clone().unwrap_or_else(|| column.to_string());
+        let name = |column: usize| name_of(fields, column);
         let all_names = || list((0..fields.len()).map(|column| short(&name(column))));
         let find = |wanted: &str| {
             let mut found = (0..fields.len()).filter(|&column| name(column) == wanted);
@@ -176,39 +176,7 @@ impl ColumnSelection {
             left_out = columns.iter().filter(|column| !found.contains(column)).map(|&column| name(column)).collect();
             columns = found;
         }
-        let mut dtype = Dtype::F32;
-        let (mut others, mut numbers) = (Vec::new(), Vec::new());
-        for &column in &columns {
-            match &fields[column].kind {
-                Kind::Number(Dtype::F64) => dtype = Dtype::F64,
-                Kind::Number(Dtype::F32) => {}
-                Kind::Other(what) => {
-                    others.push((column, what));
-                    continue;
-                }
-            }
-            numbers.push(column);
-        }
-        if !others.is_empty() {
-            let named =
-                |columns: &[usize]| option_list(columns.iter().map(|&c| option_name(fields[c].name.as_deref(), c)));
-            let texts: Vec<usize> = others.iter().map(|&(column, _)| column).collect();
-            let keep = format!("take the columns of numbers with --columns {}", named(&numbers));
-            let drop = format!("leave out what is no feature with --drop {}", named(&texts));
-            let advice = match (numbers.len(), texts.len()) {
-                (0, _) => "no column of numbers is left; write texts and dates as numbers first".into(),
-                (1..=MAX_ADVISED, ..=MAX_ADVISED) if numbers.len() < texts.len() => format!("{keep}, or {drop}"),
-                (_, ..=MAX_ADVISED) => drop,
-                (1..=MAX_ADVISED, _) => keep,
-                _ => "choose the features with --columns or --drop".into(),
-            };
-            let what = |&(column, what): &(usize, &String)| format!("column `{}` holds {what}", short(&name(column)));
-            let missing = match numbers.iter().any(|&column| fields[column].has_missing) {
-                true => " (others have missing values, which --missing allows)",
-                false => "",
-            };
-            return Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))));
-        }
+        let dtype = dtype_of(fields, &columns)?;
         let names: Option<Vec<String>> = match named && !columns.is_empty() {
             true => Some(columns.iter().map(|&column| name(column)).collect()),
             false => {
@@ -222,6 +190,49 @@ impl ColumnSelection {
         }
         Ok(Projection { columns, names, id, left_out, index, dtype })
     }
+}
+
+/// The name of a column, or its number.
+fn name_of(fields: &[Field], column: usize) -> String {
+    fields[column].name.clone().unwrap_or_else(|| column.to_string())
+}
+
+/// The type that holds the numbers of these columns, or what to do where they hold something else.
+fn dtype_of(fields: &[Field], columns: &[usize]) -> Result<Dtype, Problem> {
+    let mut dtype = Dtype::F32;
+    let (mut others, mut numbers) = (Vec::new(), Vec::new());
+    for &column in columns {
+        match &fields[column].kind {
+            Kind::Number(Dtype::F64) => dtype = Dtype::F64,
+            Kind::Number(Dtype::F32) => {}
+            Kind::Other(what) => {
+                others.push((column, what));
+                continue;
+            }
+        }
+        numbers.push(column);
+    }
+    if others.is_empty() {
+        return Ok(dtype);
+    }
+    let named = |columns: &[usize]| option_list(columns.iter().map(|&c| option_name(fields[c].name.as_deref(), c)));
+    let texts: Vec<usize> = others.iter().map(|&(column, _)| column).collect();
+    let keep = format!("take the columns of numbers with --columns {}", named(&numbers));
+    let drop = format!("leave out what is no feature with --drop {}", named(&texts));
+    let advice = match (numbers.len(), texts.len()) {
+        (0, _) => "no column of numbers is left; write texts and dates as numbers first".into(),
+        (1..=MAX_ADVISED, ..=MAX_ADVISED) if numbers.len() < texts.len() => format!("{keep}, or {drop}"),
+        (_, ..=MAX_ADVISED) => drop,
+        (1..=MAX_ADVISED, _) => keep,
+        _ => "choose the features with --columns or --drop".into(),
+    };
+    let what =
+        |&(column, what): &(usize, &String)| format!("column `{}` holds {what}", short(&name_of(fields, column)));
+    let missing = match numbers.iter().any(|&column| fields[column].has_missing) {
+        true => " (others have missing values, which --missing allows)",
+        false => "",
+    };
+    Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))))
 }
 
 /// The beginning of a name, for an error.

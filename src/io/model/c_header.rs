@@ -24,8 +24,7 @@ pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     let upper = name.to_ascii_uppercase();
     let cholesky = mixture.precisions_cholesky();
     // A sample's value in each component: constant − ½ |Uᵀ(x − μ)|², with the precision U Uᵀ.
-    let (rows, whiten, log_determinants) = whitening(&cholesky, k, d)?;
-    let whiten = whiten.replace("NAME", &name).replace("D_FEATURES", &format!("{upper}_N_FEATURES"));
+    let (rows, squares, log_determinants) = whitening(&cholesky, k, d)?;
     let constants: Vec<f64> = (0..k)
         .map(|c| {
             let of_normal = log_determinants[c] - 0.5 * d as f64 * (2.0 * std::f64::consts::PI).ln();
@@ -36,7 +35,6 @@ pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
         // No name may end the comment.
         format!("\n   The features are, in this order: {}.", names.join(", ").replace("*/", "* /"))
     });
-    let log_total = number(model.log_total());
     let version = env!("CARGO_PKG_VERSION");
     let kind = mixture.covariance_type();
     let mut text = format!(
@@ -67,104 +65,15 @@ pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     array("constants", &mut constants.into_iter());
     array("means", &mut mixture.means().iter().copied());
     array("factors", &mut rows.into_iter());
-    let _ = write!(
-        text,
-        "\
-/* The squared distance of a sample from a component, in its standard deviations; of differences times scale. */
-static inline double {name}_square(const double *x, int k, double scale)
-{{
-    const double *mean = {name}_means + k * {upper}_N_FEATURES;
-    double squares = 0.0;
-    int i, j;
-{whiten}
-    (void)i;
-    return squares;
-}}
-
-/* The logarithms of weight times density of each component, into log_p. */
-static inline void {name}_log_joint(const double *x, double *log_p)
-{{
-    int k;
-    for (k = 0; k < {upper}_N_COMPONENTS; k++) {{
-        double square = {name}_square(x, k, 1.0);
-        if (!(square < HUGE_VAL)) /* of a sample so far away that its parts are infinite too */
-            square = {name}_square(x, k, 1e-200) * 1e200 * 1e200;
-        log_p[k] = {name}_constants[k] - 0.5 * square;
-    }}
-}}
-
-/* The largest of the logarithms. */
-static inline double {name}_most(const double *log_p)
-{{
-    double most = log_p[0];
-    int k;
-    for (k = 1; k < {upper}_N_COMPONENTS; k++)
-        if (log_p[k] > most)
-            most = log_p[k];
-    return most;
-}}
-
-/* The log-likelihood of a sample. */
-static inline double {name}_score(const double *x)
-{{
-    double log_p[{upper}_N_COMPONENTS], most, sum = 0.0;
-    int k;
-    {name}_log_joint(x, log_p);
-    most = {name}_most(log_p);
-    if (most == -HUGE_VAL)
-        return most;
-    for (k = 0; k < {upper}_N_COMPONENTS; k++)
-        sum += exp(log_p[k] - most);
-    return most + log(sum) + {log_total};
-}}
-
-/* The probability of each component, into p of {upper}_N_COMPONENTS numbers. A sample whose log-likelihood is
-   -infinity has that of the nearest component. */
-static inline void {name}_predict_proba(const double *x, double *p)
-{{
-    double most, sum = 0.0, least = HUGE_VAL;
-    int k;
-    {name}_log_joint(x, p);
-    most = {name}_most(p);
-    if (most == -HUGE_VAL) {{
-        for (k = 0; k < {upper}_N_COMPONENTS; k++) {{
-            p[k] = {name}_square(x, k, 1e-200);
-            if ({name}_constants[k] > -HUGE_VAL && p[k] < least)
-                least = p[k];
-        }}
-        for (k = 0; k < {upper}_N_COMPONENTS; k++)
-            p[k] = p[k] > least ? -HUGE_VAL : {name}_constants[k];
-        most = {name}_most(p);
-    }}
-    for (k = 0; k < {upper}_N_COMPONENTS; k++)
-        sum += p[k] = exp(p[k] - most);
-    for (k = 0; k < {upper}_N_COMPONENTS; k++)
-        p[k] /= sum;
-}}
-
-/* The most probable component of a sample, counted from 0. */
-static inline int {name}_predict(const double *x)
-{{
-    double p[{upper}_N_COMPONENTS];
-    int k, best = 0;
-    {name}_predict_proba(x, p);
-    for (k = 1; k < {upper}_N_COMPONENTS; k++)
-        if (p[k] > p[best])
-            best = k;
-    return best;
-}}
-
-#endif
-"
-    );
-    Ok(text)
+    let functions = include_str!("c_header.h").replace("@squares@", squares).replace("@name@", &name);
+    Ok(text + &functions.replace("@NAME@", &upper).replace("@log_total@", &number(model.log_total())))
 }
 
 /// The numbers of the factors, the loop that adds up the squares of Uᵀ(x − μ) times `scale`, and log |U| of
 /// each component.
 type Whitening = (Vec<f64>, &'static str, Vec<f64>);
 
-/// In the loop `NAME` and `D_FEATURES` stand for names.
+/// In the loop `@name@` and `@NAME@` stand for the header's name.
 fn whitening(factors: &Covariances, k: usize, d: usize) -> Result<Whitening, Problem> {
     let log = |diagonal: &mut dyn Iterator<Item = &f64>| diagonal.map(|u| u.ln()).sum::<f64>();
     let triangle = |u: ArrayView2<'_, f64>| -> Vec<f64> {
@@ -191,7 +100,7 @@ macro_rules! of_triangle {
             "    const double *column = ",
             $column,
             ";
-    for (j = 0; j < D_FEATURES; j++) {
+    for (j = 0; j < @NAME@_N_FEATURES; j++) {
         double t = 0.0;
         for (i = 0; i <= j; i++)
             t += *column++ * (x[i] * scale - mean[i] * scale);
@@ -201,14 +110,14 @@ macro_rules! of_triangle {
     };
 }
 
-const OF_TRIANGLES: &str = of_triangle!("NAME_factors + k * (D_FEATURES * (D_FEATURES + 1) / 2)");
-const OF_ONE_TRIANGLE: &str = of_triangle!("NAME_factors");
-const OF_DIAGONALS: &str = "    for (j = 0; j < D_FEATURES; j++) {
-        double t = NAME_factors[k * D_FEATURES + j] * (x[j] * scale - mean[j] * scale);
+const OF_TRIANGLES: &str = of_triangle!("@name@_factors + k * (@NAME@_N_FEATURES * (@NAME@_N_FEATURES + 1) / 2)");
+const OF_ONE_TRIANGLE: &str = of_triangle!("@name@_factors");
+const OF_DIAGONALS: &str = "    for (j = 0; j < @NAME@_N_FEATURES; j++) {
+        double t = @name@_factors[k * @NAME@_N_FEATURES + j] * (x[j] * scale - mean[j] * scale);
         squares += t * t;
     }";
-const OF_NUMBERS: &str = "    for (j = 0; j < D_FEATURES; j++) {
-        double t = NAME_factors[k] * (x[j] * scale - mean[j] * scale);
+const OF_NUMBERS: &str = "    for (j = 0; j < @NAME@_N_FEATURES; j++) {
+        double t = @name@_factors[k] * (x[j] * scale - mean[j] * scale);
         squares += t * t;
     }";
 

@@ -34,6 +34,15 @@ pub fn problems(entry: &Entry) -> Vec<String> {
     problems
 }
 
+/// A text without the marks of its barriers.
+pub fn unmarked(text: &str) -> String {
+    text.lines().fold(String::with_capacity(text.len()), |mut unmarked, line| {
+        unmarked.push_str(line.split(BARRIER_MARK).next().unwrap_or_default().trim_end());
+        unmarked.push('\n');
+        unmarked
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +59,6 @@ mod tests {
         assert!(problems[0].contains("not made by `barrier!`") && problems[1].contains("a.rs:1 appears 2 times"));
         let once = "\tbarrier.sync 0; // barrier a.rs:1\n\tbarrier.sync 0; // barrier a.rs:2\n";
         assert!(super::problems(&entry("second", once)).is_empty());
+        assert_eq!(unmarked(once), "\tbarrier.sync 0;\n\tbarrier.sync 0;\n");
     }
 }

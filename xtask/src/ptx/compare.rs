@@ -1,8 +1,14 @@
 //! Compares the committed archive with what the source gives, kernel by kernel.
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use gmm_ptx::{Archive, Entry};
+
+/// The committed archive.
+pub fn archive_file(root: &Path) -> PathBuf {
+    root.join("gmm-kernels/ptx.packed")
+}
 
 /// What differs between an archive and the expected entries, a line for each kernel. It is the
 /// texts that count: other versions of the compressor may give other bytes.

@@ -25,6 +25,8 @@ const RUSTC_FLAGS: &[&str] = &[
     // A matter of correctness: jump threading does not know that a barrier is convergent, and would
     // duplicate it.
     "-Zmir-enable-passes=-JumpThreading",
+    // Nobody reads where a kernel panicked, and the text would change with each line before that.
+    "-Zlocation-detail=none",
     // Loops over arrays in registers must unroll fully, or the arrays land in (slow) local memory.
     "-Cllvm-args=-unroll-threshold=100000",
 ];

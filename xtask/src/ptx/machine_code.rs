@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail};
 use gmm_ptx::WARPGROUP_TARGET;
 use gmm_ptx::machine_code::{Archive, Cubin, pack};
 
+use super::compare::archive_file;
+
 /// The GPUs that there is machine code for. Others of the same major version run it too: that of
 /// `sm_80` runs on 8.6 and 8.9, that of `sm_100` on 10.3.
 const CARDS: &[&str] = &["sm_80", "sm_90", "sm_100", "sm_120"];
@@ -140,7 +142,7 @@ fn version(ptxas: &Path) -> Result<String> {
 pub fn write(root: &Path) -> Result<()> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
-    let bytes = fs::read(super::archive_file(root))?;
+    let bytes = fs::read(archive_file(root))?;
     let ptx = gmm_ptx::Archive::open(&bytes)?;
     for card in CARDS {
         let file = file(root, card);
@@ -188,7 +190,7 @@ pub fn write(root: &Path) -> Result<()> {
 pub fn problems(root: &Path) -> Result<Vec<String>> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
-    let bytes = fs::read(super::archive_file(root))?;
+    let bytes = fs::read(archive_file(root))?;
     let ptx = gmm_ptx::Archive::open(&bytes)?;
     let mut problems = Vec::new();
     for card in CARDS {

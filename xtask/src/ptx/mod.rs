@@ -12,19 +12,16 @@ pub mod machine_code;
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use compare::archive_file;
 use compile::{Warnings, compile};
 pub use compile::{cargo, run};
 use gmm_ptx::{Archive, Entry, pack, split};
 
 /// The compiler and its version, for the first line of each kernel's text.
 const MAKER: &str = "`cargo xtask ptx`";
-
-fn archive_file(root: &Path) -> PathBuf {
-    root.join("gmm-kernels/ptx.packed")
-}
 
 /// What differs between the committed archive and these entries. A missing file counts as an
 /// archive without kernels.
@@ -38,9 +35,20 @@ fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
     differences.with_context(|| format!("cannot read {}", file.display()))
 }
 
+/// What the source gives, without the marks of barriers, which would change with each line that is
+/// added before one; and what the marks say is wrong.
+fn kernels(root: &Path, warnings: Warnings) -> Result<(Vec<Entry>, Vec<String>)> {
+    let mut entries = split(&compile(root, warnings)?, MAKER)?;
+    let problems = entries.iter().flat_map(barriers::problems).collect();
+    for entry in &mut entries {
+        entry.text = barriers::unmarked(&entry.text);
+    }
+    Ok((entries, problems))
+}
+
 /// Compiles the kernels, and makes the archive hold what the source gives.
 pub fn write(root: &Path) -> Result<()> {
-    let entries = split(&compile(root, Warnings::Show)?, MAKER)?;
+    let (entries, _) = kernels(root, Warnings::Show)?;
     let file = archive_file(root);
     // An archive that cannot be read is replaced like one that differs.
     let changes = differences(root, &entries).unwrap_or_else(|error| vec![format!("{error:#}")]);
@@ -69,12 +77,12 @@ pub fn write(root: &Path) -> Result<()> {
 /// Compiles the kernels, and fails unless the committed PTX is what the source gives and passes all
 /// checks.
 pub fn check(root: &Path) -> Result<()> {
-    let entries = split(&compile(root, Warnings::Deny)?, MAKER)?;
+    let (entries, of_barriers) = kernels(root, Warnings::Deny)?;
     let mut problems = differences(root, &entries)?;
     if !problems.is_empty() {
         problems.push("run `cargo xtask ptx` and commit what it writes".into());
     }
-    problems.extend(entries.iter().flat_map(barriers::problems));
+    problems.extend(of_barriers);
     let reports = assemble::assemble_all(root, &entries)?;
     print!("{}", assemble::table(&reports));
     problems.extend(reports.iter().flat_map(assemble::Report::problems));

@@ -30,21 +30,10 @@ unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
     });
 }
 
-macro_rules! instance {
-    ($name:ident $s:ty, $t:ty) => {
-        kernel! {
-            /// The samples as columns.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: ColumnsArgs<$s, $t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// The samples as columns.
+    array_columns_f32_f32: ColumnsArgs<f32, f32> = body;
+    array_columns_f32_f64: ColumnsArgs<f32, f64> = body;
+    array_columns_f64_f32: ColumnsArgs<f64, f32> = body;
+    array_columns_f64_f64: ColumnsArgs<f64, f64> = body;
 }
-instance!(array_columns_f32_f32 f32, f32);
-instance!(array_columns_f32_f64 f32, f64);
-instance!(array_columns_f64_f32 f64, f32);
-instance!(array_columns_f64_f64 f64, f64);

@@ -71,19 +71,8 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
     }
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty) => {
-        kernel! {
-            /// The range of each column, and the first element that is not finite.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: RangesArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// The range of each column, and the first element that is not finite.
+    array_ranges_f32: RangesArgs<f32> = body;
+    array_ranges_f64: RangesArgs<f64> = body;
 }
-instance!(array_ranges_f32 f32);
-instance!(array_ranges_f64 f64);

@@ -19,19 +19,8 @@ unsafe fn body<T: Float>(args: &RowsArgs<T>) {
     });
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty) => {
-        kernel! {
-            /// Some rows of an array.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: RowsArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// Some rows of an array.
+    array_rows_f32: RowsArgs<f32> = body;
+    array_rows_f64: RowsArgs<f64> = body;
 }
-instance!(array_rows_f32 f32);
-instance!(array_rows_f64 f64);

@@ -45,9 +45,7 @@ impl Moments for Full {
 }
 
 /// Copies all components' parameters to shared memory. All threads of the block take part.
-///
-/// # Safety
-/// `to` has room for COUNT numbers, and so many are there.
+/// Safety: `to` has room for COUNT numbers, and so many are there.
 #[inline(always)]
 unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f32>, args: &FusedArgs) {
     if !BY_VALUE {
@@ -158,10 +156,8 @@ unsafe fn body<
 }
 
 /// Adds up the warps' sums, and leaves them as the block's.
-///
-/// # Safety
-/// All threads of the block call it; the warps' sums are in shared memory, `per_warp` apart;
-/// `partials` has a place for each value and block.
+/// Safety: all threads of the block call it; the warps' sums are in shared memory, `per_warp`
+/// apart; `partials` has a place for each value and block.
 #[inline(always)]
 unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, warps: usize) {
     counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
@@ -198,30 +194,19 @@ macro_rules! instances {
 }
 macro_rules! instance {
     ($name:ident, $moments:ident, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
-        kernel! {
+        kernels! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedArgs) {
-                const FULL: bool = $moments::FULL;
-                const CAPACITY: usize = $lanes * $components;
-                const NUMBERS: usize = numbers($d, FULL) * CAPACITY;
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    body::<
-                        $moments,
-                        $lanes,
-                        $components,
-                        CAPACITY,
-                        { $samples },
-                        $d,
-                        NUMBERS,
-                        { matrix($d, FULL) },
-                        { sums($d, FULL) },
-                    >(&args)
-                }
-            }
+            $name: FusedArgs = body::<
+                $moments,
+                $lanes,
+                $components,
+                { $lanes * $components },
+                { $samples },
+                $d,
+                { numbers($d, $moments::FULL) * $lanes * $components },
+                { matrix($d, $moments::FULL) },
+                { sums($d, $moments::FULL) },
+            >;
         }
     };
 }

@@ -18,9 +18,7 @@ struct Stages<'a, const FEATURES: usize> {
 impl<const FEATURES: usize> Stages<'_, FEATURES> {
     /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end
     /// there is nothing to copy.
-    ///
-    /// # Safety
-    /// No lane reads that stage.
+    /// Safety: no lane reads that stage.
     #[inline(always)]
     unsafe fn fetch(&self, first: u64, stage: usize) {
         let args = self.args;
@@ -41,9 +39,7 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
     }
 
     /// Writes zeros to this lane's places of the features that the data does not have.
-    ///
-    /// # Safety
-    /// No other lane accesses the stages.
+    /// Safety: no other lane accesses the stages.
     #[inline(always)]
     unsafe fn clear_the_rest(&self) {
         counted!(for j in self.args.d as usize..FEATURES {
@@ -94,9 +90,7 @@ struct LaneComponent<const FEATURES: usize> {
 
 impl<const FEATURES: usize> LaneComponent<FEATURES> {
     /// Component `c` of so many.
-    ///
-    /// # Safety
-    /// The parameters are readable.
+    /// Safety: the parameters are readable.
     #[inline(always)]
     unsafe fn load(parameters: *const f64, shifts: Shared<f64>, c: usize, capacity: usize) -> Self {
         // SAFETY: the caller guarantees it.
@@ -128,9 +122,7 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
     }
 
     /// Writes the warp's sums, those of the lanes that have the same component added up.
-    ///
-    /// # Safety
-    /// `to` has places for them, which only this warp uses. All lanes take part.
+    /// Safety: `to` has places for them, which only this warp uses. All lanes take part.
     #[inline(always)]
     unsafe fn write<const LANES: usize>(&self, to: Shared<f64>) {
         let lane = (thread_idx() % WARP) as usize;
@@ -271,27 +263,14 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     });
 }
 
-macro_rules! instances {
-    ($($name:ident $lanes:literal $features:literal),*) => { $(
-        kernel! {
-            /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: Fused64Args) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$lanes, $features>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Each block's log-likelihood and sufficient statistics.
+    fused64_k08_d04: Fused64Args = body::<8, 4>;
+    fused64_k08_d08: Fused64Args = body::<8, 8>;
+    fused64_k08_d12: Fused64Args = body::<8, 12>;
+    fused64_k08_d16: Fused64Args = body::<8, 16>;
+    fused64_k32_d04: Fused64Args = body::<32, 4>;
+    fused64_k32_d08: Fused64Args = body::<32, 8>;
+    fused64_k32_d12: Fused64Args = body::<32, 12>;
+    fused64_k32_d16: Fused64Args = body::<32, 16>;
 }
-instances!(
-    fused64_k08_d04 8 4,
-    fused64_k08_d08 8 8,
-    fused64_k08_d12 8 12,
-    fused64_k08_d16 8 16,
-    fused64_k32_d04 32 4,
-    fused64_k32_d08 32 8,
-    fused64_k32_d12 32 12,
-    fused64_k32_d16 32 16
-);

@@ -100,24 +100,16 @@ macro_rules! instances {
 }
 macro_rules! instance {
     ($name:ident, $lanes:literal, $d:literal) => {
-        kernel! {
+        kernels! {
             /// Each slice's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedPatternsArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    body::<
-                        $lanes,
-                        { full_samples($d) },
-                        $d,
-                        { numbers($d, true) * $lanes },
-                        { matrix($d, true) },
-                        { sums($d, true) },
-                    >(&args)
-                }
-            }
+            $name: FusedPatternsArgs = body::<
+                $lanes,
+                { full_samples($d) },
+                $d,
+                { numbers($d, true) * $lanes },
+                { matrix($d, true) },
+                { sums($d, true) },
+            >;
         }
     };
 }

@@ -1,4 +1,4 @@
-//! The code of the kernels of the matrix units.
+//! The code of the kernels of the tensor cores.
 mod exponents;
 mod weigh;
 
@@ -65,9 +65,7 @@ pub(crate) fn sums_of_quads<const QUADS: usize>(sums: [f32; 2]) -> [f32; 2] {
 }
 
 /// Writes a sum to memory, or adds it to what is there.
-///
-/// # Safety
-/// The place is valid, and no other thread accesses it.
+/// Safety: the place is valid, and no other thread accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
     // SAFETY: the caller guarantees it.
@@ -85,9 +83,7 @@ pub(crate) fn one() -> Feature {
 
 /// Writes a product of a quad of samples to shared memory: its low part is `low` elements behind
 /// the high one.
-///
-/// # Safety
-/// Both places exist, and only this thread accesses them.
+/// Safety: both places exist, and only this thread accesses them.
 #[inline(always)]
 unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
     // SAFETY: the caller guarantees it.
@@ -100,9 +96,6 @@ unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
 kernel! {
     /// Splits the coefficients into two float16 numbers each, and puts them where `exponents` reads
     /// them.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn split_coefficients(args: SplitArgs) {
         let shape = args.shape;
         let (products, components) = (shape.products(), shape.components());

@@ -77,9 +77,7 @@ impl<'a> PatchBlock<'a> {
 
     /// Fills the shared memory with what is the same for all stages. All threads of the block take
     /// part.
-    ///
-    /// # Safety
-    /// The shared memory is not in use.
+    /// Safety: the shared memory is not in use.
     #[inline(always)]
     unsafe fn prepare<const CENTRAL: bool>(&self) {
         let (args, shape) = (self.args, self.shape);
@@ -120,9 +118,7 @@ impl<'a> PatchBlock<'a> {
 
     /// Starts to copy stage number `number` of the samples to the place `to`. Each thread copies
     /// the exponents that it will turn into responsibilities.
-    ///
-    /// # Safety
-    /// No thread computes on that place.
+    /// Safety: no thread computes on that place.
     #[inline(always)]
     unsafe fn fetch(&self, to: Shared<f32>, number: u32) {
         let (args, policy) = (self.args, policy_keep());
@@ -152,9 +148,7 @@ impl<'a> PatchBlock<'a> {
 
     /// Maxima and factors of the quad of a stage whose exponents this thread copies: the same quad
     /// for all components.
-    ///
-    /// # Safety
-    /// The stage exists.
+    /// Safety: the stage exists.
     #[inline(always)]
     unsafe fn normalisers(&self, number: u32) -> [[f32; QUAD]; 2] {
         let Exponents { normalisers, stride, .. } = self.args.exponents;
@@ -165,9 +159,7 @@ impl<'a> PatchBlock<'a> {
 
     /// Turns the exponents that this thread copied into responsibilities, in their place, and adds
     /// them to the counts.
-    ///
-    /// # Safety
-    /// The exponents `r` of the stage have arrived; `largest` is the present stage's.
+    /// Safety: the exponents `r` of the stage have arrived; `largest` is the present stage's.
     #[inline(always)]
     unsafe fn responsibilities(&self, r: Shared<f32>, largest: Shared<f32>, normalisers: [[f32; QUAD]; 2]) {
         let quad = thread_idx() as usize % QUADS;
@@ -200,9 +192,7 @@ impl<'a> PatchBlock<'a> {
 
     /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of
     /// component 0. All threads of the block take part.
-    ///
-    /// # Safety
-    /// There is a place for each component, and no other block uses those of this block's.
+    /// Safety: there is a place for each component, and no other block uses those of this block's.
     #[inline(always)]
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {
         // Four neighbouring lanes counted the quads of a component; whole warps meet here.
@@ -225,9 +215,7 @@ impl<'a> PatchBlock<'a> {
 
 /// Moves a thread's sums to memory, `step` apart, and leaves zeros. They replace what is there, or
 /// are added to it.
-///
-/// # Safety
-/// The places exist, and no other thread uses them.
+/// Safety: the places exist, and no other thread uses them.
 #[inline(always)]
 unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V], add: bool) {
     let mut sums = [0.0f64; V];
@@ -359,27 +347,10 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     }
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $full:literal $central:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: WeightedSumsArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$full, $central>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Diagonal covariances, moments around the data's centre.
-    weighted_sums_diag_raw false false;
-    /// Matrices, moments around the data's centre.
-    weighted_sums_full_raw true false;
-    /// Diagonal covariances, moments around each component's centre.
-    weighted_sums_diag_central false true;
-    /// Matrices, moments around each component's centre.
-    weighted_sums_full_central true true;
+kernels! {
+    /// Moments around the data's centre (`raw`) or each component's (`central`).
+    weighted_sums_diag_raw: WeightedSumsArgs = body::<false, false>;
+    weighted_sums_full_raw: WeightedSumsArgs = body::<true, false>;
+    weighted_sums_diag_central: WeightedSumsArgs = body::<false, true>;
+    weighted_sums_full_central: WeightedSumsArgs = body::<true, true>;
 }

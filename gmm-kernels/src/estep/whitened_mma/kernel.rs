@@ -1,4 +1,4 @@
-//! The code of the kernels for matrices on the matrix units.
+//! The code of the kernels for matrices on the tensor cores.
 mod outer;
 mod whiten;
 
@@ -9,7 +9,7 @@ use crate::simt::*;
 pub use outer::*;
 pub use whiten::*;
 
-/// Adds sums of the units to those of the warp, for a pair of tiles of eight columns.
+/// Adds sums of the tensor cores to those of the warp, for a pair of tiles of eight columns.
 #[inline(always)]
 fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4]; 2]; 2]) {
     counted!(for t in 0..2 {
@@ -22,9 +22,6 @@ fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4];
 
 kernel! {
     /// Splits the triangles into two float16 numbers each, and puts them where `whiten` reads them.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn split_matrices(args: SplitMatricesArgs) {
         let shape = args.shape;
         let d = shape.d as usize;

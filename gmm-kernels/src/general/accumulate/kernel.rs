@@ -39,8 +39,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// # Safety
-    /// The slice exists.
+    /// Safety: the slice exists.
     #[inline(always)]
     unsafe fn of<T>(args: &AccumulateArgs<T>, number: u32) -> Self {
         if args.table.is_null() {
@@ -55,9 +54,7 @@ impl Slice {
     }
 
     /// Writes a number's sum over the slice, or adds it to what is there.
-    ///
-    /// # Safety
-    /// The number exists, and no other thread has it.
+    /// Safety: the number exists, and no other thread has it.
     #[inline(always)]
     unsafe fn store<T>(self, args: &AccumulateArgs<T>, number: usize, sum: f64) {
         // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
@@ -147,15 +144,11 @@ impl<'a, T: Float> Task<'a, T> {
 /// How a sample is added to a tile of sums.
 trait Tile<T: Float> {
     /// The centres of the task's features.
-    ///
-    /// # Safety
-    /// The task's component exists.
+    /// Safety: the task's component exists.
     unsafe fn new(task: Task<'_, T>) -> Self;
 
     /// Adds sample `i`.
-    ///
-    /// # Safety
-    /// `i` is the index of a sample, or of padding behind the last.
+    /// Safety: `i` is the index of a sample, or of padding behind the last.
     unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]);
 }
 
@@ -282,34 +275,13 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>)
 
 const _: () = assert!(NUMBERS == 2 * WARP as usize);
 
-macro_rules! instance {
-    ($name:ident $t:ty, $tile:ty, $full:literal) => {
-        kernel! {
-            /// Each slice's sums.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: AccumulateArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $tile, $full>(&args) }
-            }
-        }
-    };
-}
-instance!(accumulate_diag_f32 f32, Diagonals<f32, false>, false);
-instance!(accumulate_observed_f32 f32, Diagonals<f32, true>, false);
-instance!(accumulate_full_f32 f32, Triangle<f32>, true);
-instance!(accumulate_diag_f64 f64, Diagonals<f64, false>, false);
-instance!(accumulate_observed_f64 f64, Diagonals<f64, true>, false);
-instance!(accumulate_full_f64 f64, Triangle<f64>, true);
-
-kernel! {
+kernels! {
     /// Each slice's sums.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
-    pub unsafe fn accumulate_wide_f64(args: AccumulateArgs<f64>) {
-        // SAFETY: the caller guarantees it.
-        unsafe { wide::triangles(&args) }
-    }
+    accumulate_diag_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, false>, false>;
+    accumulate_observed_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, true>, false>;
+    accumulate_full_f32: AccumulateArgs<f32> = body::<f32, Triangle<f32>, true>;
+    accumulate_diag_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, false>, false>;
+    accumulate_observed_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, true>, false>;
+    accumulate_full_f64: AccumulateArgs<f64> = body::<f64, Triangle<f64>, true>;
+    accumulate_wide_f64: AccumulateArgs<f64> = wide::triangles;
 }

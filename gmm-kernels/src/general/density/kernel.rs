@@ -8,9 +8,7 @@ use core::num::NonZeroU32;
 
 /// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is
 /// subtracted from the samples first.
-///
-/// # Safety
-/// `a`, `b` and `x` are of a component and of samples as the arguments describe them.
+/// Safety: `a`, `b` and `x` are of a component and of samples as the arguments describe them.
 #[inline(always)]
 unsafe fn full<T: Float, const AROUND_MEANS: bool>(
     args: &DensityArgs<T>,
@@ -61,9 +59,7 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
 /// q of four samples and a group of components. `GAPS`: a sample takes part with its observed
 /// features; `AROUND_MEANS`: b are the components' means, which are subtracted from the samples
 /// first.
-///
-/// # Safety
-/// As for [`full`].
+/// Safety: as for [`full`].
 #[inline(always)]
 unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
     args: &DensityArgs<T>,
@@ -140,37 +136,16 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const AROUND_MEANS:
     });
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty, $full:literal, $gaps:literal, $around_means:literal) => {
-        kernel! {
-            /// q of every sample and component.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: DensityArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full, $gaps, $around_means>(&args) }
-            }
-        }
-    };
-}
-instance!(density_diag_f32 f32, false, false, false);
-instance!(density_observed_f32 f32, false, true, false);
-instance!(density_full_f32 f32, true, false, false);
-instance!(density_diag_f64 f64, false, false, false);
-instance!(density_observed_f64 f64, false, true, false);
-instance!(density_full_f64 f64, true, false, false);
-instance!(density_diag_around_means_f64 f64, false, false, true);
-instance!(density_observed_around_means_f64 f64, false, true, true);
-instance!(density_full_around_means_f64 f64, true, false, true);
-
-kernel! {
+kernels! {
     /// q of every sample and component.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
-    pub unsafe fn density_wide_f64(args: DensityArgs<f64>) {
-        // SAFETY: the caller guarantees it.
-        unsafe { wide::triangles(&args) }
-    }
+    density_diag_f32: DensityArgs<f32> = body::<f32, false, false, false>;
+    density_observed_f32: DensityArgs<f32> = body::<f32, false, true, false>;
+    density_full_f32: DensityArgs<f32> = body::<f32, true, false, false>;
+    density_diag_f64: DensityArgs<f64> = body::<f64, false, false, false>;
+    density_observed_f64: DensityArgs<f64> = body::<f64, false, true, false>;
+    density_full_f64: DensityArgs<f64> = body::<f64, true, false, false>;
+    density_diag_around_means_f64: DensityArgs<f64> = body::<f64, false, false, true>;
+    density_observed_around_means_f64: DensityArgs<f64> = body::<f64, false, true, true>;
+    density_full_around_means_f64: DensityArgs<f64> = body::<f64, true, false, true>;
+    density_wide_f64: DensityArgs<f64> = wide::triangles;
 }

@@ -48,9 +48,7 @@ impl<T: Float> Part<'_, T> {
     }
 
     /// Calls `f` with each component and its qₖ.
-    ///
-    /// # Safety
-    /// The sample exists.
+    /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn for_each(self, mut f: impl FnMut(u32, T)) {
         let (k, parts) = (self.args.k, self.args.parts);
@@ -71,9 +69,7 @@ impl<T: Float> Part<'_, T> {
     }
 
     /// wₖ.
-    ///
-    /// # Safety
-    /// The component exists.
+    /// Safety: the component exists.
     #[inline(always)]
     unsafe fn weight(self, k: u32) -> T {
         // SAFETY: the caller guarantees it.
@@ -81,9 +77,7 @@ impl<T: Float> Part<'_, T> {
     }
 
     /// The largest qₖ of the components that have a weight.
-    ///
-    /// # Safety
-    /// The sample exists.
+    /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn maximum(self) -> T {
         let mut top = T::LOWEST;
@@ -99,9 +93,7 @@ impl<T: Float> Part<'_, T> {
     }
 
     /// The terms; they replace qₖ if responsibilities are asked for.
-    ///
-    /// # Safety
-    /// The sample exists.
+    /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn terms(self, maximum: T) -> Terms<T> {
         let mut terms = Terms::NONE;
@@ -125,9 +117,7 @@ impl<T: Float> Part<'_, T> {
     }
 
     /// Makes responsibilities of the terms.
-    ///
-    /// # Safety
-    /// The sample exists, and its terms have replaced its qₖ.
+    /// Safety: the sample exists, and its terms have replaced its qₖ.
     #[inline(always)]
     unsafe fn scale(self, factor: T) {
         // SAFETY: the sample exists, and so do the components.
@@ -162,9 +152,7 @@ impl Exchange {
     }
 
     /// The largest of all parts' maxima.
-    ///
-    /// # Safety
-    /// All threads of the block call it, in turn with [`Self::terms`].
+    /// Safety: all threads of the block call it, in turn with [`Self::terms`].
     #[inline(always)]
     unsafe fn maximum<T: Float>(self, own: T) -> T {
         // SAFETY: a place for each thread. The maxima of the round before were read before the
@@ -181,9 +169,7 @@ impl Exchange {
     }
 
     /// The terms of all parts, added up in their order.
-    ///
-    /// # Safety
-    /// As for [`Self::maximum`].
+    /// Safety: as for [`Self::maximum`].
     #[inline(always)]
     unsafe fn terms<T: Float>(self, own: Terms<T>) -> Terms<T> {
         let place = thread_idx() as usize;
@@ -262,19 +248,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     }
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty) => {
-        kernel! {
-            /// Scores, labels, responsibilities, and each block's total.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: PosteriorArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// Scores, labels, responsibilities, and each block's total.
+    posterior_f32: PosteriorArgs<f32> = body;
+    posterior_f64: PosteriorArgs<f64> = body;
 }
-instance!(posterior_f32 f32);
-instance!(posterior_f64 f64);

@@ -34,9 +34,7 @@ impl<const S: usize> Samples<S> {
     /// The sums of products for components 2i and 2i + 1 of the lane's set: for each tile first
     /// those of the quad's first or third sample, then those of the other. `coefficients`: the
     /// lane's, of tile i in step 0.
-    ///
-    /// # Safety
-    /// The coefficients of all steps are there; all lanes of the warp call it.
+    /// Safety: the coefficients of all steps are there; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn sums(&self, coefficients: Shared<Halves>) -> [[f32; 4]; 2] {
         let mut b = [[0; 4]; S];
@@ -78,9 +76,7 @@ struct Bundle {
 
 impl Bundle {
     /// Σₖ wₖ·2^qₖ of a quad for the lane's set.
-    ///
-    /// # Safety
-    /// The bundle's parameters are in shared memory; all lanes of the warp call it.
+    /// Safety: the bundle's parameters are in shared memory; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [f32; QUAD] {
         let mut likelihoods = [0.0f32; QUAD];
@@ -105,9 +101,7 @@ impl Bundle {
     }
 
     /// As [`Self::likelihoods`], with the maximum taken out.
-    ///
-    /// # Safety
-    /// As for [`Self::likelihoods`].
+    /// Safety: as for [`Self::likelihoods`].
     #[inline(always)]
     unsafe fn far_likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [LogSumExp; QUAD] {
         let mut likelihoods = [LogSumExp::new(); QUAD];
@@ -134,10 +128,8 @@ impl Bundle {
 
 /// Writes the reference's exponents of the lane's quad for a quarter of the components: the others
 /// are those of the lanes with the same quad.
-///
-/// # Safety
-/// `components` components of the reference are in shared memory, and there is a place for each
-/// exponent; all lanes of the warp call it.
+/// Safety: `components` components of the reference are in shared memory, and there is a place for
+/// each exponent; all lanes of the warp call it.
 #[inline(always)]
 unsafe fn write_exponents<const S: usize>(
     x: &[[[f32; QUAD]; 2]; S],
@@ -208,9 +200,8 @@ struct Filled {
 impl Filled {
     /// Brings the parameters of the reference and of a group's bundles to shared memory, and sets
     /// all products to 1.
-    ///
-    /// # Safety
-    /// The bundles exist, and the shared memory has room for them; all threads of the block call it.
+    /// Safety: the bundles exist, and the shared memory has room for them; all threads of the block
+    /// call it.
     #[inline(always)]
     unsafe fn fill<const S: usize>(&self, args: &BatchMmaArgs, first_bundle: usize, bundles: usize) {
         let (threads, octets) = (block_dim() as usize, args.octets as usize);
@@ -244,9 +235,7 @@ impl Filled {
 
 /// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's
 /// threads.
-///
-/// # Safety
-/// The products of all threads are in shared memory; all threads of the block call it.
+/// Safety: the products of all threads are in shared memory; all threads of the block call it.
 #[inline(always)]
 unsafe fn write_totals(
     args: &BatchMmaArgs,
@@ -384,18 +373,10 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
     unsafe { write_totals(args, powers, mantissas, first_bundle, bundles) };
 }
 
-macro_rules! instances {
-    ($($name:ident $steps:literal),*) => { $(
-        kernel! {
-            /// Each block's sum for each set.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: BatchMmaArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$steps>(&args) }
-            }
-        }
-    )* };
+kernels! {
+    /// Each block's sum for each set.
+    batch_mma_s1: BatchMmaArgs = body::<1>;
+    batch_mma_s2: BatchMmaArgs = body::<2>;
+    batch_mma_s3: BatchMmaArgs = body::<3>;
+    batch_mma_s4: BatchMmaArgs = body::<4>;
 }
-instances!(batch_mma_s1 1, batch_mma_s2 2, batch_mma_s3 3, batch_mma_s4 4);

@@ -15,9 +15,6 @@ fn argument(i: u32) -> f32 {
 
 kernel! {
     /// Each block's sum of relative errors.
-    ///
-    /// # Safety
-    /// `args.partials` has gridDim.x places; launched as the module says.
     pub unsafe fn exp2_bias(args: Exp2BiasArgs) {
         let threads = grid_dim() * block_dim();
         let mut i = block_idx() * block_dim() + thread_idx();

@@ -5,9 +5,6 @@ use crate::simt::*;
 
 kernel! {
     /// Total log₂-likelihood, and each sample's where asked for.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn pair(args: PairArgs) {
         // The block has a warp for each of some components, and a lane of it for each sample.
         let (warps, warp, lane) = (block_dim() / WARP, thread_idx() / WARP, thread_idx() % WARP);

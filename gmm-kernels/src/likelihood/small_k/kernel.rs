@@ -168,9 +168,7 @@ pub unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usiz
 }
 
 /// x becomes A·x. `a`: A row by row.
-///
-/// # Safety
-/// `a` has [`triangle`]`(D)` elements and padding to a multiple of 4, aligned to 16 bytes.
+/// Safety: `a` has [`triangle`]`(D)` elements and padding to a multiple of 4, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<f32>) {
     // From the last row to the first, so that each row finds the features that it needs.
@@ -198,10 +196,8 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
 
 /// Calls `add` with the weight and the exponents of each of `k` components that have a triangle
 /// each. `components`: b, w and seed of each, `ROW4` 16-byte reads; `triangles`: A of each.
-///
-/// # Safety
-/// `components` has `k` times `ROW4` reads, and `triangles` `k` times [`padded_triangle`]`(D)`
-/// elements; both are aligned to 16 bytes.
+/// Safety: `components` has `k` times `ROW4` reads, and `triangles` `k` times
+/// [`padded_triangle`]`(D)` elements; both are aligned to 16 bytes.
 #[inline(always)]
 unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     x: &[[f32; QUAD]; D],
@@ -245,9 +241,7 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
 
 /// Adds the likelihoods of a quad under diagonal covariances to the product, with the maximum taken
 /// out only if the latest samples were `far`; returns whether one of these is far.
-///
-/// # Safety
-/// As for [`likelihoods`].
+/// Safety: as for [`likelihoods`].
 #[inline(always)]
 unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
     product: &mut LogProduct,
@@ -271,9 +265,7 @@ unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
 }
 
 /// As [`add_quad`] under full covariances.
-///
-/// # Safety
-/// As for [`for_each_full`].
+/// Safety: as for [`for_each_full`].
 #[inline(always)]
 unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
     product: &mut LogProduct,
@@ -410,15 +402,10 @@ macro_rules! instances {
 }
 macro_rules! instance {
     ($name:ident, $kind:expr, $d:literal) => {
-        kernel! {
+        kernels! {
             /// Total log₂-likelihood of at most [`COMPONENTS`] components.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: SmallKArgs<{ $kind.row($d) }>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<{ $kind as usize }, $d, { $kind.row($d) }, { $kind.row($d) / 4 }>(&args) }
-            }
+            $name: SmallKArgs<{ $kind.row($d) }> =
+                body::<{ $kind as usize }, $d, { $kind.row($d) }, { $kind.row($d) / 4 }>;
         }
     };
 }

@@ -70,9 +70,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 
     /// Starts to copy a step, for the quads from `first`, to stage 0 or 1.
-    ///
-    /// # Safety
-    /// All threads of the block call it, and none computes on that stage.
+    /// Safety: all threads of the block call it, and none computes on that stage.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, first: u32, step: Step) {
         let args = self.args;
@@ -107,9 +105,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 
     /// The values that the sums of a tile begin with: seeds, or b. `seeds`: those of the tile.
-    ///
-    /// # Safety
-    /// The tile exists.
+    /// Safety: the tile exists.
     #[inline(always)]
     unsafe fn first_values(&self, tile: u32, row: u32, seeds: *const f32) -> [[f32; SAMPLES]; T] {
         let start = if FULL { self.parameters(tile, row).wrapping_add(self.args.d as usize * T) } else { seeds };
@@ -122,9 +118,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 
     /// Adds the features of a step to the sums of the thread's samples.
-    ///
-    /// # Safety
-    /// The step has arrived in that stage, also what other threads copied.
+    /// Safety: the step has arrived in that stage, also what other threads copied.
     #[inline(always)]
     unsafe fn add_step(&self, values: &mut [[f32; SAMPLES]; T], stage: usize, step: Step) {
         let samples = self.stages.offset(stage * self.stage_size);
@@ -158,9 +152,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 
     /// Writes the exponents of a tile's components to memory, if they are asked for.
-    ///
-    /// # Safety
-    /// There is a row for each of the tile's components, with a place for each sample.
+    /// Safety: there is a row for each of the tile's components, with a place for each sample.
     #[inline(always)]
     unsafe fn store_exponents(&self, first: u32, tile: u32, q: &[[f32; SAMPLES]; T]) {
         if !self.args.exponents.q.is_null() {
@@ -248,9 +240,7 @@ pub unsafe fn finish_sample(
 
 /// As [`subtract_distances`], where values may be missing: q −= (s·x + m)² + c for the samples that
 /// have the feature. `parameters`: s of each component, then m and c of each.
-///
-/// # Safety
-/// `parameters` has 3·T elements, aligned to 16 bytes.
+/// Safety: `parameters` has 3·T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
     let (mut x, mut less) = (*x, [-1.0; SAMPLES]);
@@ -271,9 +261,7 @@ unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f3
 
 /// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component,
 /// then m of each.
-///
-/// # Safety
-/// `parameters` has 2·T elements, aligned to 16 bytes.
+/// Safety: `parameters` has 2·T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
     counted!(for k in (0..T).step_by(4) {
@@ -289,9 +277,7 @@ unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f
 }
 
 /// z += a·x for the tile's rows and one feature.
-///
-/// # Safety
-/// `a` has T elements, aligned to 16 bytes.
+/// Safety: `a` has T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], a: Shared<f32>) {
     counted!(for k in (0..T).step_by(4) {
@@ -327,9 +313,7 @@ struct Sums {
 
 impl Sums {
     /// Samples of a quad.
-    ///
-    /// # Safety
-    /// The places exist; only this thread uses them.
+    /// Safety: the places exist; only this thread uses them.
     #[inline(always)]
     unsafe fn get(self, quad: usize) -> [[f32; QUAD]; 2] {
         let at = quad * (WARP_SAMPLES / 2);
@@ -337,8 +321,7 @@ impl Sums {
         unsafe { [self.maxima.get4(at), self.maxima.get4(self.sums + at)] }
     }
 
-    /// # Safety
-    /// As for [`Self::get`].
+    /// Safety: as for [`Self::get`].
     #[inline(always)]
     unsafe fn set(self, quad: usize, max: [f32; QUAD], sum: [f32; QUAD]) {
         let at = quad * (WARP_SAMPLES / 2);
@@ -350,9 +333,7 @@ impl Sums {
     }
 
     /// Adds R components with these exponents.
-    ///
-    /// # Safety
-    /// As for [`Self::get`]; there are R weights.
+    /// Safety: as for [`Self::get`]; there are R weights.
     #[inline(always)]
     unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
         counted!(for quad in 0..SAMPLES / QUAD {
@@ -377,9 +358,8 @@ impl Sums {
 }
 
 /// Writes a thread's samples of one row of an array, both quads of it.
-///
-/// # Safety
-/// `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a warp.
+/// Safety: `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a
+/// warp.
 #[inline(always)]
 unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
     // SAFETY: the caller guarantees it.
@@ -486,29 +466,11 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
     unsafe { args.output.finish(product) };
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $t:literal $full:literal $gaps:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: TiledArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full, $gaps>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Diagonal covariances, tiles of 8 components.
-    tiled8 8 false false;
-    /// Diagonal covariances, tiles of 16 components.
-    tiled16 16 false false;
-    /// Diagonal covariances and samples with missing values, tiles of 8 components.
-    tiled_observed8 8 false true;
-    /// Triangles, tiles of 8 rows.
-    tiled_full8 8 true false;
-    /// Triangles, tiles of 16 rows.
-    tiled_full16 16 true false;
+kernels! {
+    /// Total, scores and exponents, in tiles of components or of rows of triangles.
+    tiled8: TiledArgs = body::<8, false, false>;
+    tiled16: TiledArgs = body::<16, false, false>;
+    tiled_observed8: TiledArgs = body::<8, false, true>;
+    tiled_full8: TiledArgs = body::<8, true, false>;
+    tiled_full16: TiledArgs = body::<16, true, false>;
 }

@@ -51,9 +51,7 @@ struct FeatureSums {
 
 impl<const D: usize> Proposal<'_, D> {
     /// Coordinate `i` of the proposal.
-    ///
-    /// # Safety
-    /// There is such a coordinate; point and steps are in shared memory.
+    /// Safety: there is such a coordinate; point and steps are in shared memory.
     #[inline(always)]
     unsafe fn at(&self, i: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -64,9 +62,7 @@ impl<const D: usize> Proposal<'_, D> {
     }
 
     /// Number `i` of [`MetropolisArgs::terms`].
-    ///
-    /// # Safety
-    /// There is such a number.
+    /// Safety: there is such a number.
     #[inline(always)]
     unsafe fn term(&self, i: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -85,9 +81,7 @@ impl<const D: usize> Proposal<'_, D> {
 
     /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ) with zᵢ = 1 / (1 + e^−tᵢ), of the lane's
     /// component. All lanes take part.
-    ///
-    /// # Safety
-    /// As for [`Self::at`] and [`Self::term`].
+    /// Safety: as for [`Self::at`] and [`Self::term`].
     #[inline(always)]
     unsafe fn log2_weight(&self) -> f64 {
         let mut log2_weight = 0.0;
@@ -114,9 +108,7 @@ impl<const D: usize> Proposal<'_, D> {
 
     /// Writes s and m of the lane's features to `components`, the place of its component, and adds
     /// up what else depends on them. `present`: whether there is such a component.
-    ///
-    /// # Safety
-    /// As for [`Self::at`] and [`Self::term`]; only this lane uses its places.
+    /// Safety: as for [`Self::at`] and [`Self::term`]; only this lane uses its places.
     #[inline(always)]
     unsafe fn features(&self, components: Shared<f32>, present: bool) -> FeatureSums {
         let (args, k, c) = (self.args, self.args.k as usize, self.component);
@@ -181,10 +173,8 @@ fn split_constant(constant: f64) -> (f64, f32, f32) {
 
 /// A warp computes the parameters of proposal t + 1, and its record, if proposal t turns out to be
 /// `accepted`.
-///
-/// # Safety
-/// All lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory;
-/// no other thread uses the components and the record of this case.
+/// Safety: all lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared
+/// memory; no other thread uses the components and the record of this case.
 #[inline(always)]
 pub(super) unsafe fn propose<const D: usize, const ROW: usize>(
     args: &MetropolisArgs,

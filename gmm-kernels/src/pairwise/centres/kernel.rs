@@ -4,9 +4,6 @@ use crate::simt::*;
 
 kernel! {
     /// The Gaussian kernel of all rows with all centres.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn gaussian_centres(args: CentresArgs) {
         let (across, down) = (thread_idx() % THREADS_ACROSS, thread_idx() / THREADS_ACROSS);
         let centre = block_idx() * THREADS_ACROSS + across;

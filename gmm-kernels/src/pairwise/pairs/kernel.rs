@@ -7,9 +7,7 @@ use crate::simt::*;
 const TOGETHER: u32 = 4;
 
 /// Adds the squared differences of COUNT columns, from column `j` on.
-///
-/// # Safety
-/// The quad and the columns exist.
+/// Safety: the quad and the columns exist.
 #[inline(always)]
 unsafe fn add_columns<const COUNT: usize>(
     sums: &mut [f32; QUAD],
@@ -34,9 +32,6 @@ unsafe fn add_columns<const COUNT: usize>(
 
 kernel! {
     /// The Gaussian kernel of pairs of rows.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn gaussian_pairs(args: PairsArgs) {
         let policy = policy_stream();
         counted!(for quad in (block_idx() * block_dim() + thread_idx()..args.a.quads()).step_by(grid_dim() * block_dim()) {

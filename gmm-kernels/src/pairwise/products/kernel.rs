@@ -18,9 +18,7 @@ const AT_ONCE: usize = 4;
 
 /// Starts to copy segment `segment` of `count` rows, from row `first` on, to a stage; the block has
 /// `threads` threads. Rows past the end are left as they are: what they give is not written.
-///
-/// # Safety
-/// The stage has room; `rows` are as documented, with `segments` segments each.
+/// Safety: the stage has room; `rows` are as documented, with `segments` segments each.
 #[inline(always)]
 unsafe fn fetch(
     rows: &SplitRows,
@@ -47,10 +45,8 @@ unsafe fn fetch(
 }
 
 /// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
-///
-/// # Safety
-/// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane
-/// reads for `matrices`.
+/// Safety: all lanes of the warp take part; `vectors` and `matrix` are the places from which this
+/// lane reads for `matrices`.
 #[inline(always)]
 unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     sums: &mut [[[f32; 4]; ACROSS]; DOWN],
@@ -91,9 +87,7 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
 
 /// Writes the warp's products. Of the block's tile, from `first` on (vector, row), it has those
 /// from `warp` on.
-///
-/// # Safety
-/// The pointers of `args` are valid for the sizes given; `scales` are those of the tile.
+/// Safety: the pointers of `args` are valid for the sizes given; `scales` are those of the tile.
 #[inline(always)]
 unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
@@ -152,9 +146,7 @@ struct Scales {
 impl Scales {
     /// Brings them there, behind the stages. The block's threads can read them after the next
     /// barrier.
-    ///
-    /// # Safety
-    /// As for [`body`].
+    /// Safety: as for [`body`].
     #[inline(always)]
     unsafe fn read(args: &ProductsArgs, tiling: Tiling, first: [u32; 2]) -> Self {
         let of_vectors = Shared::at(tiling.stages * tiling.stage_bytes());
@@ -181,9 +173,7 @@ fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, fou
 
 /// Leaves the sums of this share of a tile, and in the block that is the last of the tile's puts
 /// the sums of all shares in their place. Whether this block is the last.
-///
-/// # Safety
-/// As for [`body`]; no thread of the block uses shared memory any more.
+/// Safety: as for [`body`]; no thread of the block uses shared memory any more.
 #[inline(always)]
 unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
@@ -240,10 +230,8 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
 
 /// A tile of products, or a share of it. It has `ALONG` warps along the vectors and `OVER` along
 /// the matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
-///
-/// # Safety
-/// The pointers of `args` are valid for the sizes given; all threads of a block of this tiling take
-/// share.
+/// Safety: the pointers of `args` are valid for the sizes given; all threads of a block of this
+/// tiling take share.
 #[inline(always)]
 unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
@@ -346,9 +334,6 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
 
 kernel! {
     /// Products of all vectors with all rows, in tiles of 256 × 128.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_large(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<4, 2, 4, 8>(&args, LARGE) };
@@ -357,9 +342,6 @@ kernel! {
 
 kernel! {
     /// Products of all vectors with all rows, in tiles of 64 × 64.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_medium(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<2, 2, 2, 4>(&args, MEDIUM) };
@@ -368,9 +350,6 @@ kernel! {
 
 kernel! {
     /// Products of all vectors with all rows, in tiles of 32 × 32.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_small(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<2, 2, 1, 2>(&args, SMALL) };

@@ -14,9 +14,7 @@ const OCTET: u32 = 8;
 type Pieces = [[Halves; 4]; 2];
 
 /// A lane's numbers of segment `segment` of a split row.
-///
-/// # Safety
-/// `row` is a split row, aligned to 16 bytes, that has this segment.
+/// Safety: `row` is a split row, aligned to 16 bytes, that has this segment.
 #[inline(always)]
 unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
     let from = row.wrapping_add(segment as usize * SEGMENT_ELEMENTS).cast::<f32>();
@@ -26,9 +24,7 @@ unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
 
 /// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition,
 /// so that none waits for another.
-///
-/// # Safety
-/// `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
+/// Safety: `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
 #[inline(always)]
 unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS as usize] {
     let mut numbers = [0.0f32; NUMBERS as usize];
@@ -92,9 +88,6 @@ fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
 
 kernel! {
     /// Products of all vectors with all rows.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_few(args: ProductsFewArgs) {
         /// What the splits multiply by is taken back half by a row's, half by a vector's power of
         /// two.

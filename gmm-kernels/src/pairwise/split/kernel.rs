@@ -22,9 +22,7 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
 
 /// Numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, from segment `first` on, `step`
 /// segments apart; zeros past the end of the row.
-///
-/// # Safety
-/// `x` has `d` numbers, at least one.
+/// Safety: `x` has `d` numbers, at least one.
 #[inline(always)]
 unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) -> [[f32; 2]; TOGETHER] {
     let mut pairs = [[0.0f32; 2]; TOGETHER];
@@ -90,9 +88,7 @@ fn block_max(v: u32) -> u32 {
 }
 
 /// Splits the numbers that [`pairs`] has read.
-///
-/// # Safety
-/// `to` is a row of `segments` segments.
+/// Safety: `to` is a row of `segments` segments.
 #[inline(always)]
 unsafe fn write(
     pairs: &[[f32; 2]; TOGETHER],
@@ -118,9 +114,6 @@ unsafe fn write(
 
 kernel! {
     /// Splits rows into float16 numbers.
-    ///
-    /// # Safety
-    /// The arrays have the documented lengths.
     pub unsafe fn split_rows(args: SplitArgs) {
         let segments = args.d.div_ceil(SEGMENT as u32);
         // Half a warp takes a segment, a thread two neighbours of it.

@@ -25,8 +25,7 @@ struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    /// # Safety
-    /// Pattern and component exist.
+    /// Safety: pattern and component exist.
     #[inline(always)]
     unsafe fn new(args: &'a CompleteArgs, pattern: usize, c: usize) -> Self {
         let (k, d) = (args.layout.k as usize, args.layout.d as usize);
@@ -188,9 +187,6 @@ impl<'a> Component<'a> {
 
 kernel! {
     /// The sums of all columns of each pattern and component.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn complete_patterns(args: CompleteArgs) {
         let pattern = block_idx() as usize;
         let warps = block_dim() / WARP;

@@ -25,8 +25,7 @@ struct Component<'a, T> {
 }
 
 impl<'a, T: Float> Component<'a, T> {
-    /// # Safety
-    /// Pattern and component exist.
+    /// Safety: pattern and component exist.
     #[inline(always)]
     unsafe fn new(args: &'a MarginalsArgs<T>, observed: Observed, pattern: usize, c: usize) -> Self {
         let (k, d) = (args.layout.k as usize, args.layout.d as usize);
@@ -380,9 +379,7 @@ impl<'a, T: Float> Component<'a, T> {
 
 /// Splits the components' constants into an offset that is common to all, weights and seeds. All
 /// threads of the block take part.
-///
-/// # Safety
-/// The constants of the pattern are written.
+/// Safety: the constants of the pattern are written.
 #[inline(always)]
 unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
     let Layout { k, d, capacity } = args.layout;
@@ -445,19 +442,8 @@ unsafe fn body<T: Float>(args: &MarginalsArgs<T>) {
     }
 }
 
-macro_rules! instance {
-    ($name:ident $t:ty) => {
-        kernel! {
-            /// The parameters of each pattern.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: MarginalsArgs<$t>) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body(&args) }
-            }
-        }
-    };
+kernels! {
+    /// The parameters of each pattern.
+    marginals_f32: MarginalsArgs<f32> = body;
+    marginals_f64: MarginalsArgs<f64> = body;
 }
-instance!(marginals_f32 f32);
-instance!(marginals_f64 f64);

@@ -69,9 +69,7 @@ impl Output {
 
     /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the
     /// memory.
-    ///
-    /// # Safety
-    /// As for [`Output::finish`].
+    /// Safety: as for [`Output::finish`].
     #[inline(always)]
     unsafe fn finish_by<const FENCED: bool>(self, product: LogProduct, last: impl FnOnce()) {
         // SAFETY: the caller guarantees it.
@@ -125,9 +123,7 @@ impl Output {
 
     /// The sum of a round of this thread's block sums from `start` on, as soon as those of its warp
     /// are there. Leaves them unwritten.
-    ///
-    /// # Safety
-    /// All lanes of one warp call it; `partials` has gridDim.x places.
+    /// Safety: all lanes of one warp call it; `partials` has gridDim.x places.
     #[inline(always)]
     unsafe fn take_round(self, start: u32) -> f64 {
         let mut v = [0.0f64; ROUND as usize];

@@ -6,9 +6,6 @@ use crate::simt::*;
 kernel! {
     /// `totals[set]` = Σ over `count` blocks of `partials[set, block]`, in a fixed order. Launch: a
     /// block of one warp for each set.
-    ///
-    /// # Safety
-    /// The arrays have gridDim.x sets.
     pub unsafe fn reduce_sets(args: ReduceSetsArgs) {
         let ReduceSetsArgs { partials, count, totals } = args;
         let set = block_idx() as usize;

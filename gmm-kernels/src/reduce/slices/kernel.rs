@@ -5,9 +5,6 @@ use crate::simt::*;
 kernel! {
     /// `totals[i]` = Σ over `slices` of `sums[slice, i]`, in an order that depends on the block
     /// alone. Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers.
-    ///
-    /// # Safety
-    /// The arrays have (slices, count) and (count) numbers.
     pub unsafe fn reduce_slices(args: ReduceSlicesArgs) {
         let ReduceSlicesArgs { sums, slices, count, totals } = args;
         const UNROLL: usize = 4;

@@ -283,7 +283,7 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
     }
 }
 
-/// Has the matrix units see what this thread has written to shared memory.
+/// Has the tensor cores see what this thread has written to shared memory.
 #[inline(always)]
 pub fn operands_ready() {
     // SAFETY: no access of its own.

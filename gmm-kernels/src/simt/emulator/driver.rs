@@ -89,8 +89,7 @@ fn is_allocated(address: usize, bytes: usize) -> bool {
     bytes == 0 || before.is_some_and(|(start, len)| address + bytes <= start + len)
 }
 
-/// # Safety
-/// `place` is a place for a pointer.
+/// Safety: `place` is a place for a pointer.
 unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
     if !CURRENT.get() {
         return INVALID_CONTEXT;
@@ -116,8 +115,7 @@ unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
     SUCCESS
 }
 
-/// # Safety
-/// Nobody uses the allocation.
+/// Safety: nobody uses the allocation.
 unsafe fn free(start: *mut c_void) -> c_int {
     if !CURRENT.get() {
         return INVALID_CONTEXT;
@@ -129,9 +127,7 @@ unsafe fn free(start: *mut c_void) -> c_int {
 }
 
 /// Copies memory; `device`: the sides, as addresses, that have to be allocated on the device.
-///
-/// # Safety
-/// The sides that are not on the device have that many bytes.
+/// Safety: the sides that are not on the device have that many bytes.
 unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usize]) -> c_int {
     if !device.iter().all(|address| is_allocated(*address, bytes)) {
         return INVALID_VALUE;
@@ -141,8 +137,7 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usi
     SUCCESS
 }
 
-/// # Safety
-/// Nobody uses the memory.
+/// Safety: nobody uses the memory.
 unsafe fn fill(to: *mut c_void, value: u8, bytes: usize) -> c_int {
     if !is_allocated(to.addr(), bytes) {
         return INVALID_VALUE;
@@ -153,9 +148,7 @@ unsafe fn fill(to: *mut c_void, value: u8, bytes: usize) -> c_int {
 }
 
 /// A handle of something that is made in the thread's context.
-///
-/// # Safety
-/// `place` is a place for a pointer.
+/// Safety: `place` is a place for a pointer.
 unsafe fn in_context(place: *mut *mut c_void) -> c_int {
     if !CURRENT.get() {
         return INVALID_CONTEXT;
@@ -165,8 +158,7 @@ unsafe fn in_context(place: *mut *mut c_void) -> c_int {
     SUCCESS
 }
 
-/// # Safety
-/// `argument` is that of the kernel.
+/// Safety: `argument` is that of the kernel.
 unsafe fn launch(kernel: *const c_void, shape: LaunchShape, arguments: *mut *mut c_void) -> c_int {
     // SAFETY: a handle of a function is a kernel of the list.
     let kernel = unsafe { &*kernel.cast::<Registered>() };

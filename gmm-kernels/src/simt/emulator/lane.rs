@@ -1,12 +1,12 @@
 //! Arithmetic, loads, shuffles and atomics of one thread.
-mod matrix_units;
+mod tensor_cores;
 mod warpgroup;
 mod warpgroup_registers;
 
 use super::memory::Access;
 use super::{block, here, suspend};
-pub use matrix_units::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use tensor_cores::*;
 pub use warpgroup::*;
 pub use warpgroup_registers::*;
 
@@ -194,8 +194,6 @@ impl<T: Copy> Shared<T> {
         // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<T>(i).write(v) }
     }
-}
-impl Shared<f32> {
     /// The same place.
     pub fn in_thread_register(self) -> Self {
         self
@@ -204,10 +202,28 @@ impl Shared<f32> {
     ///
     /// # Safety
     /// No other thread writes them at the same time.
-    pub unsafe fn get4(self, i: usize) -> [f32; 4] {
+    pub unsafe fn get4(self, i: usize) -> [T; 4] {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[f32; 4]>(i).read() }
+        unsafe { self.pointer::<[T; 4]>(i).read() }
     }
+    /// Writes elements `i` to `i + 3`.
+    ///
+    /// # Safety
+    /// No other thread accesses them at the same time.
+    pub unsafe fn set4(self, i: usize, v: [T; 4]) {
+        // SAFETY: inside and aligned; the caller excludes races.
+        unsafe { self.pointer::<[T; 4]>(i).write(v) }
+    }
+    /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
+    ///
+    /// # Safety
+    /// No other thread accesses the elements.
+    pub unsafe fn copy4(self, i: usize, from: *const T, _policy: CachePolicy) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.pointer::<[T; 4]>(i).write(load(from.cast::<Wide<[T; 4]>>()).0) }
+    }
+}
+impl Shared<f32> {
     /// P elements from `i` on.
     ///
     /// # Safety
@@ -215,22 +231,6 @@ impl Shared<f32> {
     pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
         // SAFETY: the caller guarantees it.
         std::array::from_fn(|p| unsafe { self.get(i + p) })
-    }
-    /// Writes elements `i` to `i + 3`.
-    ///
-    /// # Safety
-    /// No other thread accesses them at the same time.
-    pub unsafe fn set4(self, i: usize, v: [f32; 4]) {
-        // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[f32; 4]>(i).write(v) }
-    }
-    /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
-    ///
-    /// # Safety
-    /// No other thread accesses the elements.
-    pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.pointer::<[f32; 4]>(i).write(load4(from, policy)) }
     }
 }
 impl Shared<f64> {

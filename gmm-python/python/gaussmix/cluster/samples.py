@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,29 +12,23 @@ from .._arrays import Floats, n_threads, note_missing
 from .._partitions import Partition
 from .._samples import Evaluations, Samples
 from .._units import Units
-from .engine import agreed
+from .engine import Engine, agreed
 from .plan import Plan, check_columns, check_facts, missing_of_all
 from .remote import Interrupts, Remote, Resident
 from .shard import Options
-
-if TYPE_CHECKING:
-    from .estimator import ClusterEstimator
 
 
 class ClusterSamples(Samples):
     """The partitions of a cluster."""
 
-    estimator: ClusterEstimator
     #: Those of `standardize`.
     units: Units | None
 
-    def __init__(
-        self, estimator: ClusterEstimator, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True
-    ) -> None:
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
             Units.check(estimator.covariance_type)
-        self.engine = estimator._make_engine()
+        self.engine: Engine = estimator._make_engine()
         try:
             self._load(X, sample_weight, labels, reset)
         except BaseException:
@@ -45,7 +39,7 @@ class ClusterSamples(Samples):
         estimator = self.estimator
 
         def planned() -> Plan:
-            found = estimator._plan(self.engine, X, sample_weight, labels)
+            found: Plan = estimator._plan(self.engine, X, sample_weight, labels)
             check_columns(estimator, found, reset)
             return found
 
@@ -67,7 +61,7 @@ class ClusterSamples(Samples):
         check_facts(self.facts, self.plan.partitions, 2 if reset else 1, type(estimator).__name__)
         self.shape = (sum(fact.n_samples for fact in self.facts), self.facts[0].n_features)
 
-    def serve(self, estimator: ClusterEstimator) -> None:
+    def serve(self, estimator: Any) -> None:
         """Let another estimator, which differs in what does not concern the samples, fit to them."""
         check_columns(estimator, self.plan, True)
         self.estimator = estimator

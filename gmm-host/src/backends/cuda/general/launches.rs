@@ -175,7 +175,7 @@ pub struct SliceTable<'a> {
     pub of: usize,
 }
 
-/// Whether there are triangles so wide that the matrix units multiply them.
+/// Whether there are triangles so wide that the tensor cores multiply them.
 pub fn is_wide<T: Element>(full: bool, d: usize) -> bool {
     full && d >= accumulate::WIDE && T::PRECISION == Precision::Float64
 }

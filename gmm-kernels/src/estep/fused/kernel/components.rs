@@ -19,9 +19,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     Components<COMPONENTS, CAPACITY, D, MATRIX>
 {
     /// Reads what is in registers.
-    ///
-    /// # Safety
-    /// The parameters are in shared memory.
+    /// Safety: the parameters are in shared memory.
     #[inline(always)]
     pub(crate) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
         let mut components = Self {
@@ -49,9 +47,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     }
 
     /// z and q of samples `x`.
-    ///
-    /// # Safety
-    /// The parameters are in shared memory.
+    /// Safety: the parameters are in shared memory.
     #[inline(always)]
     pub(crate) unsafe fn exponents<M: Moments, const SAMPLES: usize>(
         &self,

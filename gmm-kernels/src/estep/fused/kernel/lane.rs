@@ -18,10 +18,8 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
 
     /// Adds the samples of a stage, whose first quad of `columns` is `base`: of each group of LANES
     /// lanes, SAMPLES at a time. All lanes of the warp take part.
-    ///
-    /// # Safety
-    /// The samples have arrived, and the parameters are in shared memory; `sample_weights` is null,
-    /// or readable for the samples and the padding behind the last.
+    /// Safety: the samples have arrived, and the parameters are in shared memory; `sample_weights`
+    /// is null, or readable for the samples and the padding behind the last.
     #[inline(always)]
     pub(crate) unsafe fn add_stage<M: Moments, const LANES: usize, const SAMPLES: usize>(
         &mut self,

@@ -97,9 +97,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
 
     /// Adds the samples' log-likelihoods to `product`, and returns the factor that makes
     /// responsibilities, times the samples' weights, of the likelihoods.
-    ///
-    /// # Safety
-    /// `sample_weights` are readable for all of the samples.
+    /// Safety: `sample_weights` are readable for all of the samples.
     #[inline(always)]
     pub(crate) unsafe fn normalise(
         &self,

@@ -14,9 +14,7 @@ pub(crate) struct Stages<'a, const D: usize> {
 impl<const D: usize> Stages<'_, D> {
     /// Starts to copy the quads from `base` on, one a lane, to a stage; past the end there is
     /// nothing to copy.
-    ///
-    /// # Safety
-    /// No lane reads that stage.
+    /// Safety: no lane reads that stage.
     #[inline(always)]
     pub(crate) unsafe fn fetch(&self, base: u32, stage: usize) {
         // SAFETY: the caller guarantees it.
@@ -26,9 +24,7 @@ impl<const D: usize> Stages<'_, D> {
     /// As [`fetch`](Self::fetch), with the copies' whole address in a register of each thread if
     /// `THREAD`: needed where the place of the ring and the stage are the same for all threads of
     /// the block ([`Shared::in_thread_register`]). All lanes take part.
-    ///
-    /// # Safety
-    /// As for [`fetch`](Self::fetch).
+    /// Safety: as for [`fetch`](Self::fetch).
     #[inline(always)]
     pub(crate) unsafe fn fetch_by<const THREAD: bool>(&self, base: u32, stage: usize) {
         let columns = self.columns;

@@ -69,9 +69,8 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
 /// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups
 /// of lanes of sum v in lane l of a group goes to `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes
 /// exchange them through `room`, `size` numbers of shared memory. All lanes take part.
-///
-/// # Safety
-/// `warp_sums` has these places, which only this warp uses, and no lane needs what is in `room`.
+/// Safety: `warp_sums` has these places, which only this warp uses, and no lane needs what is in
+/// `room`.
 #[inline(always)]
 pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SUMS: usize>(
     warp_sums: Shared<f64>,
@@ -91,9 +90,7 @@ pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
 /// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l
 /// and the sum of sum v in lane l of each group, each in one lane. The lanes exchange them through
 /// `room`, `size` numbers of shared memory. All lanes take part.
-///
-/// # Safety
-/// No lane needs what is in `room`.
+/// Safety: no lane needs what is in `room`.
 #[inline(always)]
 pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
     sums: &[f32; SUMS],

@@ -31,9 +31,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
     }
 
     /// Writes the number one in all samples of the row behind D features.
-    ///
-    /// # Safety
-    /// No lane reads the row.
+    /// Safety: no lane reads the row.
     #[inline(always)]
     unsafe fn set_one(&self, d: u32) {
         if thread_idx() % WARP < 4 {
@@ -44,9 +42,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
     }
 
     /// Writes the lane's features of a pair of tiles: D of all lanes' exist.
-    ///
-    /// # Safety
-    /// No lane reads the rows.
+    /// Safety: no lane reads the rows.
     #[inline(always)]
     unsafe fn set(&self, pair: usize, x: &Split, d: u32) {
         counted!(for f in 0..2 {
@@ -60,9 +56,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
     }
 
     /// Forms the products of a step, and writes them where they are transposed.
-    ///
-    /// # Safety
-    /// The rows have been written, and no lane reads the step's place.
+    /// Safety: the rows have been written, and no lane reads the step's place.
     #[inline(always)]
     unsafe fn form(&self, step: usize) -> Split {
         let mut factors = [[[0; 4]; 2]; 2];
@@ -91,9 +85,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
     }
 
     /// The lane's products of a step as [`form`](Self::form) gave them.
-    ///
-    /// # Safety
-    /// They have been formed.
+    /// Safety: they have been formed.
     #[inline(always)]
     unsafe fn formed(&self, step: usize) -> Split {
         let from = self.steps.offset(step * TRANSPOSED);
@@ -109,9 +101,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
     }
 
     /// The products of a step, transposed.
-    ///
-    /// # Safety
-    /// All lanes have formed theirs.
+    /// Safety: all lanes have formed theirs.
     #[inline(always)]
     unsafe fn transposed(&self, step: usize) -> Split {
         let lane = (thread_idx() % WARP) as usize;
@@ -215,19 +205,13 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
 }
 
 macro_rules! instances {
-    ($($name:ident $steps:literal $components:literal;)*) => { $(
-        kernel! {
+    ($($name:ident $steps:literal $components:literal;)*) => {
+        kernels! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedMmaArgs) {
-                const SHAPE: FusedShape = FusedShape::products_of_two($steps, $components);
-                // SAFETY: the caller guarantees it.
-                unsafe { expanded::<{ SHAPE.pairs }, $steps, $components>(&args) }
-            }
+            $($name: FusedMmaArgs =
+                expanded::<{ FusedShape::products_of_two($steps, $components).pairs }, $steps, $components>;)*
         }
-    )* };
+    };
 }
 instances! {
     fused_mma_expanded_p016_k32 1 4;

@@ -1,6 +1,6 @@
 //! Matrices, with at most 8 components of a warp and 15 features.
 //!
-//! An exponent is a constant minus |A·x + b|². A product of the units has one element of A·x + b of
+//! An exponent is a constant minus |A·x + b|². A product of the tensor cores has one element of A·x + b of
 //! all components: high parts of the coefficients are eight of its rows, low parts the others. The
 //! squares are added up in the lane, so that no sum goes across lanes, and nothing is expanded. b
 //! is the coefficient of the number one, the last of the 16 features.
@@ -38,9 +38,7 @@ impl Rows {
     }
 
     /// Writes zeros everywhere: not all rows are ever used.
-    ///
-    /// # Safety
-    /// Only this warp uses them.
+    /// Safety: only this warp uses them.
     #[inline(always)]
     unsafe fn clear(&self) {
         counted!(for i in (4 * (thread_idx() % WARP) as usize..2 * ROTATED).step_by(4 * WARP as usize) {
@@ -50,9 +48,7 @@ impl Rows {
     }
 
     /// Writes the lane's features of a group: D of all lanes' exist.
-    ///
-    /// # Safety
-    /// No lane reads the group's rows.
+    /// Safety: no lane reads the group's rows.
     #[inline(always)]
     unsafe fn set(&self, group: usize, x: &Split, d: usize) {
         counted!(for f in 0..2 {
@@ -70,9 +66,7 @@ impl Rows {
     }
 
     /// The features r places behind the lane's.
-    ///
-    /// # Safety
-    /// They have been written.
+    /// Safety: they have been written.
     #[inline(always)]
     unsafe fn behind(&self, group: usize, r: usize) -> [[Halves; 4]; 2] {
         let row = self.row(group, (thread_idx() % WARP / 4) as usize);
@@ -191,24 +185,15 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
 }
 
 macro_rules! instances {
-    ($($name:ident $rotations:literal;)*) => { $(
-        kernel! {
+    ($($name:ident $shape:expr;)*) => {
+        kernels! {
             /// Each block's log-likelihood and sufficient statistics.
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: FusedMmaArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    const SHAPE: FusedShape = FusedShape::matrices($rotations);
-                    full::<{ SHAPE.features() }, { SHAPE.steps() }, { SHAPE.groups() }>(&args)
-                }
-            }
+            $($name: FusedMmaArgs = full::<{ $shape.features() }, { $shape.steps() }, { $shape.groups() }>;)*
         }
-    )* };
+    };
 }
 instances! {
-    fused_mma_full_d09_k08 5;
-    fused_mma_full_d13_k08 7;
-    fused_mma_full_d15_k08 8;
+    fused_mma_full_d09_k08 FusedShape::matrices(5);
+    fused_mma_full_d13_k08 FusedShape::matrices(7);
+    fused_mma_full_d15_k08 FusedShape::matrices(8);
 }

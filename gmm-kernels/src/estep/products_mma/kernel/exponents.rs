@@ -32,9 +32,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     }
 
     /// Reads the features of the samples from quad `first` on, and empties their sums.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the shared memory is not in use.
+    /// Safety: all threads of the block call it; the shared memory is not in use.
     #[inline(always)]
     unsafe fn begin(&self, first: u32) {
         let (columns, policy) = (&self.args.columns, policy_keep());
@@ -66,10 +64,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
 
     /// Starts to copy the coefficients of a step for a group of components to stage 0 or 1, and the
     /// features of the products of the step after it to the other one.
-    ///
-    /// # Safety
-    /// All threads of the block call it, and none computes on that stage, or forms products with
-    /// the other one's features.
+    /// Safety: all threads of the block call it, and none computes on that stage, or forms products
+    /// with the other one's features.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, group: u32, step: u32) {
         let (shape, policy) = (self.shape, policy_keep());
@@ -92,9 +88,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     }
 
     /// Starts to copy the features of a step's products.
-    ///
-    /// # Safety
-    /// The step exists; no thread forms products with the features of that stage.
+    /// Safety: the step exists; no thread forms products with the features of that stage.
     #[inline(always)]
     unsafe fn fetch_pairs(&self, stage: usize, step: u32) {
         let c = 4 * thread() as usize;
@@ -128,9 +122,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
 
     /// Forms the products of a step in stage 0 or 1. Each thread has a quad of samples, and two
     /// products at a time.
-    ///
-    /// # Safety
-    /// All threads of the block call it, and none computes on that stage; the features are there.
+    /// Safety: all threads of the block call it, and none computes on that stage; the features are
+    /// there.
     #[inline(always)]
     unsafe fn form(&self, stage: usize, step: u32) {
         let shape = self.shape;
@@ -163,9 +156,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     }
 
     /// Adds a step's coefficients times its products to the warp's sums.
-    ///
-    /// # Safety
-    /// Both are in that stage, for all threads; all lanes of the warp call it.
+    /// Safety: both are in that stage, for all threads; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
@@ -213,10 +204,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
 
     /// Makes exponents of a group's sums, adds them to the samples' log-sum-exps, and writes them
     /// to memory if they are asked for. `first`: the block's first quad.
-    ///
-    /// # Safety
-    /// All lanes of the warp call it; the constants of all rows are there, and places for the
-    /// exponents.
+    /// Safety: all lanes of the warp call it; the constants of all rows are there, and places for
+    /// the exponents.
     #[inline(always)]
     unsafe fn finish_group(&self, sums: &TileSums<T>, group: u32, first: u32) {
         let (args, shape) = (self.args, self.shape);
@@ -361,27 +350,10 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     unsafe { args.output.finish(product) };
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $tiles:literal $full:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: ExponentsArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$tiles, $full>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Exponents of diagonal covariances with 16 components a warp.
-    exponents_diag_m1 1 false;
-    /// Exponents of diagonal covariances with 32 components a warp.
-    exponents_diag_m2 2 false;
-    /// Exponents of matrices with 16 components a warp.
-    exponents_full_m1 1 true;
-    /// Exponents of matrices with 32 components a warp.
-    exponents_full_m2 2 true;
+kernels! {
+    /// Exponents, with 16 (`m1`) or 32 (`m2`) components a warp.
+    exponents_diag_m1: ExponentsArgs = body::<1, false>;
+    exponents_diag_m2: ExponentsArgs = body::<2, false>;
+    exponents_full_m1: ExponentsArgs = body::<1, true>;
+    exponents_full_m2: ExponentsArgs = body::<2, true>;
 }

@@ -51,9 +51,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
 
     /// Fills the shared memory with what is the same for all stages. All threads of the block take
     /// part.
-    ///
-    /// # Safety
-    /// The shared memory is not in use, but for copies on their way.
+    /// Safety: the shared memory is not in use, but for copies on their way.
     #[inline(always)]
     unsafe fn begin(&self) {
         let shape = self.shape;
@@ -98,9 +96,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     }
 
     /// Starts to copy stage number `number` of the samples to stage 0 or 1.
-    ///
-    /// # Safety
-    /// No thread reads that stage.
+    /// Safety: no thread reads that stage.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, number: u32) {
         let (args, shape, policy) = (self.args, self.shape, policy_keep());
@@ -135,9 +131,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     /// Splits the features that this thread has copied to a stage, in their place: `left` of the
     /// stage's samples exist, and behind them features become zero, because there they may be
     /// anything.
-    ///
-    /// # Safety
-    /// This thread's copies have arrived; no other thread reads the stage.
+    /// Safety: this thread's copies have arrived; no other thread reads the stage.
     #[inline(always)]
     unsafe fn split(&self, stage: usize, left: u64) {
         let shape = self.shape;
@@ -159,9 +153,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     }
 
     /// Makes responsibilities of the exponents that have arrived in a stage, and counts them.
-    ///
-    /// # Safety
-    /// The stage has arrived for all threads; no thread reads that stage of responsibilities.
+    /// Safety: the stage has arrived for all threads; no thread reads that stage of
+    /// responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, stage: usize) {
         let shape = self.shape;
@@ -207,9 +200,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
 
     /// Forms the products of a stage that has arrived. Each thread has a quad of samples, and two
     /// products at a time.
-    ///
-    /// # Safety
-    /// As for [`Self::respond`].
+    /// Safety: as for [`Self::respond`].
     #[inline(always)]
     unsafe fn form(&self, stage: usize) {
         let shape = self.shape;
@@ -240,9 +231,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     }
 
     /// Adds a stage's responsibilities times its products to the warp's sums.
-    ///
-    /// # Safety
-    /// Both are in that stage, for all threads; all lanes of the warp call it.
+    /// Safety: both are in that stage, for all threads; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
@@ -288,10 +277,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
 
     /// Moves the warp's sums to memory in float64, and leaves zeros. They replace what is there, or
     /// are added to it.
-    ///
-    /// # Safety
-    /// `to` has the sums of a slice, and no other block uses those of this block's components and
-    /// products.
+    /// Safety: `to` has the sums of a slice, and no other block uses those of this block's
+    /// components and products.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut TileSums<T>, to: *mut f64, add: bool) {
         let (row_of_warps, column_of_warps) = self.warp();
@@ -316,9 +303,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
 
     /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other
     /// block has its components.
-    ///
-    /// # Safety
-    /// As for [`Self::move_sums`].
+    /// Safety: as for [`Self::move_sums`].
     #[inline(always)]
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {
         // Eight neighbouring lanes counted the quads of a component; whole warps meet here.
@@ -432,27 +417,10 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
     }
 }
 
-macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $tiles:literal $full:literal;)*) => { $(
-        kernel! {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: WeighArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<$tiles, $full>(&args) }
-            }
-        }
-    )* };
-}
-instances! {
-    /// Sums of features and squares with 16 components a warp.
-    weigh_diag_m1 1 false;
-    /// Sums of features and squares with 32 components a warp.
-    weigh_diag_m2 2 false;
-    /// Sums of all products of two features with 16 components a warp.
-    weigh_full_m1 1 true;
-    /// Sums of all products of two features with 32 components a warp.
-    weigh_full_m2 2 true;
+kernels! {
+    /// Sums of squares (`diag`) or products (`full`), with 16 (`m1`) or 32 (`m2`) components a warp.
+    weigh_diag_m1: WeighArgs = body::<1, false>;
+    weigh_diag_m2: WeighArgs = body::<2, false>;
+    weigh_full_m1: WeighArgs = body::<1, true>;
+    weigh_full_m2: WeighArgs = body::<2, true>;
 }

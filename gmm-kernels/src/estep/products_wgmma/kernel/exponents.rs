@@ -24,10 +24,8 @@ fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
 }
 
 /// Copies what the block multiplies, in the order in which it is used.
-///
-/// # Safety
-/// One whole warp of the block calls it; the barriers are ready; the arrays are valid for their
-/// sizes.
+/// Safety: one whole warp of the block calls it; the barriers are ready; the arrays are valid for
+/// their sizes.
 #[inline(always)]
 unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     /// Bytes of eight samples' products of a step, in one part.
@@ -67,9 +65,7 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
 }
 
 /// Multiplies a step's products of 64 samples with the coefficients of a group.
-///
-/// # Safety
-/// Both have arrived for this thread; the whole warpgroup calls it.
+/// Safety: both have arrived for this thread; the whole warpgroup calls it.
 #[inline(always)]
 unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExponents {
     let of_half = half * (SAMPLES / 16) * shape.pitch() + step as usize * (STEP / 8) * MATRIX;
@@ -83,9 +79,7 @@ unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExp
 
 /// Makes exponents of a group's sums, writes them to memory, and adds them to the log-sum-exps of
 /// the thread's samples, of which `sample` is the first.
-///
-/// # Safety
-/// The constants of all rows are there, and places for the exponents.
+/// Safety: the constants of all rows are there, and places for the exponents.
 #[inline(always)]
 unsafe fn finish_group(
     args: &ExponentsArgs,
@@ -125,9 +119,7 @@ unsafe fn finish_group(
 }
 
 /// The exponents of the block's tiles.
-///
-/// # Safety
-/// Two whole warpgroups call it; the barriers are ready.
+/// Safety: two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
 unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
     let shape = args.shape;
@@ -183,9 +175,6 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
 
 kernel! {
     /// Exponents of diagonal covariances by warpgroups.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn warpgroup_exponents(args: ExponentsArgs) {
         let tiles = args.columns.n.div_ceil(SAMPLES as u64) as u32;
         if thread_idx() == 0 {

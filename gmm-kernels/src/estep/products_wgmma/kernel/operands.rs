@@ -1,12 +1,10 @@
-//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the units read it.
+//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the tensor cores read it.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::products_mma::{Feature, PRODUCT_SCALE, one, product, split_feature};
 
 /// Writes a row of eight numbers.
-///
-/// # Safety
-/// The place is valid for 16 bytes and aligned to them; no other thread accesses it.
+/// Safety: the place is valid for 16 bytes and aligned to them; no other thread accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
     let [a, b, c, d] = row.map(f32::from_bits);
@@ -24,9 +22,6 @@ pub(crate) fn element(feature: Feature, square: Feature, part: usize, s: usize) 
 
 kernel! {
     /// Splits the coefficients into two float16 numbers each, as an operand.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_coefficients(args: CoefficientsArgs) {
         let shape = args.shape;
         let octets = shape.octets();
@@ -58,9 +53,6 @@ kernel! {
 
 kernel! {
     /// Forms the products of the samples, as an operand.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_products(args: ProductsArgs) {
         let (shape, columns) = (args.shape, &args.columns);
         let octets = shape.octets() as u32;
@@ -114,9 +106,7 @@ fn zeros_for_missing(mut x: [f32; QUAD]) -> [f32; QUAD] {
 }
 
 /// Of a quad of samples the product that says whether a feature is observed.
-///
-/// # Safety
-/// The feature exists.
+/// Safety: the feature exists.
 #[inline(always)]
 unsafe fn observed(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> Feature {
     // SAFETY: the caller guarantees it.
@@ -128,9 +118,7 @@ unsafe fn observed(columns: &Columns, quad: u32, feature: usize, policy: CachePo
 }
 
 /// A feature of a quad of samples; zeros behind the last sample.
-///
-/// # Safety
-/// The feature exists.
+/// Safety: the feature exists.
 #[inline(always)]
 pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> [f32; QUAD] {
     // SAFETY: the caller guarantees it; the quad exists.
@@ -145,10 +133,8 @@ pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize,
 /// Writes the rows of a quad, of which two neighbouring threads have eight: the high part, and
 /// `part` bytes behind it the low one. They write two neighbouring rows at once: 32 bytes, which
 /// memory takes whole.
-///
-/// # Safety
-/// `to`, which differs by a row between the two, and its part are valid for the rows; no other
-/// thread accesses them. All lanes of the warp call it.
+/// Safety: `to`, which differs by a row between the two, and its part are valid for the rows; no
+/// other thread accesses them. All lanes of the warp call it.
 #[inline(always)]
 pub(crate) unsafe fn store_quad(
     to: *mut u32,

@@ -56,9 +56,7 @@ impl SliceStages {
 }
 
 /// Copies a stage.
-///
-/// # Safety
-/// One whole warp of the block calls it; the barriers are ready; the stage exists.
+/// Safety: one whole warp of the block calls it; the barriers are ready; the stage exists.
 #[inline(always)]
 unsafe fn copy(args: &WeighArgs, stages: SliceStages, number: u32) {
     let shape = args.shape;
@@ -92,9 +90,7 @@ fn first_sample(stages: SliceStages, number: u32) -> usize {
 }
 
 /// Reads the exponents of both components, from `component` on.
-///
-/// # Safety
-/// The exponents have places for the components and the samples.
+/// Safety: the exponents have places for the components and the samples.
 #[inline(always)]
 unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages, number: u32) -> [Pairs; 2] {
     let from = args.exponents.q.wrapping_add(args.shape.exponent(component, first_sample(stages, number)));
@@ -112,10 +108,8 @@ unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages
 /// Sums of the responsibilities of both components, and of the rounded ones.
 type Counts = [[f32; 2]; 2];
 
-/// Makes responsibilities, as the units read them, and counts them.
-///
-/// # Safety
-/// The normalisers of the stage are there.
+/// Makes responsibilities, as the tensor cores read them, and counts them.
+/// Safety: the normalisers of the stage are there.
 #[inline(always)]
 unsafe fn respond(
     q: &[Pairs; 2],
@@ -147,9 +141,7 @@ unsafe fn respond(
 }
 
 /// The sums of the block's components over its slice.
-///
-/// # Safety
-/// Two whole warpgroups call it; the barriers are ready.
+/// Safety: two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
 unsafe fn work(args: &WeighArgs, stages: SliceStages) {
     let shape = args.shape;
@@ -248,9 +240,6 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
 
 kernel! {
     /// Sums of features and squares by warpgroups.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn warpgroup_weigh(args: WeighArgs) {
         if thread_idx() == 0 {
             // SAFETY: nobody uses them yet.

@@ -20,9 +20,7 @@ pub(super) struct PatchTask {
 
 impl PatchTask {
     /// The task of this thread.
-    ///
-    /// # Safety
-    /// The launch has a pair for each patch.
+    /// Safety: the launch has a pair for each patch.
     #[inline(always)]
     pub(super) unsafe fn of_thread<const FULL: bool>(block: &PatchBlock) -> Self {
         let shape = block.shape;
@@ -43,10 +41,8 @@ impl PatchTask {
 
     /// Adds quad `quad` of the stage `samples` to the sums: of each component the responsibilities
     /// `r` times the values.
-    ///
-    /// # Safety
-    /// Responsibilities and features of the stage are in shared memory. `centres` are those of the
-    /// tile, `features` apart.
+    /// Safety: responsibilities and features of the stage are in shared memory. `centres` are those
+    /// of the tile, `features` apart.
     #[inline(always)]
     pub(super) unsafe fn add_quad<const FULL: bool, const CENTRAL: bool>(
         &self,
@@ -78,9 +74,7 @@ impl PatchTask {
     }
 
     /// [`Self::add_quad`] for moments around each component's centre.
-    ///
-    /// # Safety
-    /// As for [`Self::add_quad`].
+    /// Safety: as for [`Self::add_quad`].
     #[inline(always)]
     pub(super) unsafe fn add_central<const FULL: bool>(
         &self,
@@ -121,9 +115,7 @@ impl PatchTask {
 }
 
 /// [`PatchTask::add_quad`] for moments around the data's centre.
-///
-/// # Safety
-/// As for [`PatchTask::add_quad`].
+/// Safety: as for [`PatchTask::add_quad`].
 #[inline(always)]
 pub(super) unsafe fn add_raw<const FULL: bool>(
     sums: &mut [[f32; VALUES]; COMPONENTS],

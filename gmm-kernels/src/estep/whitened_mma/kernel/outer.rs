@@ -36,7 +36,7 @@ struct OuterBlock<'a> {
     shape: OuterShape,
     /// Exponents, maxima and factors of the quad of each thread that has one.
     raw: Shared<f32>,
-    /// The two stages as the units take them.
+    /// The two stages as the tensor cores take them.
     stages: Shared<Halves>,
 }
 
@@ -101,9 +101,7 @@ impl<'a> OuterBlock<'a> {
     }
 
     /// Fills the rows behind D of both stages with zeros.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the stages are not in use.
+    /// Safety: all threads of the block call it; the stages are not in use.
     #[inline(always)]
     unsafe fn begin(&self) {
         let shape = self.shape;
@@ -117,10 +115,8 @@ impl<'a> OuterBlock<'a> {
     }
 
     /// Starts to copy stage number `number` of the samples to stage 0 or 1.
-    ///
-    /// # Safety
-    /// No thread reads that stage's features; this thread has read what it has copied of exponents
-    /// before.
+    /// Safety: no thread reads that stage's features; this thread has read what it has copied of
+    /// exponents before.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, number: u32) {
         /// Copies of a row of a stage.
@@ -156,9 +152,8 @@ impl<'a> OuterBlock<'a> {
 
     /// Makes of what this thread has copied the responsibilities of a stage, and counts them.
     /// `weight`: wₖ of the thread's component.
-    ///
-    /// # Safety
-    /// This thread's copies have arrived; no other thread reads that stage's responsibilities.
+    /// Safety: this thread's copies have arrived; no other thread reads that stage's
+    /// responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, stage: usize, weight: f32, counts: &mut [f32; 2]) {
         let shape = self.shape;
@@ -185,9 +180,7 @@ impl<'a> OuterBlock<'a> {
     }
 
     /// Adds a stage to the warp's sums.
-    ///
-    /// # Safety
-    /// The stage is there for all threads; all lanes of the warp call it.
+    /// Safety: the stage is there for all threads; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn multiply(&self, sums: &mut OuterSums, task: OuterTask, stage: usize) {
         let shape = self.shape;
@@ -242,9 +235,7 @@ impl<'a> OuterBlock<'a> {
 
     /// Moves the warp's sums and the thread's counts to memory in float64, and leaves zeros. They
     /// replace what is there, or are added to it. All threads of the block take part.
-    ///
-    /// # Safety
-    /// `to` has the sums of a slice, and no other block has these tasks.
+    /// Safety: `to` has the sums of a slice, and no other block has these tasks.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut OuterSums, counts: &mut [f32; 2], task: OuterTask, to: *mut f64, add: bool) {
         let shape = self.shape;
@@ -280,9 +271,6 @@ impl<'a> OuterBlock<'a> {
 
 kernel! {
     /// Sums of features and of their products, weighted by the responsibilities of each component.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn outer(args: OuterArgs) {
         let block = OuterBlock::new(&args);
         let task = block.task();

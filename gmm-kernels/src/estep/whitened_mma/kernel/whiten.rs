@@ -37,9 +37,7 @@ impl<'a> WhitenBlock<'a> {
     }
 
     /// Reads the features of the samples from quad `first` on.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the shared memory is not in use.
+    /// Safety: all threads of the block call it; the shared memory is not in use.
     #[inline(always)]
     unsafe fn begin(&self, first: u32) {
         let (columns, policy) = (&self.args.columns, policy_keep());
@@ -83,9 +81,8 @@ impl<'a> WhitenBlock<'a> {
     }
 
     /// |A·x + b|² of a component for the lane's two samples, numbers `2·lane` and `2·lane + 1` of the warp's.
-    ///
-    /// # Safety
-    /// All lanes of the warp call it; the features are there, and the parameters of the component.
+    /// Safety: all lanes of the warp call it; the features are there, and the parameters of the
+    /// component.
     #[inline(always)]
     unsafe fn distance(&self, component: usize) -> [f32; 2] {
         let (args, shape) = (self.args, self.shape);
@@ -139,10 +136,9 @@ impl<'a> WhitenBlock<'a> {
     }
 }
 
-/// Four elements of an operand of the units.
-///
-/// # Safety
-/// `p` is aligned to 16 bytes and readable for 16 bytes; no thread writes there during the launch.
+/// Four elements of an operand of the tensor cores.
+/// Safety: `p` is aligned to 16 bytes and readable for 16 bytes; no thread writes there during the
+/// launch.
 #[inline(always)]
 unsafe fn operand(p: *const f32) -> [Halves; 4] {
     // SAFETY: the caller guarantees it.
@@ -179,9 +175,6 @@ pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
 
 kernel! {
     /// Exponents of matrices.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn whiten(args: WhitenArgs) {
         let shape = args.shape;
         let block = WhitenBlock::new(&args);

@@ -13,9 +13,7 @@ fn triangles() -> Shared<Halves> {
 }
 
 /// Brings the triangles, the shifts and the constants of the group to shared memory.
-///
-/// # Safety
-/// All threads of the block call it; the arrays are valid for their sizes.
+/// Safety: all threads of the block call it; the arrays are valid for their sizes.
 #[inline(always)]
 unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
     let shape = args.shape;
@@ -56,9 +54,7 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
 }
 
 /// The features of the warp's sixteen samples, of sixteen features the high part, then the low one.
-///
-/// # Safety
-/// The features of the tile are there.
+/// Safety: the features of the tile are there.
 #[inline(always)]
 unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 8]; S] {
     let shape = args.shape;
@@ -78,9 +74,7 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
 
 /// Adds to |A·x + b|² of the lane's samples, `lane / 4` and eight further on, and of the components
 /// of a unit, what the sums of some bands give.
-///
-/// # Safety
-/// The constants of the unit are there, and the shifts of the bands.
+/// Safety: the constants of the unit are there, and the shifts of the bands.
 #[inline(always)]
 unsafe fn add_squares<const UNIT: usize, const N: usize>(
     sums: &[f32; N],
@@ -107,10 +101,8 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
 }
 
 /// Sums the distances of four neighbouring lanes, and writes the exponents of two components.
-///
-/// # Safety
-/// The constants of both are there, and a place for each exponent, which no other thread accesses;
-/// all lanes of the warp call it.
+/// Safety: the constants of both are there, and a place for each exponent, which no other thread
+/// accesses; all lanes of the warp call it.
 #[inline(always)]
 unsafe fn finish(args: &WhitenArgs, squares: [[f32; 2]; 2], constants: Shared<f32>, component: usize, sample: usize) {
     let shape = args.shape;
@@ -167,9 +159,6 @@ macro_rules! instances {
     ($($name:ident $width:literal $unit:literal [$($multiply:ident $band:literal)*])*) => { $(
         kernel! {
             #[doc = concat!("Exponents of matrices of at most ", $width, " features.")]
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: WhitenArgs) {
                 // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and
                 // constants are there.
@@ -194,9 +183,6 @@ instances! {
 
 kernel! {
     /// Maxima, factors and the total.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_normalise(args: NormaliseArgs) {
         /// Components of which the exponents are read at once.
         const AT_ONCE: usize = 8;

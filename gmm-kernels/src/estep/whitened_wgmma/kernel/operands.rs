@@ -1,4 +1,4 @@
-//! `warpgroup_triangles` and `warpgroup_features`: what is multiplied, as the units read it.
+//! `warpgroup_triangles` and `warpgroup_features`: what is multiplied, as the tensor cores read it.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::products_mma::split_feature;
@@ -9,9 +9,6 @@ const ROW: usize = 4;
 
 kernel! {
     /// Splits the triangles into two float16 numbers each, as an operand.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_triangles(args: TrianglesArgs) {
         let shape = args.shape;
         let d = shape.d as usize;
@@ -52,9 +49,6 @@ kernel! {
 
 kernel! {
     /// Splits the features of the samples into two float16 numbers each, as an operand.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given.
     pub unsafe fn warpgroup_features(args: FeaturesArgs) {
         let (shape, columns) = (args.shape, &args.columns);
         let octets = shape.octets() as u32;

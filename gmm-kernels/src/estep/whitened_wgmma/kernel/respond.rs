@@ -8,7 +8,7 @@ const PAIRS: usize = TILE / 2;
 const APART: usize = RESPOND_BLOCK as usize / PAIRS;
 /// Components of a thread.
 const OWN: usize = RESPOND_GROUP / APART;
-/// Components of a tile of the units.
+/// Components of a tile of the tensor cores.
 const ROWS: usize = RESPOND_ROWS;
 /// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;
@@ -77,9 +77,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Starts to copy the exponents of a tile, its maxima and factors.
-    ///
-    /// # Safety
-    /// One thread calls it; the tile exists, and nobody reads those of the tile before.
+    /// Safety: one thread calls it; the tile exists, and nobody reads those of the tile before.
     #[inline(always)]
     unsafe fn fetch_exponents(&self, tile: usize) {
         const STAGES: usize = TILE / STAGE;
@@ -115,9 +113,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Starts to copy the features of a tile.
-    ///
-    /// # Safety
-    /// One thread calls it; the tile exists, and nobody reads those of the tile before.
+    /// Safety: one thread calls it; the tile exists, and nobody reads those of the tile before.
     #[inline(always)]
     unsafe fn fetch_features(&self, tile: usize) {
         const LEN: usize = 2 * TILE / 8 * MATRIX / size_of::<u32>();
@@ -131,10 +127,8 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Makes the responsibilities of a tile, and counts them.
-    ///
-    /// # Safety
-    /// All threads of the block call it; the tile's exponents are there, and nobody reads the
-    /// responsibilities in shared memory.
+    /// Safety: all threads of the block call it; the tile's exponents are there, and nobody reads
+    /// the responsibilities in shared memory.
     #[inline(always)]
     unsafe fn respond(&self, tile: usize, counts: &mut [[f32; 2]; OWN]) {
         let (args, shape) = (self.args, self.shape);
@@ -186,9 +180,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Adds a tile's features times responsibilities.
-    ///
-    /// # Safety
-    /// Both are in shared memory; all lanes of the warp call it.
+    /// Safety: both are in shared memory; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn multiply<const TASKS: usize>(&self, sums: &mut [[f32; 4]; TASKS]) {
         const PITCH: usize = MATRIX / size_of::<u32>();
@@ -222,10 +214,8 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Moves the thread's sums to memory in float64, and leaves zeros.
-    ///
-    /// # Safety
-    /// `to` has the sums of a slice, and no other block has these components; all threads of the
-    /// block take part.
+    /// Safety: `to` has the sums of a slice, and no other block has these components; all threads
+    /// of the block take part.
     #[inline(always)]
     unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut RespondSums<TASKS>, to: *mut f64, add: bool) {
         let shape = self.shape;
@@ -333,18 +323,12 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
 }
 
 macro_rules! instances {
-    ($($name:ident $width:literal)*) => { $(
-        kernel! {
-            #[doc = concat!("Responsibilities of matrices of at most ", $width, " features, and their sums.")]
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: RespondArgs) {
-                // SAFETY: the caller guarantees it.
-                unsafe { body::<{ $width / 8 }, { RESPOND_GROUP / ROWS * ($width / 8) / WARPS }>(&args) };
-            }
+    ($($name:ident $width:literal)*) => {
+        kernels! {
+            /// Responsibilities of matrices of at most 32, 64, 96 or 128 features, and their sums.
+            $($name: RespondArgs = body::<{ $width / 8 }, { RESPOND_GROUP / ROWS * ($width / 8) / WARPS }>;)*
         }
-    )* };
+    };
 }
 instances! {
     warpgroup_respond_d32 32

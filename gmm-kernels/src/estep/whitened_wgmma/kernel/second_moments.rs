@@ -20,9 +20,7 @@ fn count(args: &OuterArgs) -> u32 {
 }
 
 /// Copies the slice's stage `number`.
-///
-/// # Safety
-/// One whole warp of the block calls it; the barriers are ready; the stage exists.
+/// Safety: one whole warp of the block calls it; the barriers are ready; the stage exists.
 #[inline(always)]
 unsafe fn copy(args: &OuterArgs, number: u32) {
     let shape = args.shape;
@@ -43,9 +41,7 @@ unsafe fn copy(args: &OuterArgs, number: u32) {
 }
 
 /// Adds a stage to the sums of the warpgroup's pairs.
-///
-/// # Safety
-/// The stage is there; the whole warpgroup calls it.
+/// Safety: the stage is there; the whole warpgroup calls it.
 #[inline(always)]
 unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
     shape: Shape,
@@ -101,9 +97,7 @@ fn kept() -> Shared<f32> {
 }
 
 /// The sums of the warpgroup's pairs over the block's slice.
-///
-/// # Safety
-/// Two whole warpgroups call it; the barriers are ready.
+/// Safety: two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
 unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
     args: &OuterArgs,
@@ -199,9 +193,6 @@ macro_rules! instances {
     ($($name:ident $width:literal $eights:literal $sums:literal $calls:literal $multiply:ident)*) => { $(
         kernel! {
             #[doc = concat!("Sums over products of two features, of at most ", $width, " of them.")]
-            ///
-            /// # Safety
-            /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: OuterArgs) {
                 // SAFETY: the caller guarantees it; the operands have arrived.
                 unsafe {

@@ -1,4 +1,4 @@
-//! The sums of triangles in float64, by products of the matrix units: a tile's entries are the sum
+//! The sums of triangles in float64, by products of the tensor cores: a tile's entries are the sum
 //! over the samples of the rows' r·u times the columns' u.
 use super::*;
 
@@ -20,8 +20,7 @@ struct Features<'a> {
 }
 
 impl<'a> Features<'a> {
-    /// # Safety
-    /// The component and the block of tiles exist.
+    /// Safety: the component and the block of tiles exist.
     #[inline(always)]
     unsafe fn new(args: &'a AccumulateArgs<f64>, component: usize, block: usize) -> Self {
         let d = args.d as usize;
@@ -41,9 +40,7 @@ impl<'a> Features<'a> {
     }
 
     /// The lane's features of the samples from `i` on.
-    ///
-    /// # Safety
-    /// The samples exist, or are padding behind the last.
+    /// Safety: the samples exist, or are padding behind the last.
     #[inline(always)]
     unsafe fn load(&self, i: usize) -> [[f64; PAIR]; BLOCK] {
         let mut x = [[0.0; PAIR]; BLOCK];

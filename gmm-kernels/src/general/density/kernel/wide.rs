@@ -1,4 +1,4 @@
-//! The exponents of triangles in float64, by products of the matrix units: A·x + b of eight rows and
+//! The exponents of triangles in float64, by products of the tensor cores: A·x + b of eight rows and
 //! eight samples at a time.
 use super::*;
 use crate::math::smaller;
@@ -29,9 +29,7 @@ struct Triangle<'a> {
 impl Triangle<'_> {
     /// The sum of the squares of the lane's rows `lane / 4` of all panels of A·x + b, for the
     /// samples from `x` on, of which the lane has a quad.
-    ///
-    /// # Safety
-    /// The samples exist, or are padding; all lanes of the warp call it.
+    /// Safety: the samples exist, or are padding; all lanes of the warp call it.
     #[inline(always)]
     unsafe fn squares(&self, x: *const f64) -> Samples {
         let (d, lane) = (self.args.d as usize, (thread_idx() % WARP) as usize);

@@ -1,6 +1,6 @@
 //! Products of a warpgroup, and copies in bulk.
 use super::super::here;
-use super::matrix_units::{Halves, exchange_all};
+use super::tensor_cores::{Halves, exchange_all};
 use super::{Shared, checked, pause, warp_sync};
 use crate::simt::emulator::memory::Access;
 use half::f16;

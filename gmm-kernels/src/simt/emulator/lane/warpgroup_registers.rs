@@ -1,5 +1,5 @@
 //! Products of a warpgroup whose first operand is in registers.
-use super::matrix_units::{Halves, exchange_all};
+use super::tensor_cores::{Halves, exchange_all};
 use super::warp_sync;
 use super::warpgroup::{Operand, place};
 use half::f16;

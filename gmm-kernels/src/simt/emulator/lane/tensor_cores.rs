@@ -1,6 +1,6 @@
-//! The matrix units, and float16 numbers.
+//! The tensor cores, and float16 numbers.
 use super::super::{block, here};
-use super::{CachePolicy, Shared, Wide, load};
+use super::Shared;
 use half::f16;
 use std::array::from_fn;
 
@@ -77,26 +77,6 @@ pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
     })
 }
 impl Shared<Halves> {
-    /// The same place.
-    pub fn in_thread_register(self) -> Self {
-        self
-    }
-    /// Elements `i` to `i + 3`.
-    ///
-    /// # Safety
-    /// No other thread writes them at the same time.
-    pub unsafe fn get4(self, i: usize) -> [Halves; 4] {
-        // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[Halves; 4]>(i).read() }
-    }
-    /// Writes elements `i` to `i + 3`.
-    ///
-    /// # Safety
-    /// No other thread accesses them at the same time.
-    pub unsafe fn set4(self, i: usize, v: [Halves; 4]) {
-        // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[Halves; 4]>(i).write(v) }
-    }
     /// Writes elements `i` and `i + 1`.
     ///
     /// # Safety
@@ -104,14 +84,6 @@ impl Shared<Halves> {
     pub unsafe fn set2(self, i: usize, v: [Halves; 2]) {
         // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<[Halves; 2]>(i).write(v) }
-    }
-    /// Copies eight numbers of global memory to elements `i` to `i + 3`, at once.
-    ///
-    /// # Safety
-    /// No other thread accesses the elements.
-    pub unsafe fn copy4(self, i: usize, from: *const Halves, _policy: CachePolicy) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.pointer::<[Halves; 4]>(i).write(load(from.cast::<Wide<[Halves; 4]>>()).0) }
     }
     /// The four matrices whose rows the lanes name, each row with its numbers.
     unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
@@ -149,6 +121,7 @@ impl Shared<Halves> {
 mod tests {
     use super::super::super::{Memory, launch};
     use super::*;
+    use crate::simt::emulator::lane::{CachePolicy, Wide};
     use std::vec;
 
     /// c + A·B by `mma` with both ways to read B, against plain loops.

@@ -3,7 +3,7 @@
 //! K, D and chains. The throughput counts one evaluation of one chain as an element.
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
+use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ fn steps(c: &mut Criterion) {
         let n = 50;
         let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) as f64).sin());
         let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-        let model = Model::new(k, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
+        let model = PosteriorModel::new(k, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
         let mixture = Mixture::new(
             Array1::from_elem(k, 1.0 / k as f64),
             Array2::zeros((k, d)),
@@ -35,7 +35,7 @@ fn steps(c: &mut Criterion) {
             let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
             let settings = Settings::new(sampler).chains(chains).warmup(500).draws(1).thin(THIN).seed(1);
             let start = Start::around(&model, &mixture, &settings).unwrap();
-            let mut run = Run::new(settings, start, &mut posterior).unwrap();
+            let mut run = Chains::new(settings, start, &mut posterior).unwrap();
             run.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap();
             let blocks = if sampler == Sampler::METROPOLIS_BY_COMPONENT { k + 1 } else { 1 };
             let name = match sampler {

@@ -26,6 +26,7 @@
 //!
 //! - `cuda`: NVIDIA GPUs of compute capability 8.0 and later. It builds where CUDA is not installed,
 //!   and the driver is looked up at run time.
+//! - `clap`: the options of a fit as arguments of clap, and `program`.
 //! - `machine-code`: the kernels also as machine code for common GPUs (7 MB), so that their driver
 //!   need not compile them when they are first used.
 //! - `parquet`: tables in Parquet and Arrow files, besides `.npy` and text.
@@ -39,9 +40,6 @@ pub mod io;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
 
-#[cfg(feature = "clap")]
-#[doc(inline)]
-pub use gmm_host::count;
 pub use gmm_host::{Error, Interrupt, Result};
 #[doc(inline)]
 pub use gmm_host::{linalg, memory};
@@ -55,8 +53,8 @@ pub use rust_cuda::use_rust_cuda_kernels;
 pub mod model {
     #[doc(inline)]
     pub use gmm_host::{
-        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, OnAxis, Order, Region, Regression,
-        SYMMETRY_TOLERANCE, Sampler, Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE,
+        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, MixtureSampler, OnAxis, Order, Region, Regression,
+        SYMMETRY_TOLERANCE, Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE,
         WeightConcentrationPriorType,
     };
 }
@@ -110,6 +108,21 @@ pub mod fit {
         Regularized, RunStart, Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm,
         StochasticVariational, Variational, Watch, fit_many, grow, merge_down, scikit_learn, select, select_by,
     };
+}
+
+/// For programs: counts as a command line has them, and an end that leaves no unfinished file.
+#[cfg(feature = "clap")]
+pub mod program {
+    #[doc(inline)]
+    pub use gmm_host::count::{whole_number, whole_number_or_0};
+    #[doc(inline)]
+    pub use gmm_mcmc::temporary::remove_temporaries_and_exit;
+
+    /// Whether this thread reads a file with a library whose panics are caught and become errors. A
+    /// hook for panics has nothing to report then.
+    pub fn panics_are_caught() -> bool {
+        crate::io::panics_are_caught()
+    }
 }
 
 /// The Rust snippets of the README and of the guide run as documentation tests.

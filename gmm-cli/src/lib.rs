@@ -36,7 +36,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     // A damaged file may make a library panic, which is caught and becomes an error.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !gaussmix::io::panics_are_caught() {
+        if !gaussmix::program::panics_are_caught() {
             report(panic);
         }
     }));

@@ -9,7 +9,7 @@ use common::{fit, folder, gmm, number, write_clouds};
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
-use gaussmix::mcmc::{DataSummary, Model, Outcome, Posterior, Prior, Run, Sampler, Saved, Settings, Start};
+use gaussmix::mcmc::{Chains, DataSummary, Outcome, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start};
 use gaussmix::model::CovarianceType;
 use ndarray::{Array2, Axis};
 use rand::{RngExt, SeedableRng};
@@ -43,9 +43,9 @@ fn data(n: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, 3), |(i, _)| (i % 2 * 4) as f32 + rng.sample::<f32, _>(StandardNormal))
 }
 
-fn model(x: &Array2<f32>, k: usize, prior: &Prior) -> Model {
+fn model(x: &Array2<f32>, k: usize, prior: &Prior) -> PosteriorModel {
     let summary = DataSummary::new(&Samples::from_f32(x.view()).unwrap());
-    Model::new(k, CovarianceType::Diag, prior, None, &summary).unwrap()
+    PosteriorModel::new(k, CovarianceType::Diag, prior, None, &summary).unwrap()
 }
 
 fn load(x: &Array2<f32>, kernel: Option<String>) -> Box<dyn Evaluator + '_> {
@@ -53,9 +53,9 @@ fn load(x: &Array2<f32>, kernel: Option<String>) -> Box<dyn Evaluator + '_> {
         .unwrap()
 }
 
-fn start(model: &Model, settings: Settings, posterior: &mut Posterior<'_>) -> Run {
+fn start(model: &PosteriorModel, settings: Settings, posterior: &mut Posterior<'_>) -> Chains {
     let start = Start::from_prior(model, &settings).unwrap();
-    Run::new(settings, start, posterior).unwrap()
+    Chains::new(settings, start, posterior).unwrap()
 }
 
 fn settings(sampler: Sampler, chains: usize) -> Settings {

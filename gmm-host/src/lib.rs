@@ -144,7 +144,7 @@ pub use model::distances::{Estimate, Transport};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::one_dimension::{OnAxis, Region};
 pub use model::order::Order;
-pub use model::sampler::Sampler;
+pub use model::sampler::MixtureSampler;
 pub use precision::{Operation, Precision};
 pub use predict::MixtureOn;
 pub use prior::ConjugatePrior;

@@ -1,9 +1,9 @@
 //! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from
 //! the model.
 use crate::error::Result;
-use crate::model::Model;
+use crate::model::PosteriorModel;
 use crate::samplers::reference::MANY_CHAINS;
-use crate::target::{Identity, Target, Variable, is_shared_work};
+use crate::target::{RunIdentity, Target, Variable, is_shared_work};
 use gmm_host::{Evaluator, MetropolisSteps, MetropolisTarget, Mixture};
 use rayon::prelude::*;
 use std::ops::DerefMut;
@@ -24,10 +24,10 @@ const MULTIPLY_ADDS_OF_BATCHES: [(usize, f64); 2] = [(64, 1e8), (MANY_CHAINS, 3e
 const SEGMENT_SECONDS: f64 = 0.1;
 const LEAST_CHAIN_SECONDS: f64 = 0.025;
 
-/// The posterior of a [`Model`] over the data that an evaluator holds. `E` is how it holds the
+/// The posterior of a [`PosteriorModel`] over the data that an evaluator holds. `E` is how it holds the
 /// evaluator: it borrows it, or it owns a share of another's ([`Target::share`]).
 pub struct Posterior<'a, E = &'a mut (dyn Evaluator + 'a)> {
-    model: &'a Model,
+    model: &'a PosteriorModel,
     evaluator: E,
     /// Whether the evaluator is a share.
     is_share: bool,
@@ -48,7 +48,7 @@ impl<'a> Posterior<'a> {
     /// # Errors
     /// [`gmm_host::Error::ShapeMismatch`] if N or D of the evaluator's data are not those that the
     /// model was made for.
-    pub fn new(model: &'a Model, evaluator: &'a mut dyn Evaluator) -> Result<Self> {
+    pub fn new(model: &'a PosteriorModel, evaluator: &'a mut dyn Evaluator) -> Result<Self> {
         let expected = vec![model.data().n_samples, model.n_features()];
         let got = vec![evaluator.n_samples(), evaluator.n_features()];
         if got != expected {
@@ -71,7 +71,7 @@ impl<'a> Posterior<'a> {
     }
 
     /// The model.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &PosteriorModel {
         self.model
     }
 
@@ -136,7 +136,7 @@ impl MetropolisSteps for StepInPlace {
 }
 
 /// The mixture and the log prior at a point; `None` where the density is 0.
-fn prepare(model: &Model, theta: &[f64]) -> Option<(Mixture, f64)> {
+fn prepare(model: &PosteriorModel, theta: &[f64]) -> Option<(Mixture, f64)> {
     let parameters = model.mixture_parameters(theta);
     let log_prior = model.log_prior(theta, &parameters);
     let mixture = Mixture::new(parameters.weights, parameters.means, parameters.covariances).ok()?;
@@ -298,10 +298,10 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         self.model.parameters(theta)
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> RunIdentity {
         let (model, description) = (self.model, self.evaluator.describe());
         let prior = serde_json::to_string(model.prior()).unwrap_or_else(|e| format!("unwritable: {e}"));
-        Identity {
+        RunIdentity {
             model: format!(
                 "K = {}, D = {}, {}, {}",
                 model.n_components(),

@@ -2,8 +2,8 @@
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::samplers::team::Team;
-use crate::samplers::{Draw, Sampler, Settings, Start, State, evaluate};
-use crate::target::{Identity, Target, Variable, is_shared_work};
+use crate::samplers::{PosteriorDraw, Sampler, Settings, Start, State, evaluate};
+use crate::target::{RunIdentity, Target, Variable, is_shared_work};
 use ndarray::{ArrayD, IxDyn};
 use std::ops::ControlFlow;
 
@@ -27,10 +27,10 @@ pub struct Progress<'a> {
     pub divergences: usize,
     /// The draws since the last call: one of each chain, then the next one of each chain, and so
     /// on. There are none during warm-up.
-    pub draws: &'a [Draw],
+    pub draws: &'a [PosteriorDraw],
 }
 
-/// How [`Run::advance`] ended.
+/// How [`Chains::advance`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All draws are made.
@@ -70,9 +70,9 @@ pub enum Outcome {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct Chains {
     pub(crate) settings: Settings,
-    pub(crate) identity: Identity,
+    pub(crate) identity: RunIdentity,
     pub(crate) variables: Vec<Variable>,
     pub(crate) state: State,
     /// Iterations of warm-up that are done, or for NUTS, the number of chains whose warm-up is
@@ -84,7 +84,7 @@ pub struct Run {
     divergences: usize,
 }
 
-impl Run {
+impl Chains {
     /// A run that has made no iteration yet. The density is evaluated at the starting points.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Run {
     /// A run with what was saved of it.
     pub(crate) fn restore(
         settings: Settings,
-        identity: Identity,
+        identity: RunIdentity,
         variables: Vec<Variable>,
         state: State,
         warmed: usize,
@@ -254,7 +254,7 @@ impl Run {
     }
 
     /// Counts what draws say about acceptance and divergence.
-    fn count(&mut self, draws: &[Draw]) {
+    fn count(&mut self, draws: &[PosteriorDraw]) {
         for draw in draws {
             let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
             self.acceptance_sum += acceptance;
@@ -294,7 +294,7 @@ impl Run {
     }
 
     /// What the run was made with.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &RunIdentity {
         &self.identity
     }
 
@@ -359,12 +359,12 @@ impl Run {
 }
 
 /// Appends the rows of draws: one of each chain, then the next one of each chain, and so on.
-fn record(rows: &mut Rows, draws: &[Draw]) {
+fn record(rows: &mut Rows, draws: &[PosteriorDraw]) {
     draws.iter().for_each(|draw| rows.push([&draw.statistics[..], &draw.parameters]));
 }
 
 /// [`record`], and beside that `make`, where the draws are so many that it takes a while.
-fn record_beside<R>(rows: &mut Rows, draws: &[Draw], make: impl FnOnce() -> R) -> R {
+fn record_beside<R>(rows: &mut Rows, draws: &[PosteriorDraw], make: impl FnOnce() -> R) -> R {
     if !is_shared_work(draws.len() * rows.width()) {
         record(rows, draws);
         return make();

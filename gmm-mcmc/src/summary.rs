@@ -1,6 +1,6 @@
 //! What the draws of a run say about each parameter, and whether they can be trusted.
 use crate::diagnostics::{ess_bulk, ess_mean, ess_tail, quantile, r_hat};
-use crate::run::Run;
+use crate::run::Chains;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::fmt;
@@ -50,7 +50,7 @@ pub struct Summary {
     pub rows: Vec<Row>,
 }
 
-impl Run {
+impl Chains {
     /// Moments, quantiles and diagnostics of all parameters.
     pub fn summary(&self) -> Summary {
         let statistics = self.settings.sampler.statistics().len();
@@ -110,7 +110,7 @@ impl Summary {
 }
 
 /// CmdStan's names of the parameters, in the order of a row of draws.
-pub(crate) fn parameter_names(run: &Run) -> Vec<String> {
+pub(crate) fn parameter_names(run: &Chains) -> Vec<String> {
     let mut names = Vec::new();
     for v in &run.variables {
         for mut i in 0..v.size() {

@@ -34,7 +34,7 @@ impl Variable {
 /// What a run was made with. A saved run is resumed with the same only.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Identity {
+pub struct RunIdentity {
     /// The model, in words.
     pub model: String,
     /// Its prior, as JSON.
@@ -137,8 +137,8 @@ pub trait Target {
     }
 
     /// What distinguishes this target from others. The kernel is that of the last evaluation.
-    fn identity(&self) -> Identity {
-        Identity::default()
+    fn identity(&self) -> RunIdentity {
+        RunIdentity::default()
     }
 
     /// The number of evaluations so far, of the density alone or with its gradient; 0 if the target

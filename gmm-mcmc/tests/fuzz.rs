@@ -7,7 +7,9 @@
 mod common;
 use common::Nothing;
 use gmm_host::{CovarianceType, Samples};
-use gmm_mcmc::{DataSummary, Error, Journal, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start};
+use gmm_mcmc::{
+    Chains, DataSummary, Error, Journal, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start,
+};
 use ndarray::Array2;
 use peak_alloc::PeakAlloc;
 use rand::seq::IndexedRandom;
@@ -39,14 +41,14 @@ enum Files {
     Npz { finished: bool, content: Vec<u8> },
 }
 
-fn model() -> Model {
+fn model() -> PosteriorModel {
     let x = Array2::from_shape_fn((9, 1), |(i, _)| (i as f64).sin());
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-    Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
+    PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
 }
 
 /// The files of each sampler's run, stopped in its warm-up, stopped among its draws, and finished.
-fn sound_files(model: &Model) -> Vec<Files> {
+fn sound_files(model: &PosteriorModel) -> Vec<Files> {
     let mut all = Vec::new();
     for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::nuts(0.8, 4)] {
         let chains = if sampler == Sampler::ENSEMBLE { 6 } else { 2 };
@@ -55,7 +57,7 @@ fn sound_files(model: &Model) -> Vec<Files> {
             let mut nothing = Nothing { n: 9, d: 1 };
             let mut posterior = Posterior::new(model, &mut nothing).unwrap();
             let start = Start::from_prior(model, &settings).unwrap();
-            let mut run = Run::new(settings.clone(), start, &mut posterior).unwrap();
+            let mut run = Chains::new(settings.clone(), start, &mut posterior).unwrap();
             let stop = |p: &gmm_mcmc::Progress<'_>| {
                 let here = p.warming_up == warming_up && p.done == done;
                 if here { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -177,7 +179,7 @@ enum Result {
 }
 
 /// Reads a run and goes on with it for a while.
-fn read_run(prefix: &Path, size: usize, model: &Model) -> Result {
+fn read_run(prefix: &Path, size: usize, model: &PosteriorModel) -> Result {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     let saved = Saved::load(prefix);
@@ -214,7 +216,7 @@ fn read_run(prefix: &Path, size: usize, model: &Model) -> Result {
 }
 
 /// Reads a damaged prior and uses it.
-fn read_prior(model: &Model, rng: &mut ChaCha8Rng) -> Result {
+fn read_prior(model: &PosteriorModel, rng: &mut ChaCha8Rng) -> Result {
     let mut text = PRIOR.as_bytes().to_vec();
     if rng.random_range(0..4) == 0 {
         damage(&mut text, rng);
@@ -226,7 +228,7 @@ fn read_prior(model: &Model, rng: &mut ChaCha8Rng) -> Result {
         text.splice(at..=at, values.choose(rng).unwrap().bytes()).for_each(drop);
     }
     let Ok(prior) = Prior::from_json(&String::from_utf8_lossy(&text)) else { return Result::Unreadable };
-    match Model::new(2, CovarianceType::Diag, &prior, None, model.data()) {
+    match PosteriorModel::new(2, CovarianceType::Diag, &prior, None, model.data()) {
         Err(Error::Prior { .. }) => Result::NotResumed,
         Err(e) => panic!("an error of another kind: {e}"),
         Ok(model) => {

@@ -8,7 +8,7 @@ use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::GaussianMixtureParams;
 use gaussmix::mcmc::{
-    DataSummary, Model, Outcome, Posterior, Prior, Progress, Run, Sampler, Saved, Settings, Start, Variable,
+    self, DataSummary, Outcome, Posterior, PosteriorModel, Prior, Progress, Sampler, Saved, Settings, Start, Variable,
     check_outputs,
 };
 use gaussmix::memory;
@@ -50,7 +50,7 @@ pub struct ChainOptions {
 }
 
 impl ChainOptions {
-    fn settings(&self, model: &Model) -> PyResult<Settings> {
+    fn settings(&self, model: &PosteriorModel) -> PyResult<Settings> {
         let sampler = match (self.sampler.as_str(), self.by_component) {
             ("nuts", _) => Sampler::nuts(self.target_accept, self.max_depth),
             ("metropolis", false) => Sampler::METROPOLIS,
@@ -73,16 +73,16 @@ impl ChainOptions {
 }
 
 /// Whether there is memory for so many draws of each chain: as the run keeps them, and as arrays.
-fn check_draws(model: &Model, settings: &Settings, draws: usize) -> PyResult<()> {
+fn check_draws(model: &PosteriorModel, settings: &Settings, draws: usize) -> PyResult<()> {
     let numbers = settings.sampler.statistics().len() + model.variables().iter().map(Variable::size).sum::<usize>();
     let (shape, remedy) = ([settings.chains, draws, numbers], "make fewer of them, or raise thin and make fewer");
     memory::check("the draws", &shape, 2 * size_of::<f64>(), remedy).map_err(exception)
 }
 
 struct Inner {
-    model: Model,
+    model: PosteriorModel,
     evaluator: Box<dyn Evaluator>,
-    run: Run,
+    run: mcmc::Chains,
 }
 
 /// A run of Markov chains, with its data in a device.
@@ -208,8 +208,9 @@ fn begin(
     let covariance_type = arrays::covariance_type(&options.covariance_type)?;
     let prior = options.prior.as_deref().map(Prior::from_json).transpose().map_err(sampler_exception)?;
     let summary = DataSummary::new(&samples);
-    let model = Model::new(options.n_components, covariance_type, &prior.unwrap_or_default(), options.order, &summary)
-        .map_err(sampler_exception)?;
+    let model =
+        PosteriorModel::new(options.n_components, covariance_type, &prior.unwrap_or_default(), options.order, &summary)
+            .map_err(sampler_exception)?;
     let settings = options.settings(&model)?;
     let load = LoadOptions::new().float64(options.float64).threads(options.threads);
     let mut evaluator = gaussmix::device::load(device, samples, &load).map_err(exception)?;
@@ -241,7 +242,7 @@ fn begin(
     };
     let start = Start::around(&model, &start, &settings).map_err(sampler_exception)?;
     let mut posterior = Posterior::new(&model, evaluator.as_mut()).map_err(sampler_exception)?;
-    let run = Run::new(settings, start, &mut posterior).map_err(sampler_exception)?;
+    let run = mcmc::Chains::new(settings, start, &mut posterior).map_err(sampler_exception)?;
     Ok(Inner { model, evaluator, run })
 }
 

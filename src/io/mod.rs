@@ -8,18 +8,17 @@ mod identity;
 mod model;
 mod output;
 
-pub use data::{
-    Contents, Data, DataFile, Decimal, Ids, Selection, Table, panics_are_caught, read_data, read_vector, write_npy,
-};
+#[cfg(feature = "clap")]
+pub(crate) use data::panics_are_caught;
+pub use data::{ColumnSelection, Contents, Data, DataFile, Decimal, Ids, Table, read_data, read_vector, write_npy};
 pub use error::{Error, Problem, Result};
-pub use gmm_host::memory::half as half_of_the_memory;
 pub use identity::Identity;
 pub use model::{
     Checkpoint, CheckpointOutput, FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Model, ModelOutput,
-    check_npz, model_to_c, model_to_json, parse_model, read_checkpoint, read_model, read_model_with_summary, read_text,
+    model_to_c, model_to_json, parse_model, read_checkpoint, read_model, read_model_with_summary, read_text,
     read_variational_checkpoint, read_variational_model,
 };
-pub use output::{Columns, IdColumn, Number, Output, TableOutput, remove_temporaries_and_exit};
+pub use output::{Columns, IdColumn, Output, TableNumber, TableOutput};
 
 /// The extension of a file's name in lower case; empty where the name has none.
 fn extension(path: &std::path::Path) -> String {

@@ -3,8 +3,8 @@ use crate::input::{feature, refuse_overlap};
 use crate::terminal::text;
 use anyhow::bail;
 use clap::Args;
-use gaussmix::count::whole_number;
 use gaussmix::io::{self, Columns, FitSummary, TableOutput};
+use gaussmix::program::whole_number;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@ use crate::input::{DataOptions, Groups, Input, Source};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::evaluator::{Evaluator, evaluate_each};
-use gaussmix::io::{Columns, GroupModels, IdColumn, Model, Number, Selection, TableOutput};
+use gaussmix::io::{ColumnSelection, Columns, GroupModels, IdColumn, Model, TableNumber, TableOutput};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::Path;
@@ -50,7 +50,7 @@ impl<'a> GroupModelFile<'a> {
     pub fn open<'d>(&self, data: &'d DataOptions, by: &str) -> anyhow::Result<Input<'d>> {
         data.check_one_device()?;
         let names = self.models.feature_names().map(<[String]>::to_vec);
-        Input::open(data, None, &Selection { by: Some(by.into()), ..data.table.selection(names, None) })
+        Input::open(data, None, &ColumnSelection { by: Some(by.into()), ..data.table.selection(names, None) })
     }
 
     /// Finds the model of each group of the data.
@@ -131,7 +131,7 @@ impl ByGroup<'_> {
 
     /// Writes the values of all rows in their order, and the column of the groups if the format has
     /// a place for it. What a group without a model has not is `missing`.
-    pub fn write<T: Number + Copy>(
+    pub fn write<T: TableNumber + Copy>(
         &self,
         output: &TableOutput,
         columns: &Columns,

@@ -2,8 +2,8 @@
 use crate::input::read_alike;
 use crate::terminal::text;
 use clap::Args;
-use gaussmix::count::whole_number;
 use gaussmix::model::Estimate;
+use gaussmix::program::whole_number;
 use ndarray::Array2;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
 use gaussmix::data::Samples;
-use gaussmix::io::{Columns, Model, Number, TableOutput};
+use gaussmix::io::{Columns, Model, TableNumber, TableOutput};
 use gaussmix::model::Mixture;
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub struct Impute {
     #[command(flatten)]
     table: TableOptions,
     /// Draw the missing values so many times, instead of writing their means
-    #[arg(long, value_name = "M", value_parser = gaussmix::count::whole_number)]
+    #[arg(long, value_name = "M", value_parser = gaussmix::program::whole_number)]
     draws: Option<usize>,
     /// Seed of the draws
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
@@ -66,7 +66,7 @@ impl Impute {
     }
 
     /// Writes the means, or one draw of all samples after the other.
-    fn write<T: Number>(
+    fn write<T: TableNumber>(
         &self,
         output: &TableOutput,
         mixture: &Mixture,

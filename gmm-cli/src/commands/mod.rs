@@ -27,7 +27,7 @@ mod training;
 use crate::exit_code::SUCCESS;
 use crate::terminal::{Verbosity, text};
 use clap::{CommandFactory, Parser, Subcommand};
-use gaussmix::count::whole_number;
+use gaussmix::program::whole_number;
 
 /// Gaussian mixture models on the CPU and on CUDA GPUs
 #[derive(Debug, Parser)]

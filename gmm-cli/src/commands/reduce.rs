@@ -2,8 +2,8 @@
 use crate::input::refuse_overlap;
 use crate::terminal::text;
 use clap::Args;
-use gaussmix::count::whole_number;
 use gaussmix::io::{self, FitSummary, ModelOutput};
+use gaussmix::program::whole_number;
 use std::path::PathBuf;
 
 /// Merge components, those first of which that loses least

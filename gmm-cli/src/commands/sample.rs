@@ -2,9 +2,9 @@
 use crate::input::refuse_overlap;
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
-use gaussmix::count::whole_number;
 use gaussmix::io::{self, Columns, TableOutput};
 use gaussmix::model::Mixture;
+use gaussmix::program::whole_number;
 use ndarray::Array2;
 use std::path::PathBuf;
 

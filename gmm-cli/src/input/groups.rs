@@ -16,7 +16,7 @@ pub struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Divides data that was opened with `by` as [`Selection::by`](gaussmix::io::Selection::by).
+    /// Divides data that was opened with `by` as [`ColumnSelection::by`](gaussmix::io::ColumnSelection::by).
     pub fn new(source: &Source<'a>, by: &str) -> anyhow::Result<Self> {
         let (samples, ids) = source.in_memory().with_context(|| {
             format!(

@@ -1,9 +1,9 @@
 //! The options of every command that computes over data.
 use anyhow::bail;
 use clap::Args;
-use gaussmix::count::{whole_number, whole_number_or_0};
 use gaussmix::device::{Device, LoadOptions};
-use gaussmix::io::{Decimal, Selection, half_of_the_memory};
+use gaussmix::io::{ColumnSelection, Decimal};
+use gaussmix::program::{whole_number, whole_number_or_0};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -84,11 +84,11 @@ fn decimal(text: &str) -> Result<Decimal, String> {
 impl TableOptions {
     /// The columns to read. `model`: the names of the features of the model that meets the data;
     /// `id`: a column to keep.
-    pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
+    pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> ColumnSelection {
         let (columns, drop) = (Names::all(&self.columns), Names::all(&self.drop));
         let (decimal, header, na_values) = (self.decimal, self.header, Names::all(&self.na_values));
         let (skip_lines, last_line) = (self.skip_lines, self.last_line);
-        Selection { columns, drop, id, by: None, model, decimal, header, skip_lines, last_line, na_values }
+        ColumnSelection { columns, drop, id, by: None, model, decimal, header, skip_lines, last_line, na_values }
     }
 
     /// The data in a few words, for reports and errors.
@@ -161,7 +161,7 @@ impl DataOptions {
 
     /// The memory that the data may take, in bytes.
     pub fn memory_limit(&self) -> u64 {
-        self.memory.unwrap_or_else(half_of_the_memory)
+        self.memory.unwrap_or_else(gaussmix::memory::half)
     }
 }
 
@@ -212,6 +212,6 @@ mod tests {
 
     #[test]
     fn the_machine_has_memory() {
-        assert!(half_of_the_memory() > 1 << 26);
+        assert!(gaussmix::memory::half() > 1 << 26);
     }
 }

@@ -8,7 +8,7 @@ use gaussmix::data::{Samples, Weights};
 use gaussmix::device::{Device, Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
-use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
+use gaussmix::io::{self, ColumnSelection, Contents, Data, DataFile, Identity, Ids, Table};
 use gaussmix::model::{CovarianceType, Mixture};
 use gaussmix::{Error, mcmc};
 use ndarray::Array1;
@@ -46,7 +46,11 @@ enum Storage {
 
 impl<'a> Input<'a> {
     /// Reads the sample weights and text; opens other files.
-    pub fn open(options: &'a DataOptions, weights: Option<&'a Path>, selection: &Selection) -> anyhow::Result<Self> {
+    pub fn open(
+        options: &'a DataOptions,
+        weights: Option<&'a Path>,
+        selection: &ColumnSelection,
+    ) -> anyhow::Result<Self> {
         let mut line = ProgressLine::start("opening the data");
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
         let table = Table::open(&options.table.data, selection)?;

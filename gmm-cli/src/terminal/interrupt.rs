@@ -1,7 +1,7 @@
 //! Ctrl-C, and the other signals that ask a program to end: SIGTERM, and SIGHUP when its terminal
 //! is closed.
 use anyhow::Context;
-use gaussmix::io::remove_temporaries_and_exit;
+use gaussmix::program::remove_temporaries_and_exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The exit code after Ctrl-C, as shells report it; here also after SIGTERM and SIGHUP.

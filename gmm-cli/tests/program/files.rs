@@ -47,7 +47,6 @@ fn nested_headers_are_refused_at_once() {
         let begin = Instant::now();
         refused(folder.path(), &["score", "m.json", "x.npy"], &["x.npy", "header", "brackets"]);
         refused(folder.path(), &["score", "m.npz", "x.csv"], &["m.npz", "means_", "brackets"]);
-        assert!(gaussmix::io::check_npz(path("m.npz")).unwrap_err().to_string().contains("brackets"));
         assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     }
 }
@@ -58,7 +57,6 @@ fn archives_are_checked_as_a_whole() {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("m.json"), MODEL).unwrap();
     gmm(&folder).args(["convert", "m.json", "good.npz"]).assert().success();
-    gaussmix::io::check_npz(path("good.npz")).unwrap();
     let good = members(&path("good.npz"));
     let bad = |message: &[&str]| {
         refused(folder.path(), &["convert", "bad.npz", "out.json"], &[&["bad.npz"], message].concat());
@@ -79,7 +77,6 @@ fn archives_are_checked_as_a_whole() {
     let absurd = npy("'<f8'", false, "(10000000000, 1000000000)", &[0; 48]);
     with("means_.npy", &|bytes| bytes.clone_from(&absurd));
     bad(&["means_", "[10000000000, 1000000000]", "too many bytes"]);
-    assert!(gaussmix::io::check_npz(path("bad.npz")).unwrap_err().to_string().contains("too many bytes"));
     with("weights_.npy", &|bytes| bytes.truncate(bytes.len() - 8));
     bad(&["weights_", "takes 16 bytes", "holds 8"]);
     with("weights_.npy", &|bytes| bytes.clone_from(&npy("'|O'", false, "(2,)", &[0; 16])));

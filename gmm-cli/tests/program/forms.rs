@@ -1,7 +1,7 @@
 //! Forms of files that other programs write: element types of arrays, and the ways of text.
 use crate::common::*;
 use flate2::write::GzEncoder;
-use gaussmix::io::{self, Data, Problem, Selection, Table};
+use gaussmix::io::{self, ColumnSelection, Data, Problem, Table};
 use gaussmix::{Error, Interrupt};
 use ndarray::{Array2, arr2};
 use std::fs;
@@ -12,14 +12,14 @@ use zip::write::SimpleFileOptions;
 /// The values of a file that was written with this content, its names, and what is said of it.
 #[track_caller]
 fn read(name: &str, content: impl AsRef<[u8]>) -> (Array2<f64>, Option<Vec<String>>, Vec<String>) {
-    read_with(name, content, &Selection::default())
+    read_with(name, content, &ColumnSelection::default())
 }
 
 #[track_caller]
 fn read_with(
     name: &str,
     content: impl AsRef<[u8]>,
-    selection: &Selection,
+    selection: &ColumnSelection,
 ) -> (Array2<f64>, Option<Vec<String>>, Vec<String>) {
     let folder = folder();
     let path = folder.path().join(name);
@@ -186,7 +186,7 @@ fn a_first_column_without_a_name_is_an_index() {
         assert!(remarks[0].contains("`column 0` is left out: it is an index"), "{remarks:?}");
     }
     // Whoever names it has it.
-    let named = Selection { columns: strings(&["b", "column 0"]).unwrap(), ..Selection::default() };
+    let named = ColumnSelection { columns: strings(&["b", "column 0"]).unwrap(), ..ColumnSelection::default() };
     let (values, _, remarks) = read_with("x.csv", text, &named);
     assert_eq!((values, remarks.len()), (arr2(&[[2.5, 0.0], [-4.0, 1.0]]), 0));
     // Where other names are missing too, it is a column like the others.
@@ -242,7 +242,7 @@ fn a_header_may_be_of_numbers() {
         assert!(remarks[0].contains("--header no"), "{remarks:?}");
     }
     // What the caller says counts.
-    let said = |header| Selection { header: Some(header), ..Selection::default() };
+    let said = |header| ColumnSelection { header: Some(header), ..ColumnSelection::default() };
     let (values, names, remarks) = read_with("x.csv", format!("2019,2020,2021\n{body}"), &said(false));
     assert_eq!((values.dim(), names, remarks.len()), ((3, 3), None, 0));
     let (values, names, remarks) = read_with("x.csv", format!("5,3,7\n{body}"), &said(true));
@@ -252,7 +252,7 @@ fn a_header_may_be_of_numbers() {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("a.csv"), format!("2019,2020,2021\n{body}")).unwrap();
     fs::write(path("b.csv"), "2019,2020,2021\n1,2,3\n").unwrap();
-    let table = Table::open(&[path("a.csv"), path("b.csv")], &Selection::default()).unwrap();
+    let table = Table::open(&[path("a.csv"), path("b.csv")], &ColumnSelection::default()).unwrap();
     assert_eq!(table.read().unwrap().part_rows, [2, 1]);
 }
 
@@ -285,7 +285,7 @@ fn spaces_separate_below_a_header_too() {
 #[test]
 fn missing_values_are_spelled_as_the_caller_says() {
     let na_values = strings(&[".", "-999", "not asked"]).unwrap();
-    let selection = Selection { na_values, ..Selection::default() };
+    let selection = ColumnSelection { na_values, ..ColumnSelection::default() };
     let (values, ..) = read_with("x.csv", "a,b,c\n.,-999.0,1\nNot Asked,?,N/A\n-99,2,3\n", &selection);
     let missing = values.mapv(f64::is_nan);
     assert_eq!(missing, arr2(&[[true, true, false], [true, true, true], [false, false, false]]));
@@ -293,7 +293,7 @@ fn missing_values_are_spelled_as_the_caller_says() {
     let folder = folder();
     let path = folder.path().join("x.npy");
     ndarray_npy::write_npy(&path, &arr2(&[[0.1f32, 2.0], [3.0, 4.0]])).unwrap();
-    let selection = Selection { na_values: strings(&["0.1"]).unwrap(), ..Selection::default() };
+    let selection = ColumnSelection { na_values: strings(&["0.1"]).unwrap(), ..ColumnSelection::default() };
     let table = || Table::open(&[&path], &selection).unwrap();
     for data in [table().read().unwrap().data, table().into_file(&mut |_| {}).unwrap().rows(0..2).unwrap()] {
         let Data::F32(values) = data else { panic!("float32") };
@@ -307,7 +307,7 @@ fn texts_that_look_like_missing_values_are_texts() {
     let folder = folder();
     let path = folder.path().join("x.csv");
     fs::write(&path, b"code,x\nNA,1\nNull,2\n,3\nGr\xf6\xdfe,4\n").unwrap();
-    let selection = Selection { by: Some("code".into()), ..Selection::default() };
+    let selection = ColumnSelection { by: Some("code".into()), ..ColumnSelection::default() };
     let table = Table::open(&[&path], &selection).unwrap();
     let ids = table.read().unwrap().ids.unwrap();
     let texts: Vec<Option<String>> =
@@ -398,7 +398,7 @@ fn one_message_leads_to_the_numbers() {
 /// The last line that is read may be any, also one in quotes that has others behind it.
 #[test]
 fn a_table_ends_where_the_caller_says() {
-    let last = |line| Selection { last_line: Some(line), ..Selection::default() };
+    let last = |line| ColumnSelection { last_line: Some(line), ..ColumnSelection::default() };
     for content in ["a,b\n1,2\n3,4\nx\n", "a,b\n1,2\n3,4\n5,6\n", "a,b\r\n1,2\r\n3,4", "a,b\r1,2\r3,4\r5"] {
         assert_eq!(read_with("x.csv", content, &last(3)).0, arr2(&[[1.0, 2.0], [3.0, 4.0]]), "{content:?}");
     }
@@ -444,7 +444,7 @@ fn an_interrupt_ends_reading() {
     let interrupt = Interrupt::default();
     interrupt.raise();
     for path in [&text, &array] {
-        let open = || Table::open(&[path], &Selection::default()).unwrap();
+        let open = || Table::open(&[path], &ColumnSelection::default()).unwrap();
         let file = open().into_file(&mut |_| {}).unwrap();
         let read = || [open().read().err(), file.rows(0..2).err()];
         for error in interrupt.install(read) {
@@ -459,6 +459,8 @@ fn an_interrupt_ends_reading() {
         assert!(read().iter().all(Option::is_none), "{path:?}");
     }
     assert!(
-        interrupt.install(|| Table::open(&[&text], &Selection::default()).unwrap().into_file(&mut |_| {})).is_err()
+        interrupt
+            .install(|| Table::open(&[&text], &ColumnSelection::default()).unwrap().into_file(&mut |_| {}))
+            .is_err()
     );
 }

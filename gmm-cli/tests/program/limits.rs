@@ -2,7 +2,7 @@
 //! and no end of the process.
 use crate::common::*;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch};
-use gaussmix::io::{Selection, Table};
+use gaussmix::io::{ColumnSelection, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
 use std::fs;
@@ -68,7 +68,7 @@ fn parquet_lengths_must_agree() {
         let mut bytes = good[..good.len() - 8 - footer].to_vec();
         ParquetMetaDataWriter::new(&mut bytes, &claimed).finish().unwrap();
         fs::write(&path, bytes).unwrap();
-        let opened = Table::open(&[&path], &Selection::default());
+        let opened = Table::open(&[&path], &ColumnSelection::default());
         match rows {
             60 => assert_eq!(opened.unwrap().read().unwrap().data.dim(), (60, 3)),
             _ => {

@@ -479,7 +479,7 @@ fn types_of_columns() {
     for name in ["x.parquet", "x.arrow"] {
         let read = |columns: &[&str]| {
             let columns = columns.iter().map(|c| c.to_string()).collect();
-            let selection = gaussmix::io::Selection { columns, ..Default::default() };
+            let selection = gaussmix::io::ColumnSelection { columns, ..Default::default() };
             gaussmix::io::Table::open(&[path(name)], &selection).unwrap().read().unwrap().data
         };
         let gaussmix::io::Data::F64(x) = read(&["small", "flags", "halves"]) else { panic!("float64") };
@@ -533,11 +533,11 @@ fn damaged_tables_are_named() {
 /// A file that is written to between two passes.
 #[test]
 fn tables_that_change_are_named_as_the_cause() {
-    use gaussmix::io::{Problem, Selection, Table};
+    use gaussmix::io::{ColumnSelection, Problem, Table};
     let folder = folder();
     for name in write_all(folder.path(), &table(&iris())) {
         let path = folder.path().join(name);
-        let selection = Selection { drop: vec!["species".into()], ..Selection::default() };
+        let selection = ColumnSelection { drop: vec!["species".into()], ..ColumnSelection::default() };
         let file = Table::open(&[&path], &selection).unwrap().into_file(&mut |_| {}).unwrap();
         let (first, again) = (file.rows(10..20).unwrap(), file.rows(10..20).unwrap());
         assert_eq!(format!("{first:?}"), format!("{again:?}"));

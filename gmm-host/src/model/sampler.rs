@@ -13,7 +13,7 @@ use rand_distr::StandardNormal;
 
 /// A stream of samples that depends on the seed alone, not on how many samples are drawn at a time.
 #[derive(Debug, Clone)]
-pub struct Sampler<'a> {
+pub struct MixtureSampler<'a> {
     mixture: &'a Mixture,
     component: WeightedIndex<f64>,
     /// L with Σ = L·Lᵀ, for each component or one for all (`tied`); empty for types without
@@ -27,7 +27,7 @@ impl Mixture {
     ///
     /// # Errors
     /// [`Error::WeightSum`] if all weights are zero, which no checked mixture has.
-    pub fn sampler(&self, seed: u64) -> Result<Sampler<'_>> {
+    pub fn sampler(&self, seed: u64) -> Result<MixtureSampler<'_>> {
         let component =
             WeightedIndex::new(self.weights()).map_err(|_| Error::WeightSum { sum: 0.0, tolerance: 0.0 })?;
         let factor = |m: ndarray::ArrayView2<'_, f64>, component| {
@@ -40,7 +40,7 @@ impl Mixture {
             Covariances::Tied(v) => vec![factor(v.view(), None)?],
             Covariances::Diag(_) | Covariances::Spherical(_) => Vec::new(),
         };
-        Ok(Sampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
+        Ok(MixtureSampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
     }
 
     /// Draws N independent samples (N, D) and the component (N,) that each came from. The same seed
@@ -55,7 +55,7 @@ impl Mixture {
     }
 }
 
-impl Sampler<'_> {
+impl MixtureSampler<'_> {
     /// The next N samples (N, D) and the component (N,) that each came from.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The CSV of a chain, in CmdStan's layout.
-use crate::run::Run;
+use crate::run::Chains;
 use crate::samplers::{Sampler, State};
 use crate::summary::parameter_names;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// The first index of an array varies fastest. CmdStanPy, which is stricter than other readers,
 /// needs the key `model`, CmdStan's names for NUTS, and comments at the end, where CmdStan reports
 /// its times. The content does not depend on time, nor on whether the run was interrupted.
-pub(super) fn write(run: &Run, chain: usize, out: impl Write) -> io::Result<()> {
+pub(super) fn write(run: &Chains, chain: usize, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let (settings, identity) = (&run.settings, &run.identity);
     writeln!(out, "# gmm_mcmc_version = {}", env!("CARGO_PKG_VERSION"))?;

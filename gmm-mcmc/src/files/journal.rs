@@ -10,7 +10,7 @@ use super::paths::{self, damaged};
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::error::{Result, io_error};
 use crate::rows::Rows;
-use crate::run::Run;
+use crate::run::Chains;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -32,7 +32,7 @@ struct Extent {
 }
 
 /// Saves a run again and again while it goes on. A save writes only what is new since the last one.
-/// [`Run::save`] removes the files of a journal.
+/// [`Chains::save`] removes the files of a journal.
 #[derive(Debug)]
 pub struct Journal {
     prefix: PathBuf,
@@ -78,7 +78,7 @@ impl Journal {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io). The former save is then still there, and the next one may
     /// succeed.
-    pub fn save(&mut self, run: &Run) -> Result<()> {
+    pub fn save(&mut self, run: &Chains) -> Result<()> {
         let evaluations = run.recorded();
         let (phase, chunks): (_, Vec<&[f64]>) = if evaluations.is_empty() {
             (Phase::Draws, run.rows.iter().collect())
@@ -145,7 +145,7 @@ fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
 
-fn write_state(prefix: &Path, extent: &Extent, run: &Run) -> Result<()> {
+fn write_state(prefix: &Path, extent: &Extent, run: &Chains) -> Result<()> {
     let path = paths::state(prefix);
     let write = || {
         let bytes = postcard::to_stdvec(&(FORMAT, extent, Snapshot::of(run))).map_err(io::Error::other)?;
@@ -175,7 +175,7 @@ fn read_state(prefix: &Path) -> Result<(Extent, Snapshot)> {
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Resume`](crate::Error::Resume).
-pub(super) fn load(prefix: &Path) -> Result<Run> {
+pub(super) fn load(prefix: &Path) -> Result<Chains> {
     let (extent, snapshot) = read_state(prefix)?;
     let state_path = paths::state(prefix);
     let layout = snapshot.layout().map_err(|problem| damaged(&state_path, problem))?;

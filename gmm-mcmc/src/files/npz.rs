@@ -7,9 +7,9 @@
 //! expected one instead of being parsed, and nothing is allocated for which the file is too short.
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::rows::Rows;
-use crate::run::Run;
+use crate::run::Chains;
 use crate::samplers::Settings;
-use crate::target::{Identity, Variable};
+use crate::target::{RunIdentity, Variable};
 use ndarray::{Array1, ArrayD, IxDyn, aview1};
 use ndarray_npy::NpzWriter;
 use serde::Serialize;
@@ -29,7 +29,7 @@ const LONGEST_HEADER: usize = 4096;
 struct Header<'a> {
     format: &'a str,
     settings: &'a Settings,
-    identity: &'a Identity,
+    identity: &'a RunIdentity,
     variables: &'a [Variable],
     drawn: usize,
     finished: bool,
@@ -37,7 +37,7 @@ struct Header<'a> {
 
 /// Writes each statistic (C, S) and each variable (C, S, …), and as bytes the `header` (JSON) and
 /// the `state`. If a NUTS warm-up was interrupted, `warmup` has its evaluations.
-pub(super) fn write(run: &Run, out: impl Write + Seek) -> io::Result<()> {
+pub(super) fn write(run: &Chains, out: impl Write + Seek) -> io::Result<()> {
     let header = Header {
         format: FORMAT,
         settings: &run.settings,
@@ -66,7 +66,7 @@ pub(super) fn write(run: &Run, out: impl Write + Seek) -> io::Result<()> {
 ///
 /// # Errors
 /// What is wrong with the file.
-pub(super) fn read(file: File) -> Result<Run, String> {
+pub(super) fn read(file: File) -> Result<Chains, String> {
     let mut archive = Archive::new(file)?;
     let snapshot: Snapshot = decode(FORMAT, &archive.bytes("state")?)?;
     let Layout::Draws { chains, drawn, width } = snapshot.layout()? else {

@@ -7,7 +7,7 @@ use super::paths::{self, damaged};
 use super::temporary::Temporary;
 use super::{csv, journal, npz};
 use crate::error::{Error, Result, io_error};
-use crate::run::Run;
+use crate::run::Chains;
 use crate::target::Target;
 use std::fs::File;
 use std::io;
@@ -60,10 +60,10 @@ fn temporary(prefix: &Path) -> Result<Temporary> {
 #[derive(Debug)]
 pub struct Saved {
     path: PathBuf,
-    run: Run,
+    run: Chains,
 }
 
-impl Run {
+impl Chains {
     /// Writes the run's files and returns their paths. A finished run is saved under `prefix`, and
     /// the files that it left there while it was unfinished are removed. Another run is saved under
     /// `prefix.partial`.
@@ -133,16 +133,16 @@ impl Saved {
     }
 
     /// The run as it was saved. Its identity names the kernel with which it must be resumed.
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &Chains {
         &self.run
     }
 
-    /// The run, to be [advanced](Run::advance) with this target.
+    /// The run, to be [advanced](Chains::advance) with this target.
     ///
     /// # Errors
     /// [`Error::Resume`] if the target is of another model, prior or data, uses another kernel, or
     /// does not give the same bits; the target's errors.
-    pub fn resume(self, target: &mut dyn Target) -> Result<Run> {
+    pub fn resume(self, target: &mut dyn Target) -> Result<Chains> {
         match self.run.check_target(target)? {
             Ok(()) => Ok(self.run),
             Err(problem) => Err(Error::Resume { path: self.path, problem }),

@@ -1,8 +1,8 @@
 //! Everything of a run except the numbers of its draws, as it is saved.
 use crate::rows::Rows;
-use crate::run::Run;
+use crate::run::Chains;
 use crate::samplers::{Settings, State};
-use crate::target::{Identity, Variable};
+use crate::target::{RunIdentity, Variable};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ const LARGEST: f64 = 1e300;
 #[derive(Serialize, Deserialize)]
 pub(super) struct Snapshot {
     settings: Settings,
-    identity: Identity,
+    identity: RunIdentity,
     variables: Vec<Variable>,
     warmed: usize,
     /// Whether evaluations of an interrupted NUTS warm-up are saved instead of draws.
@@ -39,7 +39,7 @@ pub(super) enum Layout {
 }
 
 impl Snapshot {
-    pub fn of(run: &Run) -> Self {
+    pub fn of(run: &Chains) -> Self {
         Self {
             settings: run.settings.clone(),
             identity: run.identity.clone(),
@@ -81,14 +81,14 @@ impl Snapshot {
     ///
     /// # Errors
     /// A number that cannot have been drawn, with its place.
-    pub fn with_draws(self, rows: Rows) -> Result<Run, String> {
+    pub fn with_draws(self, rows: Rows) -> Result<Chains, String> {
         for (i, row) in rows.iter().enumerate() {
             if let Some(number) = row.iter().position(|v| !v.is_finite() || v.abs() > LARGEST) {
                 let (draw, chain) = (i / self.settings.chains, i % self.settings.chains);
                 return Err(self.impossible(chain, draw, number, row[number]));
             }
         }
-        Ok(Run::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
+        Ok(Chains::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
     }
 
     /// The message about a number of the row of a draw of a chain.
@@ -112,7 +112,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Why they cannot be of this run.
-    pub fn with_evaluations(mut self, recorded: Vec<f64>) -> Result<Run, String> {
+    pub fn with_evaluations(mut self, recorded: Vec<f64>) -> Result<Chains, String> {
         let chains = self.settings.chains;
         let dim = self.state.points().0.first().map_or(0, Vec::len);
         if !recorded.len().is_multiple_of(dim + 1) || self.warmed >= chains {
@@ -123,7 +123,7 @@ impl Snapshot {
         }
         let width = self.columns().map(|(_, shape)| shape.iter().product::<usize>()).sum();
         let rows = Rows::new(chains, width);
-        Ok(Run::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
+        Ok(Chains::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
     }
 }
 

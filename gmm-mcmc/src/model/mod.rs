@@ -20,10 +20,10 @@ use resolved_prior::ResolvedPrior;
 ///
 /// The samplers move in ℝ^dim: a point θ there has the logarithms of weights and scales, for
 /// example, so that it is free of constraints (`model/coordinates.rs` in the source defines the
-/// coordinates). [`Model::mixture`] converts a point to its mixture, [`Model::unconstrain`] a
+/// coordinates). [`PosteriorModel::mixture`] converts a point to its mixture, [`PosteriorModel::unconstrain`] a
 /// mixture to its point.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct PosteriorModel {
     density: Density,
     /// The column by whose mean the components of a draw are ordered.
     order: Option<usize>,
@@ -31,7 +31,7 @@ pub struct Model {
     data: DataSummary,
 }
 
-impl Model {
+impl PosteriorModel {
     /// With an `order`, which is a column, the components of each draw are sorted by their means in
     /// that column when the draw is recorded. This undoes label switching. The prior must then be
     /// the same for all components. The recorded draws have the posterior distribution under the

@@ -166,7 +166,7 @@ impl Prior {
     }
 
     /// Reads a prior from JSON. Parts that are not given are those of the default. Values are
-    /// checked when a [`Model`](crate::Model) is made, because their shapes depend on the model.
+    /// checked when a [`PosteriorModel`](crate::PosteriorModel) is made, because their shapes depend on the model.
     ///
     /// # Errors
     /// [`Error::PriorSyntax`], with line and column.

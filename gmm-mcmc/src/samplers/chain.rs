@@ -1,7 +1,7 @@
 //! Where chains begin, and what they give.
 use super::settings::{Sampler, Settings};
 use crate::error::{Error, Result};
-use crate::model::Model;
+use crate::model::PosteriorModel;
 use crate::rng;
 use crate::target::Target;
 use gmm_host::Mixture;
@@ -11,7 +11,7 @@ use rand_distr::{Distribution, StandardNormal};
 /// One recorded draw of one chain.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Draw {
+pub struct PosteriorDraw {
     /// The chain, counted from 0.
     pub chain: usize,
     /// The point of the chain (dim,).
@@ -22,7 +22,7 @@ pub struct Draw {
     pub parameters: Vec<f64>,
 }
 
-impl Draw {
+impl PosteriorDraw {
     /// A draw of chain number `chain`, which is at this point of the target.
     pub(super) fn new(chain: usize, point: Vec<f64>, statistics: Vec<f64>, target: &dyn Target) -> Self {
         Self { chain, parameters: target.parameters(&point), point, statistics }
@@ -62,7 +62,7 @@ const START_STREAMS: usize = 1 << 40;
 
 impl Start {
     /// A start at these points, one for each chain, with a rough guess of the posterior's standard
-    /// deviations (dim,). [`Run::new`](crate::Run::new) checks the numbers of both.
+    /// deviations (dim,). [`Chains::new`](crate::Chains::new) checks the numbers of both.
     pub fn new(points: Vec<Vec<f64>>, scale: Vec<f64>) -> Self {
         Self { points, scale }
     }
@@ -72,9 +72,9 @@ impl Start {
     /// deviations, so that no two chains begin at the same point.
     ///
     /// # Errors
-    /// [`Error::Start`], as [`Model::unconstrain`]; [`Error::Host`] where there is no memory for so
+    /// [`Error::Start`], as [`PosteriorModel::unconstrain`]; [`Error::Host`] where there is no memory for so
     /// many chains.
-    pub fn around(model: &Model, mixture: &Mixture, settings: &Settings) -> Result<Self> {
+    pub fn around(model: &PosteriorModel, mixture: &Mixture, settings: &Settings) -> Result<Self> {
         settings.check_memory(model.dim())?;
         let centre = model.unconstrain(mixture)?;
         let scale = model.typical_scale(&centre);
@@ -92,8 +92,8 @@ impl Start {
     /// A start with each chain at a draw from the prior.
     ///
     /// # Errors
-    /// [`Error::Start`], as [`Model::sample_prior`]; as [`Settings::check`].
-    pub fn from_prior(model: &Model, settings: &Settings) -> Result<Self> {
+    /// [`Error::Start`], as [`PosteriorModel::sample_prior`]; as [`Settings::check`].
+    pub fn from_prior(model: &PosteriorModel, settings: &Settings) -> Result<Self> {
         settings.check(model.dim())?;
         let points: Vec<Vec<f64>> = (0..settings.chains)
             .map(|c| model.sample_prior(&mut rng::stream(settings.seed, START_STREAMS + c)))

@@ -9,7 +9,7 @@
 //! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite
 //! independent. R-hat and effective sample sizes are customarily computed over them all the same,
 //! without a theorem behind it.
-use super::chain::{ChainStart, Draw};
+use super::chain::{ChainStart, PosteriorDraw};
 use super::reference::Reference;
 use super::team::Team;
 use crate::error::Result;
@@ -90,7 +90,7 @@ impl Ensemble {
 
     /// So many iterations, in each of which each half moves once. In the last one each walker fills
     /// its draw, if there are draws. After an error the walkers are where they were before.
-    fn advance(&mut self, team: &mut Team<'_>, iterations: usize, draws: &mut [Draw]) -> Result<()> {
+    fn advance(&mut self, team: &mut Team<'_>, iterations: usize, draws: &mut [PosteriorDraw]) -> Result<()> {
         self.before.clone_from(&self.walkers);
         let mut advance = |iteration: usize| {
             let draws = if iteration + 1 == iterations { &mut *draws } else { &mut [] };
@@ -105,13 +105,19 @@ impl Ensemble {
 
     /// Moves one half. Then each of its walkers fills its draw, if there are draws, as the last of
     /// so many iterations since the one before.
-    fn move_half(&mut self, half: usize, team: &mut Team<'_>, iterations: usize, draws: &mut [Draw]) -> Result<()> {
+    fn move_half(
+        &mut self,
+        half: usize,
+        team: &mut Team<'_>,
+        iterations: usize,
+        draws: &mut [PosteriorDraw],
+    ) -> Result<()> {
         let middle = self.walkers.len() / 2;
         let (first, second) = self.walkers.split_at_mut(middle);
         let (moving, resting) = if half == 0 { (first, second) } else { (second, first) };
         let (resting, stretch, reference) = (&*resting, self.stretch, &self.reference);
         let draws = draws.iter_mut().skip(half * middle).map(Some).chain(std::iter::repeat_with(|| None));
-        let mut moving: Vec<(&mut Walker, Option<&mut Draw>)> = moving.iter_mut().zip(draws).collect();
+        let mut moving: Vec<(&mut Walker, Option<&mut PosteriorDraw>)> = moving.iter_mut().zip(draws).collect();
         let moved = team.divide(&mut moving, |first, moving, target| {
             reference.fix(target);
             move_walkers(moving, resting, stretch, target)?;
@@ -128,9 +134,9 @@ impl Ensemble {
 
     /// Makes one draw of each walker, after `thin` iterations, in the place of those in `draws`.
     /// After an error the walkers are where they were before.
-    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
+    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: &mut Vec<PosteriorDraw>) -> Result<()> {
         self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
-        draws.resize_with(self.walkers.len(), Draw::empty);
+        draws.resize_with(self.walkers.len(), PosteriorDraw::empty);
         self.advance(team, thin, draws)
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod reference;
 mod settings;
 pub(crate) mod team;
 
-pub use chain::{Draw, Start};
+pub use chain::{PosteriorDraw, Start};
 pub use settings::{Sampler, Settings};
 
 use crate::error::{Error, Result};

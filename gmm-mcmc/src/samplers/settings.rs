@@ -1,6 +1,6 @@
 //! Which sampler a run uses, and for how long.
 use crate::error::{Result, setting};
-use crate::model::Model;
+use crate::model::PosteriorModel;
 use gmm_host::memory;
 use serde::{Deserialize, Serialize};
 
@@ -157,7 +157,7 @@ impl Settings {
     /// take 2 dim steps for a draw, and 500 dim for the warm-up, which must learn the covariance
     /// (200 dim for the ensemble, which learns none). An iteration of Metropolis by component is
     /// one step in each block. The ensemble has 2 dim walkers with 200 draws each.
-    pub fn usual(sampler: Sampler, model: &Model) -> Self {
+    pub fn usual(sampler: Sampler, model: &PosteriorModel) -> Self {
         let dim = model.dim();
         let usual = Self::new(sampler);
         match sampler {

@@ -1,7 +1,7 @@
 //! Functions that several tests and the benchmark use.
 #![allow(dead_code)]
 use gmm_host::{Description, Evaluator, Mixture, Rows, Sampling, Statistics};
-use gmm_mcmc::{Posterior, Progress, Run, Settings, Start, Target};
+use gmm_mcmc::{Chains, Posterior, Progress, Settings, Start, Target};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
@@ -41,8 +41,8 @@ impl Evaluator for Nothing {
 impl Sampling for Nothing {}
 
 /// A run from start to end.
-pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Run {
-    let mut run = Run::new(settings, start, target).unwrap();
+pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Chains {
+    let mut run = Chains::new(settings, start, target).unwrap();
     run.advance(target, go_on).unwrap();
     assert!(run.finished());
     run
@@ -53,13 +53,13 @@ pub fn go_on(_: &Progress<'_>) -> ControlFlow<()> {
 }
 
 /// A run that begins at draws from the prior.
-pub fn run_from_prior(settings: Settings, posterior: &mut Posterior<'_>) -> Run {
+pub fn run_from_prior(settings: Settings, posterior: &mut Posterior<'_>) -> Chains {
     let start = Start::from_prior(posterior.model(), &settings).unwrap();
     run(settings, start, posterior)
 }
 
 /// The draws of one scalar: number `index` (row-major) of a variable, chain by chain.
-pub fn scalar(run: &Run, name: &str, index: usize) -> Vec<Vec<f64>> {
+pub fn scalar(run: &Chains, name: &str, index: usize) -> Vec<Vec<f64>> {
     let draws = run.draws(name).unwrap();
     let (chains, n) = (draws.shape()[0], draws.shape()[1]);
     let flat: Vec<f64> = draws.iter().copied().collect();

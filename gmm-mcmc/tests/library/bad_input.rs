@@ -1,7 +1,7 @@
 //! Each kind of bad input gives an error that says what is wrong.
 use crate::common::Nothing;
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Sampler, Settings, Start};
+use gmm_mcmc::{DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start};
 use ndarray::{Array2, array};
 
 fn summary() -> DataSummary {
@@ -14,7 +14,7 @@ fn with_prior(covariance_type: CovarianceType, json: &str) -> String {
         Ok(prior) => prior,
         Err(e) => return e.to_string(),
     };
-    Model::new(3, covariance_type, &prior, None, &summary()).unwrap_err().to_string()
+    PosteriorModel::new(3, covariance_type, &prior, None, &summary()).unwrap_err().to_string()
 }
 
 #[test]
@@ -57,27 +57,28 @@ fn priors() {
 fn a_constant_column_has_no_default_scale() {
     let x = Array2::from_shape_fn((6, 2), |(i, j)| (i * j) as f64);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-    let message = Model::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap_err().to_string();
+    let message =
+        PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap_err().to_string();
     assert!(message.contains("constant column") && message.contains("column 0"), "{message}");
 }
 
 #[test]
 fn models() {
-    let new = |k, order| Model::new(k, CovarianceType::Diag, &Prior::default(), order, &summary());
+    let new = |k, order| PosteriorModel::new(k, CovarianceType::Diag, &Prior::default(), order, &summary());
     assert!(new(0, None).unwrap_err().to_string().contains("at least 1"));
     let message = new(7, None).unwrap_err().to_string();
     assert!(message.contains("7 components over 6 samples"), "{message}");
     assert!(new(2, Some(2)).unwrap_err().to_string().contains("columns 0 to 1"));
     let own = Prior::from_json(r#"{"means": {"normal": {"location": [[0, 0], [1, 1]]}}}"#).unwrap();
-    let message = Model::new(2, CovarianceType::Diag, &own, Some(0), &summary()).unwrap_err().to_string();
+    let message = PosteriorModel::new(2, CovarianceType::Diag, &own, Some(0), &summary()).unwrap_err().to_string();
     assert!(message.contains("priors of their own"), "{message}");
-    let tied = Model::new(2, CovarianceType::Tied, &Prior::default(), None, &summary());
+    let tied = PosteriorModel::new(2, CovarianceType::Tied, &Prior::default(), None, &summary());
     assert!(tied.unwrap_err().to_string().contains("tied"));
 }
 
 #[test]
 fn starts() {
-    let model = Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary()).unwrap();
+    let model = PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary()).unwrap();
     let refuse = |m: Mixture| Start::around(&model, &m, &Settings::default()).unwrap_err().to_string();
     let ones = |k| Covariances::Diag(Array2::ones((k, 2)));
     let mixture = |w: ndarray::Array1<f64>, m: Array2<f64>, c| Mixture::new(w, m, c).unwrap();
@@ -115,7 +116,7 @@ fn settings() {
 
 #[test]
 fn an_evaluator_of_other_data() {
-    let model = Model::new(2, CovarianceType::Diag, &Prior::default(), None, &summary()).unwrap();
+    let model = PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), None, &summary()).unwrap();
     let mut other = Nothing { n: 7, d: 2 };
     let message = Posterior::new(&model, &mut other).err().unwrap().to_string();
     assert!(message.contains("[6, 2]") && message.contains("[7, 2]"), "{message}");

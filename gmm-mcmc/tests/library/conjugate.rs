@@ -2,7 +2,7 @@
 //! have a closed form.
 use crate::common::{run, scalar};
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Sampler, Settings, Start, diagnostics};
+use gmm_mcmc::{DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, diagnostics};
 use ndarray::Array2;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -30,7 +30,7 @@ fn check(settings: Settings) {
     });
     let samples = Samples::from_f64(x.view()).unwrap();
     let prior = Prior::from_json(PRIOR).unwrap();
-    let model = Model::new(1, CovarianceType::Diag, &prior, None, &DataSummary::new(&samples)).unwrap();
+    let model = PosteriorModel::new(1, CovarianceType::Diag, &prior, None, &DataSummary::new(&samples)).unwrap();
     let mut evaluator = ReferenceEvaluator::new(samples);
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let start = Start::from_prior(&model, &settings).unwrap();

@@ -2,7 +2,7 @@
 //! densities, the gradient with finite differences.
 use crate::common::Nothing;
 use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, ReferenceEvaluator, Samples};
-use gmm_mcmc::{CorrelationsPrior, DataSummary, Model, Posterior, Prior, Target};
+use gmm_mcmc::{CorrelationsPrior, DataSummary, Posterior, PosteriorModel, Prior, Target};
 use libm::lgamma;
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -57,7 +57,7 @@ fn det(mut a: Vec<Vec<f64>>) -> f64 {
 
 /// Free coordinates of the constrained space: weights but the last, means, standard deviations,
 /// correlations below the diagonal.
-fn coordinates(model: &Model, theta: &[f64]) -> Vec<f64> {
+fn coordinates(model: &PosteriorModel, theta: &[f64]) -> Vec<f64> {
     let (k, d) = (model.n_components(), model.n_features());
     let p = model.parameters(theta);
     let mut c = p[..k - 1].to_vec();
@@ -78,7 +78,7 @@ fn coordinates(model: &Model, theta: &[f64]) -> Vec<f64> {
 
 /// The log density of the three priors above as textbooks have it, over the coordinates of
 /// [`coordinates`], up to the LKJ constant.
-fn textbook(model: &Model, theta: &[f64], prior: &str) -> f64 {
+fn textbook(model: &PosteriorModel, theta: &[f64], prior: &str) -> f64 {
     let (k, d) = (3, 2);
     let p = model.parameters(theta);
     let (weights, means, covariances) = (&p[..k], &p[k..k + k * d], &p[k + k * d..]);
@@ -125,7 +125,7 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
     let x = data(9, 2, 1);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for (covariance_type, prior) in CASES {
-        let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let model = PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
         let mut nothing = Nothing { n: 9, d: 2 };
         let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
         let mut offset = None;
@@ -164,7 +164,7 @@ fn lkj_is_the_determinant_in_three_dimensions() {
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let prior = |shape: f64| {
         let prior = Prior::default().correlations(CorrelationsPrior::Lkj { shape });
-        Model::new(1, CovarianceType::Full, &prior, None, &summary).unwrap()
+        PosteriorModel::new(1, CovarianceType::Full, &prior, None, &summary).unwrap()
     };
     let (one, three) = (prior(1.0), prior(3.0));
     let mut differences = Vec::new();
@@ -173,7 +173,7 @@ fn lkj_is_the_determinant_in_three_dimensions() {
         let s = one.parameters(&theta)[4..].to_vec();
         let r: Vec<Vec<f64>> =
             (0..3).map(|i| (0..3).map(|j| s[i * 3 + j] / (s[i * 4] * s[j * 4]).sqrt()).collect()).collect();
-        let density = |model: &Model| {
+        let density = |model: &PosteriorModel| {
             let mut nothing = Nothing { n: 9, d: 3 };
             Posterior::new(model, &mut nothing).unwrap().log_density(&theta).unwrap()
         };
@@ -230,7 +230,7 @@ fn the_gradient_under_missing_values_is_that_of_finite_differences() {
 fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>) {
     let summary = DataSummary::new(samples);
     for (covariance_type, prior) in CASES {
-        let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let model = PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
         let mut evaluator = load(samples.clone());
         let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
         for seed in 0..3 {
@@ -263,7 +263,7 @@ fn a_point_becomes_a_mixture_and_the_same_point_again() {
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
         for k in [1, 2, 5] {
-            let model = Model::new(k, covariance_type, &Prior::default(), None, &summary).unwrap();
+            let model = PosteriorModel::new(k, covariance_type, &Prior::default(), None, &summary).unwrap();
             let theta = point(model.dim(), 7);
             let again = model.unconstrain(&model.mixture(&theta).unwrap()).unwrap();
             for (a, b) in theta.iter().zip(&again) {
@@ -280,7 +280,7 @@ fn the_metropolis_target_has_the_same_density() {
     let x = data(9, 2, 4);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for (covariance_type, prior) in CASES {
-        let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let model = PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
         let Some(target) = model.metropolis_target() else {
             assert_eq!(covariance_type, CovarianceType::Full);
             continue;
@@ -308,7 +308,7 @@ fn draws_are_recorded_in_order() {
     let x = data(9, 2, 4);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
-        let model = |order| Model::new(4, covariance_type, &Prior::default(), order, &summary).unwrap();
+        let model = |order| PosteriorModel::new(4, covariance_type, &Prior::default(), order, &summary).unwrap();
         let (free, ordered) = (model(None), model(Some(1)));
         let theta = point(free.dim(), 3);
         let (before, after) = (free.parameters(&theta), ordered.parameters(&theta));
@@ -329,7 +329,8 @@ fn extreme_points_have_no_density_and_do_no_harm() {
     let x = data(9, 2, 5);
     let samples = Samples::from_f64(x.view()).unwrap();
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
-        let model = Model::new(3, covariance_type, &Prior::default(), Some(0), &DataSummary::new(&samples)).unwrap();
+        let model =
+            PosteriorModel::new(3, covariance_type, &Prior::default(), Some(0), &DataSummary::new(&samples)).unwrap();
         let mut evaluator = ReferenceEvaluator::new(samples.clone());
         let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
         let good = point(model.dim(), 1);

@@ -1,7 +1,7 @@
 //! All samplers draw from the same posterior: three components over the iris data.
 use crate::common::{run, scalar};
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, diagnostics};
+use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, diagnostics};
 use ndarray::{Array1, Array2, Axis, s};
 
 /// The measurements (150, 4). Each species has 50 consecutive rows.
@@ -40,7 +40,8 @@ fn estimate(chains: &[Vec<f64>]) -> (f64, f64) {
 fn the_samplers_agree() {
     let x = iris();
     let samples = Samples::from_f64(x.view()).unwrap();
-    let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples)).unwrap();
+    let model =
+        PosteriorModel::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples)).unwrap();
     assert_eq!(model.dim(), 2 + 12 + 12);
     let sample = |sampler, chains, warmup, draws, thin| {
         // NUTS is run over the reference, the others over the CPU, so that the backends are
@@ -54,7 +55,7 @@ fn the_samplers_agree() {
         let start = Start::around(&model, &species(&x), &settings).unwrap();
         run(settings, start, &mut posterior)
     };
-    let runs: Vec<Run> = vec![
+    let runs: Vec<Chains> = vec![
         sample(Sampler::NUTS, 4, 300, 500, 1),
         sample(Sampler::METROPOLIS, 4, 10_000, 1000, 100),
         sample(Sampler::METROPOLIS_BY_COMPONENT, 4, 2000, 1000, 25),

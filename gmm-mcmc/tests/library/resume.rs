@@ -5,7 +5,8 @@ use gmm_host::{
     ShardedEvaluator, Statistics,
 };
 use gmm_mcmc::{
-    DataSummary, Error, Journal, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target, check_outputs,
+    Chains, DataSummary, Error, Journal, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start, Target,
+    check_outputs,
 };
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
@@ -20,9 +21,9 @@ fn data() -> Array2<f64> {
     Array2::from_shape_fn((30, 2), |(i, j)| (i % 2) as f64 * 4.0 + (i as f64 * 1.7 + j as f64).sin())
 }
 
-fn model(x: &Array2<f64>) -> Model {
+fn model(x: &Array2<f64>) -> PosteriorModel {
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-    Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
+    PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
 }
 
 fn settings(sampler: Sampler) -> Settings {
@@ -30,9 +31,9 @@ fn settings(sampler: Sampler) -> Settings {
     Settings::new(sampler).chains(chains).warmup(60).draws(40).thin(2).seed(11)
 }
 
-fn new(settings: Settings, posterior: &mut Posterior<'_>) -> Run {
+fn new(settings: Settings, posterior: &mut Posterior<'_>) -> Chains {
     let start = Start::from_prior(posterior.model(), &settings).unwrap();
-    Run::new(settings, start, posterior).unwrap()
+    Chains::new(settings, start, posterior).unwrap()
 }
 
 fn bytes(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -132,7 +133,7 @@ fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
 }
 
 /// Advances until the target has made so many more evaluations, or to the end.
-fn go_for(run: &mut Run, posterior: &mut Posterior<'_>, evaluations: u64) {
+fn go_for(run: &mut Chains, posterior: &mut Posterior<'_>, evaluations: u64) {
     let limit = posterior.evaluations() + evaluations;
     run.advance(posterior, |p| if p.evaluations >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         .unwrap();
@@ -331,7 +332,7 @@ fn a_start_without_a_gradient_is_told() {
     {
         let before = start.points[2][i];
         start.points[2][i] = v;
-        let error = Run::new(settings.clone(), start.clone(), &mut posterior).unwrap_err();
+        let error = Chains::new(settings.clone(), start.clone(), &mut posterior).unwrap_err();
         assert!(matches!(error, Error::Start(_)) && error.to_string().contains(part), "{error}");
         start.points[2][i] = before;
     }
@@ -557,7 +558,7 @@ fn saved(prefix: &Path, x: &Array2<f64>) {
     run.save(prefix).unwrap();
 }
 
-fn refusal(prefix: &Path, model: &Model, evaluator: &mut dyn Evaluator) -> String {
+fn refusal(prefix: &Path, model: &PosteriorModel, evaluator: &mut dyn Evaluator) -> String {
     let before = bytes(prefix.parent().unwrap());
     let mut posterior = Posterior::new(model, evaluator).unwrap();
     let error = Saved::load(prefix).and_then(|s| s.resume(&mut posterior)).unwrap_err();
@@ -580,11 +581,11 @@ fn only_the_same_thing_is_resumed() {
     assert!(message.contains("the data") && message.contains("sha256"), "{message}");
 
     let stated = Prior::from_json(r#"{"weights": {"dirichlet": {"concentration": 2.0}}}"#).unwrap();
-    let prior = Model::new(2, CovarianceType::Diag, &stated, Some(0), &summary).unwrap();
+    let prior = PosteriorModel::new(2, CovarianceType::Diag, &stated, Some(0), &summary).unwrap();
     assert!(refusal(&prefix, &prior, &mut Odd::new(&x)).contains("the prior"));
-    let unordered = Model::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
+    let unordered = PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
     assert!(refusal(&prefix, &unordered, &mut Odd::new(&x)).contains("the model"));
-    let larger = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap();
+    let larger = PosteriorModel::new(3, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap();
     assert!(refusal(&prefix, &larger, &mut Odd::new(&x)).contains("another model"));
 
     let message = refusal(&prefix, &model(&x), &mut Odd { kernel: "direct", ..Odd::new(&x) });

@@ -3,7 +3,9 @@
 //! parameter among the draws of the posterior is uniform.
 use crate::common::run_from_prior;
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Identity, Model, Posterior, Prior, Result, Sampler, Settings, Target, Variable};
+use gmm_mcmc::{
+    DataSummary, Posterior, PosteriorModel, Prior, Result, RunIdentity, Sampler, Settings, Target, Variable,
+};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -35,8 +37,8 @@ const DIAG: Case = Case {
         "scales": {"half_normal": {"scale": 1.0}}}"#,
 };
 
-/// Draws samples from the mixture whose numbers are those of `Model::parameters`.
-fn sample_data(model: &Model, parameters: &[f64], n: usize, rng: &mut ChaCha8Rng) -> Array2<f64> {
+/// Draws samples from the mixture whose numbers are those of `PosteriorModel::parameters`.
+fn sample_data(model: &PosteriorModel, parameters: &[f64], n: usize, rng: &mut ChaCha8Rng) -> Array2<f64> {
     let (k, d) = (model.n_components(), model.n_features());
     let (weights, rest) = parameters.split_at(k);
     let (means, covariances) = rest.split_at(k * d);
@@ -78,7 +80,7 @@ fn calibrate(
     let blank = Array2::from_shape_fn((case.n, case.d), |(i, j)| (i + j) as f64);
     let summary = DataSummary::new(&Samples::from_f64(blank.view()).unwrap());
     let prior = Prior::from_json(case.prior).unwrap();
-    let model = Model::new(case.k, case.covariance_type, &prior, case.order, &summary).unwrap();
+    let model = PosteriorModel::new(case.k, case.covariance_type, &prior, case.order, &summary).unwrap();
     let mut counts = Vec::new();
     for replicate in 0..REPLICATES {
         let mut rng = ChaCha8Rng::seed_from_u64(1000 + replicate as u64);
@@ -112,7 +114,7 @@ fn draws(mut posterior: Posterior<'_>, settings: Settings) -> Vec<Vec<f64>> {
     rows(&run)
 }
 
-fn rows(run: &gmm_mcmc::Run) -> Vec<Vec<f64>> {
+fn rows(run: &gmm_mcmc::Chains) -> Vec<Vec<f64>> {
     let (weights, means, covariances) =
         (run.draws("weights").unwrap(), run.draws("means").unwrap(), run.draws("covariances").unwrap());
     let (chains, n) = (run.settings().chains, run.drawn());
@@ -199,7 +201,7 @@ impl Target for Forgetful<'_> {
     fn parameters(&self, theta: &[f64]) -> Vec<f64> {
         self.0.parameters(theta)
     }
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> RunIdentity {
         self.0.identity()
     }
 }

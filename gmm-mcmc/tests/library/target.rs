@@ -5,7 +5,9 @@ use gmm_host::{
     CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator, Rows,
     Samples, Sampling, Statistics,
 };
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Result, Run, Sampler, Settings, Start, Target, diagnostics};
+use gmm_mcmc::{
+    Chains, DataSummary, Posterior, PosteriorModel, Prior, Result, Sampler, Settings, Start, Target, diagnostics,
+};
 use ndarray::{Array1, Array2};
 
 /// A normal distribution with standard deviations 1, 2, …, 10 in turn, and a correlation of 0.8
@@ -53,7 +55,7 @@ impl Target for Normal {
     }
 }
 
-fn sample(target: &mut Normal, sampler: Sampler, draws: usize, thin: usize) -> Run {
+fn sample(target: &mut Normal, sampler: Sampler, draws: usize, thin: usize) -> Chains {
     let settings = Settings::new(sampler).chains(2).warmup(20_000).draws(draws).thin(thin).seed(3);
     let start = Start::new(vec![vec![0.1; target.dim]; 2], vec![1.0; target.dim]);
     run(settings, start, target)
@@ -117,7 +119,7 @@ fn segments_change_nothing_but_when_the_callback_comes() {
 /// the same data.
 struct MetropolisEvaluator<'a> {
     inner: ReferenceEvaluator,
-    model: &'a Model,
+    model: &'a PosteriorModel,
     /// How many steps it asks for at a time.
     portion: usize,
     /// How often it was asked to make steps.
@@ -197,7 +199,8 @@ fn draws_do_not_depend_on_who_makes_the_steps() {
     for (covariance_type, by_component, portion) in
         [(CovarianceType::Diag, false, 5), (CovarianceType::Diag, true, 1000), (CovarianceType::Spherical, true, 1)]
     {
-        let model = Model::new(2, covariance_type, &Prior::default(), None, &DataSummary::new(&samples)).unwrap();
+        let model =
+            PosteriorModel::new(2, covariance_type, &Prior::default(), None, &DataSummary::new(&samples)).unwrap();
         let sampler = if by_component { Sampler::METROPOLIS_BY_COMPONENT } else { Sampler::METROPOLIS };
         let settings = Settings::new(sampler).chains(3).warmup(60).draws(50).thin(3).seed(11);
         let mut reference = ReferenceEvaluator::new(samples.clone());

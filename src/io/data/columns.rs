@@ -14,7 +14,7 @@ const MAX_LENGTH: usize = 40;
 /// Which columns of a table to take, by their names or by their numbers, counted from 0 (a name
 /// counts before a number). And how text is written.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct ColumnSelection {
     /// The features, in this order. Empty: all columns.
     pub columns: Vec<String>,
     /// Columns that are not features.
@@ -82,7 +82,7 @@ pub(super) struct Projection {
     pub dtype: Dtype,
 }
 
-impl Selection {
+impl ColumnSelection {
     /// Finds the columns among those of a file.
     pub(super) fn resolve(&self, fields: &[Field]) -> Result<Projection, Problem> {
         self.resolve_names(fields, self.model.as_deref(), "the model was fitted to columns")
@@ -291,7 +291,7 @@ mod tests {
         let table = fields(&["id", "a", "b", "species", "wide"]);
         let selection = |columns: &[&str], drop: &[&str], id: Option<&str>, model: Option<&[&str]>| {
             let (columns, drop, id, model) = (texts(columns), texts(drop), id.map(String::from), model.map(texts));
-            Selection { columns, drop, id, model, ..Selection::default() }.resolve(&table)
+            ColumnSelection { columns, drop, id, model, ..ColumnSelection::default() }.resolve(&table)
         };
         let found = selection(&["b", "a"], &[], Some("id"), None).unwrap();
         assert_eq!((found.columns, found.names, found.id), (vec![2, 1], Some(texts(&["b", "a"])), Some(0)));
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!((found.columns, found.id), (vec![2, 1], Some(1)));
         let by = |columns: &[&str], model: Option<&[&str]>| {
             let (by, columns, drop) = (Some("a".into()), texts(columns), texts(&["species"]));
-            Selection { by, columns, drop, model: model.map(texts), ..Selection::default() }.resolve(&table)
+            ColumnSelection { by, columns, drop, model: model.map(texts), ..ColumnSelection::default() }.resolve(&table)
         };
         let found = by(&[], None).unwrap();
         assert_eq!((found.columns, found.id), (vec![0, 2, 4], Some(1)));
@@ -329,21 +329,27 @@ mod tests {
     #[test]
     fn an_index_of_the_rows_is_a_feature_only_where_it_is_named() {
         let table = fields(&["index", "a", "b"]);
-        let resolve = |selection: Selection| {
+        let resolve = |selection: ColumnSelection| {
             let found = selection.resolve(&table).unwrap();
             (found.columns, found.index)
         };
         let left_out = Some("index".to_string());
-        assert_eq!(resolve(Selection::default()), (vec![1, 2], left_out.clone()));
+        assert_eq!(resolve(ColumnSelection::default()), (vec![1, 2], left_out.clone()));
         assert_eq!(
-            resolve(Selection { model: Some(texts(&["b", "a"])), ..Selection::default() }),
+            resolve(ColumnSelection { model: Some(texts(&["b", "a"])), ..ColumnSelection::default() }),
             (vec![2, 1], left_out)
         );
-        let named = Selection { columns: texts(&["a", "index"]), ..Selection::default() };
+        let named = ColumnSelection { columns: texts(&["a", "index"]), ..ColumnSelection::default() };
         assert_eq!(resolve(named), (vec![1, 0], None));
-        assert_eq!(resolve(Selection { drop: texts(&["index"]), ..Selection::default() }), (vec![1, 2], None));
-        assert_eq!(resolve(Selection { id: Some("index".into()), ..Selection::default() }), (vec![1, 2], None));
-        let model = Selection { model: Some(texts(&["index", "a"])), ..Selection::default() };
+        assert_eq!(
+            resolve(ColumnSelection { drop: texts(&["index"]), ..ColumnSelection::default() }),
+            (vec![1, 2], None)
+        );
+        assert_eq!(
+            resolve(ColumnSelection { id: Some("index".into()), ..ColumnSelection::default() }),
+            (vec![1, 2], None)
+        );
+        let model = ColumnSelection { model: Some(texts(&["index", "a"])), ..ColumnSelection::default() };
         assert_eq!(resolve(model), (vec![0, 1], None));
     }
 
@@ -363,7 +369,10 @@ mod tests {
         let long = "x".repeat(5000);
         let table = fields(&[&long, "a", &long]);
         for names in [texts(&[&long]), texts(&[&long[1..]])] {
-            let error = Selection { columns: names, ..Selection::default() }.resolve(&table).unwrap_err().to_string();
+            let error = ColumnSelection { columns: names, ..ColumnSelection::default() }
+                .resolve(&table)
+                .unwrap_err()
+                .to_string();
             assert!(error.len() < 300 && error.contains("xxx…`"), "{error}");
         }
     }
@@ -371,22 +380,23 @@ mod tests {
     #[test]
     fn names_that_repeat_or_are_missing() {
         let twice = fields(&["a", "b", "a"]);
-        let asked = Selection { drop: texts(&["a"]), ..Selection::default() };
-        for selection in [Selection::default(), asked] {
+        let asked = ColumnSelection { drop: texts(&["a"]), ..ColumnSelection::default() };
+        for selection in [ColumnSelection::default(), asked] {
             let error = selection.resolve(&twice).unwrap_err().to_string();
             assert!(error.contains("columns 0 and 2 (counted from 0) are both called `a`"), "{error}");
         }
-        let one = Selection { columns: texts(&["b"]), ..Selection::default() }.resolve(&twice).unwrap();
+        let one = ColumnSelection { columns: texts(&["b"]), ..ColumnSelection::default() }.resolve(&twice).unwrap();
         assert_eq!((one.columns, one.names), (vec![1], Some(texts(&["b"]))));
-        let by_number = Selection { columns: texts(&["2", "1"]), ..Selection::default() }.resolve(&twice).unwrap();
+        let by_number =
+            ColumnSelection { columns: texts(&["2", "1"]), ..ColumnSelection::default() }.resolve(&twice).unwrap();
         assert_eq!((by_number.columns, by_number.names), (vec![2, 1], Some(texts(&["a", "b"]))));
         let unnamed =
             vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false, has_missing: false }; 3];
-        let found = Selection { drop: texts(&["1"]), ..Selection::default() }.resolve(&unnamed).unwrap();
+        let found = ColumnSelection { drop: texts(&["1"]), ..ColumnSelection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 2], None));
         // Without names the order is that of the model.
         let model = Some(texts(&["x", "y", "z"]));
-        let found = Selection { model: model.clone(), ..Selection::default() }.resolve(&unnamed).unwrap();
+        let found = ColumnSelection { model: model.clone(), ..ColumnSelection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 1, 2], model));
     }
 }

@@ -1,21 +1,21 @@
 //! Damaged files, and the libraries of Arrow and Parquet, which may panic on them.
 use crate::io::Problem;
 #[cfg(feature = "parquet")]
-use crate::io::half_of_the_memory;
-#[cfg(feature = "parquet")]
 use gmm_host::memory;
+#[cfg(any(feature = "clap", feature = "parquet"))]
 use std::cell::Cell;
 #[cfg(feature = "parquet")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+#[cfg(any(feature = "clap", feature = "parquet"))]
 thread_local! {
     /// Whether this thread runs `guarded`.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread reads a file with a library whose panics are caught and become errors. A
-/// hook for panics has nothing to report then.
-pub fn panics_are_caught() -> bool {
+/// Whether this thread runs [`guarded`].
+#[cfg(feature = "clap")]
+pub(crate) fn panics_are_caught() -> bool {
     GUARDED.get()
 }
 
@@ -39,7 +39,7 @@ pub(in crate::io) fn damaged(error: impl std::fmt::Display) -> Problem {
 /// taken for them.
 #[cfg(feature = "parquet")]
 pub(super) fn check_memory(bytes: u64) -> Result<(), Problem> {
-    if bytes <= half_of_the_memory() {
+    if bytes <= memory::half() {
         return Ok(());
     }
     let claimed = memory::in_words(bytes.into());

@@ -26,9 +26,10 @@ mod table;
 
 pub use array::Data;
 pub use block::Ids;
-pub use columns::Selection;
+pub use columns::ColumnSelection;
 pub(super) use columns::short;
-pub use damaged::panics_are_caught;
+#[cfg(feature = "clap")]
+pub(crate) use damaged::panics_are_caught;
 pub use decimal::Decimal;
 pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
@@ -46,11 +47,11 @@ use std::path::Path;
 ///   semicolons, vertical bars or spaces, read as float64. The text is in UTF-8, or in UTF-16 with
 ///   its mark; names and texts that are not UTF-8 are read as Windows-1252. The first line is a
 ///   header if none of its fields is a number, or if its numbers look like names (years, equal
-///   steps), which [`Table::remarks`] says; [`Selection::header`] decides. Empty lines are skipped,
+///   steps), which [`Table::remarks`] says; [`ColumnSelection::header`] decides. Empty lines are skipped,
 ///   and so are lines at the beginning that begin with `#`; the last of these is the header if it
 ///   has as many names as there are columns. A separator at the end of all lines separates nothing.
 ///   A first column without a name, where the others have names, is an index of the rows, and no
-///   feature unless [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__`
+///   feature unless [`ColumnSelection::columns`] names it `column 0`; pandas' `__index_level_0__`
 ///   likewise. Where a header has one name less than there are columns, the first has none.
 /// * With the feature `parquet`: `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and
 ///   streams): float16 and float32 as float32, other numbers as float64.
@@ -58,7 +59,7 @@ use std::path::Path;
 ///   `.csv.zst`). The path `-` stands for standard input.
 ///
 /// A missing value (an empty field, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT`, `None`, `null`, `?`, a
-/// null of Arrow, and what [`Selection::na_values`] names) is NaN. The values are not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as
+/// null of Arrow, and what [`ColumnSelection::na_values`] names) is NaN. The values are not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as
 /// one data set; [`DataFile`] reads parts.
 ///
 /// # Errors
@@ -67,7 +68,7 @@ use std::path::Path;
 /// whatever its header claims; a compressed file may hold a thousand times its size, but is refused
 /// where that is more than half of the machine's memory.
 pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
-    Ok(Table::open(&[path], &Selection::default())?.read()?.data)
+    Ok(Table::open(&[path], &ColumnSelection::default())?.read()?.data)
 }
 
 /// Reads one number for each sample (N,), such as sample weights, from a `.npy` of shape (N,) or
@@ -77,7 +78,7 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let array = || {
         let array = match part::vector_from_npy(path).map_err(|problem| problem.at(path))? {
             Some(array) => array,
-            None => match Table::open(&[path], &Selection::default())?.read()?.data {
+            None => match Table::open(&[path], &ColumnSelection::default())?.read()?.data {
                 Data::F32(x) => x.mapv(f64::from).into_dyn(),
                 Data::F64(x) => x.into_dyn(),
             },

@@ -2,7 +2,7 @@
 //! are read in order from any row on.
 use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
 use super::block::Block;
-use super::columns::{Field, Kind, Projection, Selection};
+use super::columns::{ColumnSelection, Field, Kind, Projection};
 use super::csv::{Csv, CsvRows};
 use super::files::{Format, is_regular};
 #[cfg(not(feature = "parquet"))]
@@ -73,7 +73,7 @@ pub(super) struct Cursor {
 
 impl Part {
     /// Opens a file. Its columns are those of `first`, if there is a first file.
-    pub fn open(path: &Path, selection: &Selection, first: Option<&Self>) -> Outcome<Self> {
+    pub fn open(path: &Path, selection: &ColumnSelection, first: Option<&Self>) -> Outcome<Self> {
         let first_fields = first.map(|first| first.content.fields());
         let content = Content::open(path, selection, first_fields.as_deref())?;
         let fields = content.fields();
@@ -207,7 +207,7 @@ impl Part {
 }
 
 impl Content {
-    fn open(path: &Path, selection: &Selection, first: Option<&[Field]>) -> Outcome<Self> {
+    fn open(path: &Path, selection: &ColumnSelection, first: Option<&[Field]>) -> Outcome<Self> {
         let regular = is_regular(path);
         match Format::of(path)? {
             Format::Parquet => parquet::open(path).map(Self::Grouped),

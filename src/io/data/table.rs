@@ -3,12 +3,12 @@
 //! What is read into memory and what is read in chunks comes by this way.
 use super::array::{Data, Dtype};
 use super::block::{Block, Ids};
-use super::columns::{Projection, Selection, list, short};
+use super::columns::{ColumnSelection, Projection, list, short};
 use super::damaged::damaged;
 use super::decimal::Decimal;
 use super::files::expand;
 use super::part::{Content, Cursor, Part};
-use crate::io::{Error, Problem, Result, half_of_the_memory};
+use crate::io::{Error, Problem, Result};
 use gmm_host::{Interrupt, memory};
 use std::fmt;
 use std::ops::Range;
@@ -22,9 +22,9 @@ const STEP_NUMBERS: usize = 1 << 20;
 /// are features.
 ///
 /// ```no_run
-/// use gaussmix::io::{Selection, Table};
+/// use gaussmix::io::{ColumnSelection, Table};
 ///
-/// let selection = Selection { drop: vec!["species".into()], ..Selection::default() };
+/// let selection = ColumnSelection { drop: vec!["species".into()], ..ColumnSelection::default() };
 /// let table = Table::open(&["iris.parquet"], &selection)?;
 /// println!("{:?}", table.names()); // of the features, if the files have names
 /// let contents = table.read()?;
@@ -60,7 +60,7 @@ impl Table {
     /// # Errors
     /// If a file cannot be opened or is no table, if a column is missing or is no number; the error
     /// names the file and the column.
-    pub fn open<P: AsRef<Path>>(paths: &[P], selection: &Selection) -> Result<Self> {
+    pub fn open<P: AsRef<Path>>(paths: &[P], selection: &ColumnSelection) -> Result<Self> {
         let mut parts: Vec<Part> = Vec::new();
         for path in expand(paths)? {
             let part = Part::open(&path, selection, parts.first()).map_err(|problem| problem.at(&path))?;
@@ -146,7 +146,7 @@ impl Table {
     /// read; the error names the file and the place. If the values take more than half of the
     /// machine's memory.
     pub fn read(&self) -> Result<Contents> {
-        let memory = half_of_the_memory();
+        let memory = memory::half();
         self.read_within(memory, &mut |_| {})?.ok_or_else(|| {
             let words = memory::in_words(memory.into());
             Problem::format(format!(
@@ -251,7 +251,7 @@ impl DataFile {
     /// Opens a file of any format, all columns of which are features. Errors: as [`Table::open`]
     /// and [`Table::into_file`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Table::open(&[path], &Selection::default())?.into_file(&mut |_| {})
+        Table::open(&[path], &ColumnSelection::default())?.into_file(&mut |_| {})
     }
 
     /// The table.

@@ -2,7 +2,7 @@
 //! `{"version":1,"covariance_type":"diag","weights":[K],"means":[K][D],"covariances":…}`.
 use super::contents::{Array, FitSummary, mixture_from_arrays};
 use super::json_array::{JsonArray, quote_non_finite};
-use crate::io::{Problem, Result as FileResult, half_of_the_memory};
+use crate::io::{Problem, Result as FileResult};
 use gmm_host::Mixture;
 use gmm_host::memory::in_words;
 use serde::ser::{SerializeSeq, Serializer};
@@ -92,7 +92,7 @@ pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary
 /// device may give text without end.
 pub fn read_text(path: impl AsRef<Path>) -> FileResult<String> {
     let path = path.as_ref();
-    read_text_within(path, half_of_the_memory() / 4).map_err(|problem| problem.at(path))
+    read_text_within(path, gmm_host::memory::half() / 4).map_err(|problem| problem.at(path))
 }
 
 fn read_text_within(path: &Path, most: u64) -> Result<String, Problem> {

@@ -15,7 +15,6 @@ pub use contents::{FitSummary, Model};
 pub use fit_log::FitLog;
 pub use groups::{GroupFit, GroupModels, GroupOutput};
 pub use json::{model_to_json, parse_model, read_text};
-pub use npz::check_npz;
 
 use super::{Output, Problem, Result};
 use gmm_host::{Fit, Mixture, VariationalMixture};

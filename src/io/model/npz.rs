@@ -1,17 +1,15 @@
 //! Models as .npz, with the names and shapes of scikit-learn's attributes.
 use super::contents::{FitSummary, Model, mixture_from_arrays};
 use super::variational;
+use crate::io::Problem;
 use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
 use crate::io::data::short as shortened;
-use crate::io::{Problem, Result as FileResult};
 use gmm_host::{CovarianceType, Covariances, Mixture, VariationalMixture, memory};
 use ndarray::{ArrayD, arr0, aview1};
 use ndarray_npy::WritableElement;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
-use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -116,22 +114,6 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     }
     summary.check(&mixture).map_err(|e| named(NAMES, e))?;
     Ok(Model { mixture, summary, posterior })
-}
-
-/// Checks the members of a .npz without reading their values: each name occurs once, each member is
-/// an array of numbers, truth values or text whose header is short, and each has the size that its
-/// header implies. A file that passes can be read by other programs in time and memory proportional
-/// to its size.
-///
-/// # Errors
-/// If the file cannot be read or is not such an archive; the error names the member.
-pub fn check_npz(path: impl AsRef<Path>) -> FileResult<()> {
-    let path = path.as_ref();
-    let check = || {
-        let mut archive = open(File::open(path).map_err(Problem::io("read it"))?)?;
-        (0..archive.len()).try_for_each(|i| member(&mut archive, i).map(drop))
-    };
-    check().map_err(|problem| problem.at(path))
 }
 
 /// The bytes of the members that are read, by their names without `.npy`. Every member is

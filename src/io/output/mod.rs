@@ -5,6 +5,5 @@ pub(super) mod parquet;
 mod table;
 mod whole_file;
 
-pub use gmm_mcmc::temporary::remove_temporaries_and_exit;
-pub use table::{Columns, IdColumn, Number, TableOutput};
+pub use table::{Columns, IdColumn, TableNumber, TableOutput};
 pub use whole_file::Output;

@@ -28,14 +28,14 @@ enum Format {
 }
 
 /// The type of the numbers of a result: `i64`, `f32` or `f64`.
-pub trait Number: WritableElement + Debug + Clone + sealed::Sealed {}
+pub trait TableNumber: WritableElement + Debug + Clone + sealed::Sealed {}
 
-impl Number for i64 {}
-impl Number for f32 {}
-impl Number for f64 {}
+impl TableNumber for i64 {}
+impl TableNumber for f32 {}
+impl TableNumber for f64 {}
 
 mod sealed {
-    /// Only this module implements [`Number`](super::Number).
+    /// Only this module implements [`TableNumber`](super::TableNumber).
     #[cfg(not(feature = "parquet"))]
     pub trait Sealed {}
     #[cfg(not(feature = "parquet"))]
@@ -131,7 +131,7 @@ impl TableOutput {
     /// The outer error is that of [`Output::write`], or that the disk has too little space, which
     /// is checked before the first chunk is asked for. The inner error is that of a chunk. After
     /// either, no result is left.
-    pub fn write<T: Number, E>(
+    pub fn write<T: TableNumber, E>(
         &self,
         rows: usize,
         columns: &Columns,
@@ -145,7 +145,7 @@ impl TableOutput {
     /// # Errors
     /// As [`write`](Self::write); also what reading the identifiers gives, and as
     /// [`check_ids`](Self::check_ids).
-    pub fn write_with_ids<T: Number, E>(
+    pub fn write_with_ids<T: TableNumber, E>(
         &self,
         rows: usize,
         columns: &Columns,
@@ -229,7 +229,7 @@ enum Writer<'a> {
 impl Writer<'_> {
     /// Writes whole rows; `names` are those of all columns, and the first is that of the
     /// identifiers if there are any.
-    fn write<T: Number>(&mut self, values: &[T], names: &[String], ids: Option<Ids>) -> io::Result<()> {
+    fn write<T: TableNumber>(&mut self, values: &[T], names: &[String], ids: Option<Ids>) -> io::Result<()> {
         let width = (names.len() - usize::from(ids.is_some())).max(1);
         match self {
             Self::Npy(file) => write_binary(values, *file),

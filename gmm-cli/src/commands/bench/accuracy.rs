@@ -9,11 +9,11 @@ use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
 use gaussmix::Error;
-use gaussmix::count::whole_number;
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Operation, Precision, ReferenceEvaluator};
 use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::program::whole_number;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -9,10 +9,10 @@ use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
 use gaussmix::Error;
-use gaussmix::count::whole_number;
 use gaussmix::data::Samples;
 use gaussmix::device::{LoadOptions, load};
 use gaussmix::model::CovarianceType;
+use gaussmix::program::whole_number;
 use ndarray::s;
 use std::time::Duration;
 

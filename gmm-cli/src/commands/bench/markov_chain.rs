@@ -9,11 +9,11 @@ use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
 use anyhow::bail;
 use clap::Args;
-use gaussmix::count::whole_number;
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
-use gaussmix::mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, Target};
+use gaussmix::mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, Target};
 use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::program::whole_number;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -103,7 +103,7 @@ impl Mcmc {
         let (samples, mixture) = (Samples::from_f32(problem.data.view())?, &problem.mixtures[0]);
         let bench = Bench { samples, mixture, budget: self.seconds, evaluations: self.evaluations };
         let data = DataSummary::new(&bench.samples);
-        let model = Model::new(self.mixture.k, CovarianceType::Diag, &Prior::default(), None, &data)?;
+        let model = PosteriorModel::new(self.mixture.k, CovarianceType::Diag, &Prior::default(), None, &data)?;
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
         for Named { name, device } in &self.mixture.device {
             for case in cases(*device, model.dim()) {
@@ -131,7 +131,7 @@ struct Bench<'a> {
     evaluations: usize,
 }
 
-fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> anyhow::Result<Row> {
+fn measure(bench: &Bench<'_>, model: &PosteriorModel, device: Device, case: &Case) -> anyhow::Result<Row> {
     let Case { sampler, chains, kernel } = *case;
     let mut evaluator = gaussmix::device::load(
         device,
@@ -153,7 +153,7 @@ fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> any
     let settings = Settings::new(sampler).chains(chains).warmup(warmup).draws(usize::MAX).thin(thin).seed(1);
     let start = Start::around(model, bench.mixture, &settings)?;
     let mut posterior = Posterior::new(model, evaluator.as_mut())?;
-    let mut run = Run::new(settings, start, &mut posterior)?;
+    let mut run = Chains::new(settings, start, &mut posterior)?;
     // Warm-up and the first draw are not measured.
     run.advance(&mut posterior, |p| if p.warming_up { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })?;
     let (before, begin) = (posterior.evaluations(), Instant::now());

@@ -1,9 +1,9 @@
 //! Options that several benches have.
 use clap::Args;
 use gaussmix::Error;
-use gaussmix::count::whole_number;
 use gaussmix::device::{Device, kernel_names};
 use gaussmix::io::Output;
+use gaussmix::program::whole_number;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use super::rows::Row;
 use super::workload::{self, Workload};
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
-use gaussmix::count::whole_number;
+use gaussmix::program::whole_number;
 use std::time::Duration;
 
 /// Time the products of N vectors with a resident matrix of K rows, beside published times

@@ -7,7 +7,7 @@ use crate::input::{Groups, Input, Source, refuse_overlap};
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::bail;
 use gaussmix::fit::{Checked, Fit as Fitted, Fitting, Watch};
-use gaussmix::io::{FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Identity, Ids, Model, Selection};
+use gaussmix::io::{ColumnSelection, FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Identity, Ids, Model};
 use gaussmix::mcmc::Fingerprint;
 use gaussmix::{Error, Result};
 use ndarray::Array1;
@@ -121,7 +121,7 @@ impl Fit {
         self.training.data.check_one_device()?;
         let output = self.open_groups()?;
         let (k, covariance_type) = self.shape(None)?;
-        let selection = Selection { by: Some(by.into()), ..self.training.data.table.selection(None, None) };
+        let selection = ColumnSelection { by: Some(by.into()), ..self.training.data.table.selection(None, None) };
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let data = self.checkpoint.as_ref().map(|_| input.identity()).transpose()?;
         let source = Source::new(&mut input, false)?;

@@ -9,16 +9,17 @@ use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use gaussmix::Error;
-use gaussmix::count::{whole_number, whole_number_or_0};
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::GaussianMixtureParams;
 use gaussmix::io::{self, Data, Identity, Output, Table};
 use gaussmix::mcmc::{
-    self, DataSummary, Journal, Model, Outcome, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target,
+    self, Chains, DataSummary, Journal, Outcome, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start,
+    Target,
 };
 use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::program::{whole_number, whole_number_or_0};
 use progress::RunProgress;
 use report::{Report, Work};
 use std::ops::ControlFlow;
@@ -166,7 +167,7 @@ impl Mcmc {
         let input = table.read()?.data;
         let samples = self.samples(&input).with_context(|| self.table.describe())?;
         let data = DataSummary::new(&samples);
-        let model = Model::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
+        let model = PosteriorModel::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
         let settings = self.settings(&model);
         settings.check(model.dim())?;
         settings.check_draws(model.dim())?;
@@ -195,7 +196,7 @@ impl Mcmc {
             Beginning::Saved(saved) => saved.resume(&mut posterior)?,
             Beginning::Around(mixture) => {
                 let start = Start::around(&model, &mixture, &settings)?;
-                Run::new(settings.clone(), start, &mut posterior)?
+                Chains::new(settings.clone(), start, &mut posterior)?
             }
         };
         run.set_draws(settings.draws)?;
@@ -247,7 +248,7 @@ impl Mcmc {
     }
 
     /// Saves what a run had drawn when it failed, and says so in the error.
-    fn save_after(&self, error: mcmc::Error, run: &Run, journal: Journal) -> anyhow::Error {
+    fn save_after(&self, error: mcmc::Error, run: &Chains, journal: Journal) -> anyhow::Error {
         let fails_at_start = matches!(error, mcmc::Error::Start(_) | mcmc::Error::Nuts { .. });
         if fails_at_start && run.drawn() == 0 {
             // A resumed run would fail again in the same way. What an earlier process saved stays.
@@ -304,7 +305,7 @@ impl Mcmc {
         Prior::from_json(&text).with_context(|| path.display().to_string())
     }
 
-    fn settings(&self, model: &Model) -> Settings {
+    fn settings(&self, model: &PosteriorModel) -> Settings {
         let sampler = match self.sampler {
             SamplerName::Metropolis if self.by_component => Sampler::METROPOLIS_BY_COMPONENT,
             SamplerName::Metropolis => Sampler::METROPOLIS,
@@ -350,7 +351,7 @@ impl Mcmc {
     }
 
     /// What was saved of a run that is not finished, and where.
-    fn describe_saved(&self, run: &Run) -> String {
+    fn describe_saved(&self, run: &Chains) -> String {
         let what = match run.drawn() {
             0 => "the warm-up so far is".into(),
             drawn => format!("{drawn} draws of each chain are"),
@@ -374,7 +375,7 @@ fn nothing_drawn() -> u8 {
 
 /// Lets a run advance to its end, to a signal or to a failure, and saves it every ten seconds.
 fn advance(
-    run: &mut Run,
+    run: &mut Chains,
     posterior: &mut Posterior<'_>,
     journal: &mut Journal,
     mut progress: RunProgress,

@@ -2,7 +2,7 @@
 use crate::plot::Trace;
 use crate::terminal::text;
 use gaussmix::io::Output;
-use gaussmix::mcmc::{Model, Row, Run, Summary};
+use gaussmix::mcmc::{Chains, PosteriorModel, Row, Summary};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ impl Work {
 }
 
 impl Report {
-    pub fn new(model: &Model, run: &Run, summary: &Summary, work: Work, files: Vec<PathBuf>) -> Self {
+    pub fn new(model: &PosteriorModel, run: &Chains, summary: &Summary, work: Work, files: Vec<PathBuf>) -> Self {
         Self {
             n: model.data().n_samples,
             d: model.n_features(),
@@ -133,7 +133,7 @@ fn with_features(parameter: &str, names: Option<&[String]>) -> String {
 
 /// The draws of the log density and of the first parameters, chain by chain, for the plot. `names`
 /// are those of the features.
-pub fn traces(run: &Run, names: Option<&[String]>) -> Vec<Trace> {
+pub fn traces(run: &Chains, names: Option<&[String]>) -> Vec<Trace> {
     let mut traces = Vec::new();
     for variable in ["lp__", "weights", "means", "covariances"] {
         let Some(draws) = run.draws(variable) else { continue };

@@ -6,13 +6,13 @@ use crate::plot;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use clap::Args;
-use gaussmix::count::whole_number;
 use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::{
     Callback, Candidate, Criterion, Em, Fit, FittedModel as _, Fitting, Ranked, Selection, Variational, select_by,
 };
 use gaussmix::io::{FitSummary, ModelOutput, Output};
 use gaussmix::model::{CovarianceType, VariationalMixture};
+use gaussmix::program::whole_number;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;

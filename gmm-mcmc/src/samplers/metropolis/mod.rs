@@ -10,7 +10,7 @@ mod covariance;
 mod factor;
 mod steps;
 
-use super::chain::{ChainStart, Draw};
+use super::chain::{ChainStart, PosteriorDraw};
 use super::reference::Reference;
 use super::team::Team;
 use crate::error::Result;
@@ -111,7 +111,13 @@ impl Metropolis {
     /// Makes so many draws of each chain, one every `thin` iterations, in the place of those in
     /// `draws`: one of each chain, then the next one of each. After an error the chains are where
     /// they were before.
-    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, count: usize, draws: &mut Vec<Draw>) -> Result<()> {
+    pub fn sample(
+        &mut self,
+        team: &mut Team<'_>,
+        thin: usize,
+        count: usize,
+        draws: &mut Vec<PosteriorDraw>,
+    ) -> Result<()> {
         let before = self.positions();
         draws.clear();
         match self.sample_by_chain(team, thin, count) {
@@ -131,7 +137,7 @@ impl Metropolis {
 
     /// The next draws of each chain: without a reference by the target for as many chains as it
     /// takes, then by the sampler.
-    fn sample_by_chain(&mut self, team: &mut Team<'_>, thin: usize, draws: usize) -> Result<Vec<Vec<Draw>>> {
+    fn sample_by_chain(&mut self, team: &mut Team<'_>, thin: usize, draws: usize) -> Result<Vec<Vec<PosteriorDraw>>> {
         let steps_per_draw = self.steps_per_draw(thin);
         let mut by_chain = Vec::with_capacity(self.chains.len());
         let one_by_one = if self.reference.point().is_some() { &mut [] } else { &mut self.chains[..] };

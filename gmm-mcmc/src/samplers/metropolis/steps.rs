@@ -3,7 +3,7 @@
 use super::block::Buffers;
 use super::chain::MetropolisChain;
 use crate::error::Result;
-use crate::samplers::chain::Draw;
+use crate::samplers::chain::PosteriorDraw;
 use crate::samplers::reference::Reference;
 use crate::target::{Target, is_shared_work};
 use gmm_host::MetropolisSteps;
@@ -76,7 +76,7 @@ impl SamplerSteps {
         draws: usize,
         reference: &Reference,
         target: &mut dyn Target,
-    ) -> Result<Vec<Vec<Draw>>> {
+    ) -> Result<Vec<Vec<PosteriorDraw>>> {
         let mut by_chain = vec![Vec::new(); chains.len()];
         let blocks = chains.first().map_or(0, |c| c.blocks.len());
         for _ in 0..draws {
@@ -89,7 +89,7 @@ impl SamplerSteps {
             }
             for (c, (chain, sum)) in chains.iter().zip(acceptance_sums).enumerate() {
                 let (point, statistics) = chain.point_and_statistics(sum / (thin * blocks) as f64);
-                by_chain[c].push(Draw::new(first + c, point, statistics, target));
+                by_chain[c].push(PosteriorDraw::new(first + c, point, statistics, target));
             }
         }
         Ok(by_chain)
@@ -104,7 +104,7 @@ pub(super) fn sample_by_target(
     steps_per_draw: usize,
     draws: usize,
     target: &mut dyn Target,
-) -> Result<Option<Vec<Draw>>> {
+) -> Result<Option<Vec<PosteriorDraw>>> {
     let mut steps = TargetSteps {
         chain,
         left: draws.saturating_mul(steps_per_draw),
@@ -124,7 +124,7 @@ pub(super) fn sample_by_target(
         }
     }
     let draws = steps.draws.into_iter();
-    Ok(Some(draws.map(|(point, statistics)| Draw::new(number, point, statistics, target)).collect()))
+    Ok(Some(draws.map(|(point, statistics)| PosteriorDraw::new(number, point, statistics, target)).collect()))
 }
 
 /// The steps of one chain that the target makes.

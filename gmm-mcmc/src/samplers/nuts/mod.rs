@@ -10,7 +10,7 @@
 //! where the record ends.
 mod density;
 
-use super::chain::{ChainStart, Draw, cannot_start};
+use super::chain::{ChainStart, PosteriorDraw, cannot_start};
 use crate::error::{Error, Result};
 use crate::rng;
 use crate::target::Target;
@@ -132,7 +132,7 @@ impl Nuts {
 
     /// Makes one draw of each chain, after `thin` trajectories, in the place of those in `draws`.
     /// After an error the chains are where they were before.
-    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
+    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<PosteriorDraw>) -> Result<()> {
         let before = self.chains.clone();
         draws.clear();
         for c in 0..self.chains.len() {
@@ -146,7 +146,7 @@ impl Nuts {
                     }
                 }
             }
-            draws.push(Draw::new(c, self.chains[c].point.clone(), statistics, target));
+            draws.push(PosteriorDraw::new(c, self.chains[c].point.clone(), statistics, target));
         }
         Ok(())
     }

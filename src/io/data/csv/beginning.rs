@@ -1,6 +1,6 @@
 //! What the first rows say of a table, and what is wrong with them.
 use super::super::array::Dtype;
-use super::super::columns::{Field, Kind, MAX_ADVISED, MAX_LISTED, Selection, option_list, option_name};
+use super::super::columns::{ColumnSelection, Field, Kind, MAX_ADVISED, MAX_LISTED, option_list, option_name};
 use super::super::decimal::{Spelling, text};
 use super::super::header::{self, FirstLine};
 use super::super::stream::Stream;
@@ -16,7 +16,7 @@ type Layout = (u8, Spelling);
 /// Where the rows begin, the last comment before them, the separator, and how values are written.
 pub(super) fn find_characters(
     stream: &mut Stream,
-    selection: &Selection,
+    selection: &ColumnSelection,
     max_row: u64,
 ) -> Result<(usize, Vec<u8>, Layout), Problem> {
     loop {
@@ -191,8 +191,8 @@ pub(super) struct Beginning<'a> {
 }
 
 /// Whether the caller does not say which columns to take.
-pub(super) fn has_no_choice(selection: &Selection) -> bool {
-    let Selection { columns, drop, id, by, model, .. } = selection;
+pub(super) fn has_no_choice(selection: &ColumnSelection) -> bool {
+    let ColumnSelection { columns, drop, id, by, model, .. } = selection;
     columns.is_empty() && drop.is_empty() && id.is_none() && by.is_none() && model.is_none()
 }
 

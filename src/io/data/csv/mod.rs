@@ -4,7 +4,7 @@ mod dialect;
 mod records;
 mod rows;
 
-use super::columns::{Field, Kind, Projection, Selection};
+use super::columns::{ColumnSelection, Field, Kind, Projection};
 use super::decimal::text;
 use super::file_stamp::FileStamp;
 use super::header::{self, FirstLine};
@@ -59,7 +59,7 @@ impl Csv {
     pub fn open(
         path: &Path,
         stream: Stream,
-        selection: &Selection,
+        selection: &ColumnSelection,
         first: Option<&[Field]>,
     ) -> Result<(Self, Stream), Problem> {
         Self::open_within(path, stream, selection, first, MAX_ROW)
@@ -69,7 +69,7 @@ impl Csv {
     fn open_within(
         path: &Path,
         stream: Stream,
-        selection: &Selection,
+        selection: &ColumnSelection,
         first: Option<&[Field]>,
         max_row: u64,
     ) -> Result<(Self, Stream), Problem> {
@@ -199,10 +199,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content).unwrap();
         let read = || {
-            let (csv, _) =
-                Csv::open_within(file.path(), Stream::open(file.path())?, &Selection::default(), None, 200 << 10)?;
+            let (csv, _) = Csv::open_within(
+                file.path(),
+                Stream::open(file.path())?,
+                &ColumnSelection::default(),
+                None,
+                200 << 10,
+            )?;
             let fields = csv.fields();
-            let projection = Selection::default().resolve(&fields)?;
+            let projection = ColumnSelection::default().resolve(&fields)?;
             csv.rows(&projection)?.read(usize::MAX, &mut Block::new(Dtype::F64))
         };
         read().map_err(|problem: Problem| problem.to_string())

@@ -30,13 +30,13 @@
 //! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
 //!     sampler, gaussian, transport, distances, products, merging
 //! freeze, prior, statistics, adapt, metropolis, sampling
-//! variational: prior, gamma, mixture
+//! variational: prior, gamma, expectations, mixture, m_step, bound
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, labels, evaluator
 //! backends: parts, lazy, chunked, sharded, labelled, missing, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, gpus, device, load
 //! source
-//! fit: scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, init, moments,
+//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, init, moments,
 //!     iterate, em, variational, many, grow, select, merge, stepwise
 //! score_function, gradient, predict, regression, impute, linfa
 //! ```

@@ -1,6 +1,6 @@
 //! What a model needs to know about the data besides their likelihood: shape, moments and a hash.
 use gmm_host::{Samples, View};
-use ndarray::{ArrayView1, ArrayView2};
+use ndarray::{ArrayView1, ArrayView2, Axis};
 use sha2::{Digest, Sha256};
 
 /// The shape of a data set, its moments, from which default priors are made, and its hash, so that
@@ -93,21 +93,34 @@ impl Fingerprint {
         Self { hash: Sha256::new(), n_samples, begun: false }
     }
 
+    /// The fingerprint of numbers (N,): that of samples of one feature in float64.
+    pub fn of_numbers(numbers: ArrayView1<'_, f64>) -> String {
+        let mut fingerprint = Self::new(numbers.len());
+        fingerprint.add_rows("f64", numbers.insert_axis(Axis(1)), |v, out| out.extend(v.to_le_bytes()));
+        fingerprint.finish(None)
+    }
+
     /// Adds the next samples, in order. All must have the same element type and number of features.
     /// Their weights are ignored: [`finish`](Self::finish) takes the weights of all samples.
     pub fn add(&mut self, samples: &Samples<'_>) {
-        let name = match samples.view() {
-            View::F32(_) => "f32",
-            View::F64(_) => "f64",
-        };
+        match samples.view() {
+            View::F32(x) => self.add_rows("f32", x, |v, out| out.extend(v.to_le_bytes())),
+            View::F64(x) => self.add_rows("f64", x, |v, out| out.extend(v.to_le_bytes())),
+        }
+    }
+
+    fn add_rows<T: Copy>(&mut self, name: &str, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
+        let d = x.ncols();
         if !std::mem::replace(&mut self.begun, true) {
             self.hash.update(name);
             self.hash.update((self.n_samples as u64).to_le_bytes());
-            self.hash.update((samples.n_features() as u64).to_le_bytes());
+            self.hash.update((d as u64).to_le_bytes());
         }
-        match samples.view() {
-            View::F32(x) => hash_rows(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
-            View::F64(x) => hash_rows(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
+        let mut buffer = Vec::with_capacity(d * 8);
+        for row in x.outer_iter() {
+            buffer.clear();
+            row.iter().for_each(|&v| bytes(v, &mut buffer));
+            self.hash.update(&buffer);
         }
     }
 
@@ -117,16 +130,6 @@ impl Fingerprint {
             self.hash.update(w.to_le_bytes());
         }
         self.hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
-    }
-}
-
-fn hash_rows<T: Copy>(hash: &mut Sha256, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
-    let d = x.ncols();
-    let mut buffer = Vec::with_capacity(d * 8);
-    for row in x.outer_iter() {
-        buffer.clear();
-        row.iter().for_each(|&v| bytes(v, &mut buffer));
-        hash.update(&buffer);
     }
 }
 

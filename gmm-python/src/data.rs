@@ -107,8 +107,8 @@ impl Data {
 }
 
 /// The labels of samples: numbers of components (N,), -1 where that is not known, or a mask of the
-/// components that each sample may belong to (N, K).
-fn labels(given: &Bound<'_, PyAny>, n_components: usize) -> PyResult<Labels> {
+/// components that each sample may belong to (N, K); and K.
+fn labels((given, n_components): (Bound<'_, PyAny>, usize)) -> PyResult<Labels> {
     if let Ok(mask) = given.extract::<PyReadonlyArray2<'_, bool>>() {
         return Labels::from_mask(mask.as_array()).map_err(exception);
     }
@@ -173,7 +173,7 @@ fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, n_components=0))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -187,10 +187,9 @@ impl Data {
         memory: Option<u64>,
         missing: bool,
         one_gpu: bool,
-        labels: Option<&Bound<'_, PyAny>>,
-        n_components: usize,
+        labels: Option<(Bound<'_, PyAny>, usize)>,
     ) -> PyResult<Self> {
-        let labels = labels.map(|given| self::labels(given, n_components)).transpose()?;
+        let labels = labels.map(self::labels).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
@@ -229,9 +228,9 @@ impl Data {
     /// Samples that lie elsewhere, and of which an object gives the results, under their labels if they
     /// have some.
     #[staticmethod]
-    #[pyo3(signature = (object, labels=None, n_components=0))]
-    fn remote(object: &Bound<'_, PyAny>, labels: Option<&Bound<'_, PyAny>>, n_components: usize) -> PyResult<Self> {
-        let labels = labels.map(|given| self::labels(given, n_components)).transpose()?;
+    #[pyo3(signature = (object, labels=None))]
+    fn remote(object: &Bound<'_, PyAny>, labels: Option<(Bound<'_, PyAny>, usize)>) -> PyResult<Self> {
+        let labels = labels.map(self::labels).transpose()?;
         let remote = Remote::new(object, labels)?;
         let shape = (remote.n_samples(), remote.n_features());
         // What the results are in; the samples' own type is known where they are.

@@ -7,6 +7,7 @@ mod chains;
 mod data;
 mod errors;
 mod fit;
+mod fits;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
 mod loaded;
@@ -77,7 +78,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<chains::Chains>()?;
     module.add_class::<data::Data>()?;
     module.add_class::<fit::Fit>()?;
-    module.add_class::<many::Fits>()?;
+    module.add_class::<fits::Fits>()?;
     module.add_class::<gpu::GpuArray>()?;
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<mixture::Mixtures>()?;

@@ -194,7 +194,7 @@ impl<'a> Input<'a> {
                 }
             }
         }
-        let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::new(n).finish(Some(w.view())));
+        let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::of_numbers(w.view()));
         Ok(Identity::default()
             .with("the data's shape", format!("{n} × {d}"))
             .with("the data's type", self.dtype())

@@ -1,11 +1,12 @@
 //! Expectation-maximisation.
 use super::fitting::steps::{Iterated, Steps};
 use super::fitting::{FitOptions, Fitting};
-use super::init::{check_columns, find};
+use super::init::find;
 use super::map_prior::MapPrior;
 use super::moments::{covariance_of, moments};
 use super::options::options;
 use super::standard::Standardization;
+use super::subset::check_columns;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::freeze::Freeze;

@@ -83,10 +83,15 @@ impl FitOptions {
             return bad("reg_covar", self.reg_covar.to_string(), "it must be zero or positive, and finite");
         }
         if self.n_init == 0 {
-            return bad("n_init", "0".into(), "at least one run is needed");
+            return Err(no_runs());
         }
         Ok(())
     }
+}
+
+/// The error of a fit without runs, which a check refuses.
+pub(super) fn no_runs() -> Error {
+    Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" }
 }
 
 /// A method of fitting: [`Em`](super::Em) or [`Variational`](super::Variational), each with the

@@ -1,8 +1,9 @@
 //! A fit that starts at one of fewer components, some of which are split in two.
 use super::em::Em;
 use super::fitting::{Checked, Fitting};
-use super::init::{SUBSET, random_numbers, subset};
+use super::init::random_numbers;
 use super::outcome::{Callback, Fit, best_of};
+use super::subset::{SUBSET, subset};
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::{Rows, Samples};
 use crate::error::Result;

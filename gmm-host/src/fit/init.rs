@@ -10,8 +10,10 @@
 //! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance
 //! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::fitting::FitOptions;
-use super::kmeans::{Gaps, Points};
+use super::kmeans::Gaps;
 use super::options::InitParams;
+use super::points::Points;
+use super::subset::{SUBSET, Subset, subset};
 use crate::backends::cpu::CpuEvaluator;
 use crate::data::samples::{Rows, Samples};
 use crate::draw::{Draw, Drawn};
@@ -20,6 +22,7 @@ use crate::evaluator::Evaluator;
 use crate::freeze::Freeze;
 use crate::labels::Labels;
 use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::row_major;
 use crate::model::mixture::Mixture;
 use crate::prior::ConjugatePrior;
 use crate::statistics::Statistics;
@@ -40,17 +43,11 @@ pub(super) const SUBSET_LLOYD: (usize, usize) = (30, 100);
 /// some milliseconds. Both may take more if there are many samples: as much as half a pass over all
 /// of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half
-/// of this number are random ones, and a quarter are drawn by their distance.
-pub(super) const SUBSET: usize = 4096;
 /// The most centres by the distances to which samples are drawn: rare samples are far from any of
 /// these too.
 const FIRST_CENTRES: usize = 64;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
-/// The rows among which a given start first looks for a value of each column, and the most that it
-/// looks at together then.
-const OBSERVED: (usize, usize) = (16, 8192);
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance,
 /// squared and summed, as in scikit-learn's k-means.
 pub(super) const LLOYD_TOL: f64 = 1e-4;
@@ -121,14 +118,14 @@ impl FitOptions {
             InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, |_, _| true, rng),
             InitParams::RandomFromData => {
                 let Rows { x, weights } = &subset.rows;
-                let points = Points::new(x, weights);
+                let points = Points::with_gaps(x, weights);
                 let mut centres = points.filled().select(Axis(0), &random_rows(weights, k, rng)?);
                 points.settle_gaps(&mut centres);
                 self.start_at_centres(evaluator, &points, centres, true)
             }
             InitParams::KMeans | InitParams::KMeansPlusPlus => {
                 let whole = subset.share == 1.0;
-                let points = Points::new(&subset.rows.x, &subset.rows.weights);
+                let points = Points::with_gaps(&subset.rows.x, &subset.rows.weights);
                 let passes = passes(n, subset.indices.len(), k, evaluator.n_features());
                 if whole || points.has_gaps() {
                     // By scores one cannot tell how far a sample with missing values is.
@@ -140,7 +137,7 @@ impl FitOptions {
                 let passes = (passes / 2).max(1);
                 let (first, _) = self.seek(&points, passes, false, rng);
                 let rows = with_far_samples(evaluator, &points, &first, subset, wanted / 2, rng)?;
-                let points = Points::new(&rows.x, &rows.weights);
+                let points = Points::with_gaps(&rows.x, &rows.weights);
                 let (second, _) = self.seek(&points, passes, false, rng);
                 let centres = self.likelier(&rows, &points, [first, second])?;
                 self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
@@ -169,7 +166,7 @@ impl FitOptions {
         if self.init_params == InitParams::Random {
             return self.random_start(&x, &weights, |i, c| labels.allowed(indices[i]).contains(&c), rng);
         }
-        let points = Points::new(&x, &weights);
+        let points = Points::with_gaps(&x, &weights);
         let filled = points.filled();
         let passes = passes(n, indices.len(), k, d);
         let (mut centres, mut found) = (Array2::zeros((k, d)), Vec::new());
@@ -185,13 +182,13 @@ impl FitOptions {
                 continue;
             }
             let (x, weights) = (filled.select(Axis(0), &here), weights.select(Axis(0), &here));
-            let those = Points::new(&x, &weights);
+            let those = Points::with_gaps(&x, &weights);
             let seeds = match self.init_params {
                 _ if components.len() == 1 => those.mean(),
                 InitParams::RandomFromData if sought.len() <= here.len() => {
                     x.select(Axis(0), &random_rows(&weights, sought.len(), rng)?)
                 }
-                _ => those.plus_plus_beside(&centres.select(Axis(0), &found), sought.len(), passes, rng),
+                _ => those.seeds_beside(&centres.select(Axis(0), &found), sought.len(), passes, rng),
             };
             sought.iter().zip(seeds.outer_iter()).for_each(|(&c, seed)| centres.row_mut(c).assign(&seed));
             found.extend(sought);
@@ -200,8 +197,8 @@ impl FitOptions {
     }
 
     /// Centres among some samples or all of them, the `whole`, and whether they have settled.
-    fn seek(&self, points: &Points, passes: usize, whole: bool, rng: &mut ChaCha8Rng) -> (Array2<f64>, bool) {
-        let mut centres = points.plus_plus(self.n_components, passes, rng);
+    fn seek(&self, points: &Points<f64>, passes: usize, whole: bool, rng: &mut ChaCha8Rng) -> (Array2<f64>, bool) {
+        let mut centres = points.seeds(self.n_components, passes, rng);
         if self.init_params != InitParams::KMeans {
             points.settle_gaps(&mut centres);
             return (centres, true);
@@ -213,7 +210,7 @@ impl FitOptions {
 
     /// Of two sets of centres, that whose clusters make a mixture of variances under which some
     /// samples are likelier; the second one of equals.
-    fn likelier(&self, rows: &Rows, points: &Points, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
+    fn likelier(&self, rows: &Rows, points: &Points<f64>, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
         let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
         let mut data = CpuEvaluator::new(samples)?;
         let kind = match self.covariance_type {
@@ -240,7 +237,7 @@ impl FitOptions {
         allowed: impl Fn(usize, usize) -> bool,
         rng: &mut ChaCha8Rng,
     ) -> Result<Found> {
-        let points = Points::new(x, weights);
+        let points = Points::with_gaps(x, weights);
         let mut r = Array2::from_shape_fn((x.nrows(), self.n_components), |(i, c)| {
             let random = rng.random::<f64>();
             // Not zero: the component may be the only one.
@@ -261,7 +258,7 @@ impl FitOptions {
     fn start_at_centres(
         &self,
         evaluator: &mut dyn Evaluator,
-        points: &Points,
+        points: &Points<f64>,
         mut centres: Array2<f64>,
         are_final: bool,
     ) -> Result<Found> {
@@ -319,7 +316,7 @@ fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
 
 /// The variance of the narrow components that assign samples to `centres`; `None` if all samples
 /// are equal.
-fn narrow_variance(points: &Points, centres: &Array2<f64>) -> Option<f64> {
+fn narrow_variance(points: &Points<f64>, centres: &Array2<f64>) -> Option<f64> {
     let d = centres.ncols() as f64;
     // All samples may be centres.
     let widths = [points.inertia(centres), points.mean_variance() * d];
@@ -356,7 +353,7 @@ fn lloyd_over_all(
 /// its own over the probability to be among them.
 fn with_far_samples(
     evaluator: &mut dyn Evaluator,
-    points: &Points,
+    points: &Points<f64>,
     centres: &Array2<f64>,
     subset: Subset,
     size: usize,
@@ -379,7 +376,7 @@ fn with_far_samples(
         let by_distance = if far > 0.0 { (-(-far * limit).exp_m1()).max(0.0) } else { 0.0 };
         share + (1.0 - share) * by_distance
     };
-    for (w, distance) in weights.iter_mut().zip(points.distances(&centres)) {
+    for (w, distance) in weights.iter_mut().zip(points.distances(&row_major(centres.view()))) {
         let far = *w * Draw::beyond_a_centre(distance / narrow);
         *w /= probability(far);
     }
@@ -433,67 +430,5 @@ pub(super) fn with_centres<T>(
             }
             result => return result,
         }
-    }
-}
-
-/// Random samples that have weight.
-pub(super) struct Subset {
-    pub rows: Rows,
-    /// Their rows among all samples, ascending.
-    indices: Vec<usize>,
-    /// The share of all samples that was looked at: the probability of each to be among them.
-    share: f64,
-}
-
-/// `size` random samples, more where too few of them have weight, or where a column has no observed
-/// value in them; those without weight are left out.
-///
-/// # Errors
-/// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
-pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Subset> {
-    let n = evaluator.n_samples();
-    loop {
-        let mut indices = index::sample(rng, n, size).into_vec();
-        indices.sort_unstable();
-        let rows = evaluator.rows(&indices)?;
-        let counted: Vec<usize> = (0..size).filter(|&i| rows.weights[i] > 0.0).collect();
-        let unobserved = |j: &usize| counted.iter().all(|&i| rows.x[[i, *j]].is_nan());
-        let unobserved = (0..evaluator.n_features()).find(unobserved);
-        let share = size as f64 / n as f64;
-        if counted.len() == size && unobserved.is_none() {
-            return Ok(Subset { rows, indices, share });
-        }
-        if size == n && counted.len() < k {
-            return Err(Error::TooFewWeightedSamples { n_samples: counted.len(), n_components: k });
-        }
-        if let (true, Some(column)) = (size == n, unobserved) {
-            return Err(Error::UnobservedColumn { column });
-        }
-        if size == n || counted.len() >= 4 * k && unobserved.is_none() {
-            let rows = Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) };
-            let indices = counted.iter().map(|&i| indices[i]).collect();
-            return Ok(Subset { rows, indices, share });
-        }
-        size = size.saturating_mul(4).min(n);
-    }
-}
-
-/// Checks, for a start that does not come from the samples, that each column has a value in a row
-/// with weight. Mostly the first few rows have.
-///
-/// # Errors
-/// [`Error::UnobservedColumn`].
-pub(super) fn check_columns(evaluator: &mut dyn Evaluator) -> Result<()> {
-    let mut unobserved: Vec<usize> = (0..evaluator.n_features()).collect();
-    let (mut start, mut size, n) = (0, OBSERVED.0, evaluator.n_samples());
-    while start < n && !unobserved.is_empty() {
-        let indices: Vec<usize> = (start..n.min(start + size)).collect();
-        let Rows { x, weights } = evaluator.rows(&indices)?;
-        unobserved.retain(|&j| x.column(j).iter().zip(&weights).all(|(v, w)| v.is_nan() || *w <= 0.0));
-        (start, size) = (start + size, (2 * size).min(OBSERVED.1));
-    }
-    match unobserved.first() {
-        Some(&column) => Err(Error::UnobservedColumn { column }),
-        None => Ok(()),
     }
 }

@@ -1,9 +1,11 @@
 //! The course of a fit by any method: runs from several starts, each of iterations until the lower
 //! bound hardly changes.
 use super::fitting::steps::Iterated;
-use super::fitting::{Checked, FitOptions, FittedModel, Fitting, Method, Start, shape_of, shape_of_statistics};
-use super::init::check_columns;
-use super::outcome::{Callback, Fit, Iteration, best, best_of};
+use super::fitting::{
+    Checked, FitOptions, FittedModel, Fitting, Method, Start, no_runs, shape_of, shape_of_statistics,
+};
+use super::outcome::{Callback, Fit, Iteration, best_of};
+use super::subset::check_columns;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
 use crate::memory;
@@ -214,7 +216,6 @@ impl<'a, M: Method> Course<'a, M> {
                 break;
             }
         }
-        // There is always a run, because `check` refused n_init = 0.
         best.ok_or_else(no_runs)
     }
 
@@ -285,11 +286,11 @@ impl<'a, M: Method> Course<'a, M> {
                     Some(fit) => (fit, 0.0),
                     None => self.begin(evaluator, number, starts)?,
                 };
-                let fit = self.run(evaluator, fit, shift, until_now, best(&left), callback)?;
+                let fit = self.run(evaluator, fit, shift, until_now, best_of(&left), callback)?;
                 let stopped = fit.stopped;
                 left.push_back(fit);
                 if stopped {
-                    return best_run(left).map(|fit| Fit { stopped, ..fit });
+                    return best_of(left).map(|fit| Fit { stopped, ..fit }).ok_or_else(no_runs);
                 }
             }
             if left.iter().all(|fit| fit.converged || fit.n_iter() >= max_iter) {
@@ -302,7 +303,7 @@ impl<'a, M: Method> Course<'a, M> {
             left.make_contiguous().sort_by_key(|fit| fit.run);
             until = until.saturating_mul(2);
         }
-        best_run(left)
+        best_of(left).ok_or_else(no_runs)
     }
 
     /// Iterates a run, new or resumed, until it has so many iterations, or ends before. `shift` is
@@ -346,16 +347,4 @@ impl<M: Method> Fitting<M> {
     pub(super) fn is_halved(&self) -> bool {
         self.options.halving && self.options.n_init > 1 && self.start.is_none()
     }
-}
-
-/// Takes the best run out of those that took turns.
-fn best_run<M>(mut fits: VecDeque<Fit<M>>) -> Result<Fit<M>> {
-    let number = best(&fits).map(|fit| fit.run);
-    let position = fits.iter().position(|fit| Some(fit.run) == number);
-    // There is always a run, because `check` refused n_init = 0.
-    position.and_then(|position| fits.remove(position)).ok_or_else(no_runs)
-}
-
-fn no_runs() -> Error {
-    Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" }
 }

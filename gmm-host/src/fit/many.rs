@@ -4,7 +4,7 @@
 //! So the runs of small fits are made side by side, each whole on one thread. A run that is a good
 //! part of all the work has all threads. Which of the two it is makes no difference to its bits,
 //! because an evaluation gives the same ones on any number of threads.
-use super::fitting::{Checked, FitOptions, Fitting, Method};
+use super::fitting::{Checked, FitOptions, Fitting, Method, no_runs};
 use super::iterate::{Course, RunStart, Starts};
 use super::outcome::{Fit, Iteration, best_of};
 use crate::backends::cpu::CpuEvaluator;
@@ -230,8 +230,7 @@ pub fn fit_many<'f, M: Method>(
     }
     let best = |runs: RunsOfSet<M::Model>| {
         let runs: Result<Vec<_>> = runs.into_iter().flatten().collect();
-        // There is always a run, because `check` refused n_init = 0.
-        runs.and_then(|runs| best_of(runs).ok_or(Error::Stopped))
+        runs.and_then(|runs| best_of(runs).ok_or_else(no_runs))
     };
     fits.into_iter().map(best).collect()
 }

@@ -11,11 +11,13 @@ mod merge;
 mod moments;
 mod options;
 mod outcome;
+mod points;
 mod regularization;
 pub mod scikit_learn;
 mod select;
 mod standard;
 mod stepwise;
+mod subset;
 mod variational;
 
 pub use em::{Em, GaussianMixtureParams};

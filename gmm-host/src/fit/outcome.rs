@@ -1,6 +1,7 @@
 //! What a fit gives, and what its callback sees.
 use crate::model::mixture::Mixture;
 use crate::variational::mixture::VariationalMixture;
+use std::borrow::Borrow;
 use std::ops::ControlFlow;
 
 /// The result of a fit, whether it converged or not: of EM, which finds a [`Mixture`], or of
@@ -52,16 +53,14 @@ impl<M> Fit<M> {
     }
 }
 
-/// The fit with the greatest lower bound, of equals the first; without iterations the last, as in
-/// scikit-learn.
-pub(super) fn best_of<M>(fits: impl IntoIterator<Item = Fit<M>>) -> Option<Fit<M>> {
-    let is_better = |fit: &Fit<M>, best: &Fit<M>| fit.lower_bound() > best.lower_bound() || fit.n_iter() == 0;
-    fits.into_iter().reduce(|best, fit| if is_better(&fit, &best) { fit } else { best })
-}
-
-/// The fit with the greatest lower bound, of equals that of the first run.
-pub(super) fn best<'f, M: 'f>(fits: impl IntoIterator<Item = &'f Fit<M>>) -> Option<&'f Fit<M>> {
-    fits.into_iter().min_by(|a, b| b.lower_bound().total_cmp(&a.lower_bound()).then(a.run.cmp(&b.run)))
+/// The fit with the greatest lower bound, of equals that of the first run; without iterations the last,
+/// as in scikit-learn.
+pub(super) fn best_of<M, F: Borrow<Fit<M>>>(fits: impl IntoIterator<Item = F>) -> Option<F> {
+    let is_better = |fit: &Fit<M>, best: &Fit<M>| {
+        let (bound, greatest) = (fit.lower_bound(), best.lower_bound());
+        bound > greatest || bound == greatest && fit.run < best.run || fit.n_iter() == 0
+    };
+    fits.into_iter().reduce(|best, fit| if is_better(fit.borrow(), best.borrow()) { fit } else { best })
 }
 
 impl Fit<VariationalMixture> {

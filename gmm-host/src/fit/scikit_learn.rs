@@ -7,33 +7,17 @@
 //! 1.3 to 1.9). The order of a sum over many samples is the processor's business in both, so that
 //! results differ where two numbers are equal but for rounding: two centres as near to a sample, or
 //! a random number at the border between two samples.
-use crate::backends::cpu::real::Real;
+use super::points::{Distance, Number, Points, plus_plus, running, squared_norm, trials, weighted_sum, wide};
 use crate::data::samples::View;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::simd::isa::Isa;
-use crate::simd::lane::fuses;
 use crate::statistics::{CentredSums, Statistics};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, NdFloat};
-use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
-/// The number of samples whose distances are computed at once, in registers.
-const SIDE_BY_SIDE: usize = 32;
-/// The number of blocks of so many samples that one thread takes at a time.
-const AT_ONCE: usize = 16;
-/// Work of fewer multiply-adds than this is done by one thread.
-const PARALLEL_WORK: usize = 1 << 18;
 /// The most iterations of Lloyd, and the variance of the data's columns, on average, times this is
 /// the squared move of the centres that ends them: scikit-learn's defaults.
 const MAX_ITER: usize = 300;
 const TOL: f64 = 1e-4;
-
-/// How many samples k-means++ draws for each centre but the first, of which it keeps the best: 2 +
-/// ⌊ln K⌋.
-fn trials(k: usize) -> usize {
-    2 + (k as f64).ln() as usize
-}
 
 /// The number of uniform random numbers that a start with K centres takes from its source.
 ///
@@ -156,25 +140,6 @@ fn clusters<T: Number>(
     Statistics::from_centred_sums(CentredSums { weight, log_likelihood: 0.0, centres, counts, first, second })
 }
 
-/// float32 or float64.
-trait Number: Real + NdFloat {
-    /// The numbers in a register of NumPy's build for x86-64, in which its sums of squares are
-    /// made.
-    const NUMPY_LANES: usize;
-}
-
-impl Number for f32 {
-    const NUMPY_LANES: usize = 4;
-}
-
-impl Number for f64 {
-    const NUMPY_LANES: usize = 2;
-}
-
-fn wide<T: Number>(v: T) -> f64 {
-    v.into()
-}
-
 fn labels<T: Number>(
     x: ArrayView2<'_, T>,
     weights: Option<ArrayView1<'_, f64>>,
@@ -184,10 +149,10 @@ fn labels<T: Number>(
     let weights = checked(x, weights, k, uniforms)?;
     let (mut rows, d) = (rows_of(x), x.ncols());
     let tol = T::from_f64(TOL) * centre(&mut rows, d);
-    let points = Points { blocks: blocks(&rows, d), rows, d, weights, isa: Isa::best() };
-    let seeds = points.plus_plus(k, uniforms);
+    let seeds = seeds(&rows, d, &weights, k, uniforms);
+    let points = Points::new(rows, d, weights, Distance::LessNorm);
     let centres = seeds.iter().flat_map(|&seed| points.row(seed)).copied().collect();
-    Ok(points.lloyd(centres, tol))
+    Ok(lloyd(&points, centres, tol))
 }
 
 fn chosen<T: Number>(
@@ -197,9 +162,7 @@ fn chosen<T: Number>(
     uniforms: &[f64],
 ) -> Result<Vec<usize>> {
     let weights = checked(x, weights, k, uniforms)?;
-    // Only the seeds are wanted, which do not need the blocks.
-    let points = Points { blocks: Vec::new(), rows: rows_of(x), d: x.ncols(), weights, isa: Isa::best() };
-    Ok(points.plus_plus(k, uniforms))
+    Ok(seeds(&rows_of(x), x.ncols(), &weights, k, uniforms))
 }
 
 /// The weights, in the type of the samples.
@@ -288,233 +251,110 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     rest.iter().fold(sum, |sum, v| sum + term(*v))
 }
 
-/// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it
-/// takes the last one first.
-fn squared_norm<T: Number>(row: &[T]) -> T {
-    let mut sums = [T::zero(); 4];
-    let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += *v * *v);
-    let fours = row.chunks_exact(4 * T::NUMPY_LANES);
-    let rest = fours.remainder();
-    fours.for_each(|four| four.chunks(T::NUMPY_LANES).rev().for_each(&mut add));
-    rest.chunks(T::NUMPY_LANES).for_each(&mut add);
-    (sums[0] + sums[1]) + (sums[2] + sums[3])
+/// The rows that k-means++ chooses.
+fn seeds<T: Number>(rows: &[T], d: usize, weights: &[T], k: usize, uniforms: &[f64]) -> Vec<usize> {
+    // Products are formed in float64, also those of float32; a distance is then rounded.
+    let points = Points::new(rows.iter().map(|&v| wide(v)).collect(), d, Vec::new(), Distance::LessNorm);
+    let norms: Vec<f64> = points.iter().map(squared_norm).collect();
+    let distances = |i: usize| -> Vec<T> {
+        let distances = points.distances(points.row(i)).into_iter().zip(&norms).map(|(v, norm)| T::from_f64(v + norm));
+        distances.map(|v| if v > T::zero() { v } else { T::zero() }).collect()
+    };
+    let (first, others) = uniforms.split_at(1);
+    let mut draws = std::iter::once(first).chain(others.chunks_exact(trials(k)));
+    let candidates = |nearest: &[T]| match draws.next().unwrap_or_default() {
+        [uniform] => vec![by_weight(weights, *uniform)],
+        uniforms => {
+            let potential = wide(weighted_sum(nearest, weights));
+            let running = running(weights.iter().zip(nearest).map(|(w, v)| *w * *v));
+            let drawn = |uniform: &f64| running.partition_point(|&sum| wide(sum) < uniform * potential);
+            uniforms.iter().map(|uniform| drawn(uniform).min(nearest.len() - 1)).collect()
+        }
+    };
+    plus_plus(k, weights, vec![T::infinity(); weights.len()], candidates, distances)
 }
 
-/// Numbers row by row (N, D) in blocks (⌈N / 32⌉, D, 32), filled up with zeros.
-fn blocks<T: Number>(rows: &[T], d: usize) -> Vec<[T; SIDE_BY_SIDE]> {
-    let mut blocks = vec![[T::zero(); SIDE_BY_SIDE]; (rows.len() / d).div_ceil(SIDE_BY_SIDE) * d];
-    for (rows, block) in rows.chunks(SIDE_BY_SIDE * d).zip(blocks.chunks_exact_mut(d)) {
-        for (i, row) in rows.chunks_exact(d).enumerate() {
-            for (to, v) in block.iter_mut().zip(row) {
-                to[i] = *v;
-            }
-        }
-    }
-    blocks
+/// The row that `choice` of NumPy's `RandomState` draws with probabilities in proportion to the
+/// weights.
+fn by_weight<T: Number>(weights: &[T], uniform: f64) -> usize {
+    let total = pairwise_sum(weights, |w| w);
+    let running = running(weights.iter().map(|&w| wide(w / total)));
+    let sum = running.last().copied().unwrap_or(0.0);
+    running.partition_point(|running| running / sum <= uniform).min(running.len() - 1)
 }
 
-/// The samples of a start.
-struct Points<T> {
-    d: usize,
-    /// Row by row (N, D).
-    rows: Vec<T>,
-    /// The same in blocks (⌈N / 32⌉, D, 32); none for [`Points::plus_plus`] alone.
-    blocks: Vec<[T; SIDE_BY_SIDE]>,
-    weights: Vec<T>,
-    isa: Isa,
+/// Lloyd's iterations from `centres` (K, D); gives the cluster of each sample.
+fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usize> {
+    let mut before = Vec::new();
+    for _ in 0..MAX_ITER {
+        let labels = points.labels(&centres);
+        if labels == before {
+            return labels;
+        }
+        let moved = moved(points, &centres, &labels);
+        let shift = |(a, b): (&[T], &[T])| squared_distance(a, b).sqrt();
+        let shifts = moved.chunks_exact(points.d).zip(centres.chunks_exact(points.d)).map(shift);
+        let shift = shifts.fold(T::zero(), |sum, shift| sum + shift * shift);
+        (centres, before) = (moved, labels);
+        if shift <= tol {
+            break;
+        }
+    }
+    points.labels(&centres)
 }
 
-impl<T: Number> Points<T> {
-    fn row(&self, i: usize) -> &[T] {
-        &self.rows[i * self.d..][..self.d]
-    }
-
-    /// The rows that k-means++ chooses.
-    fn plus_plus(&self, k: usize, uniforms: &[f64]) -> Vec<usize> {
-        // Products are formed in float64, also those of float32; a distance is then rounded.
-        let rows: Vec<f64> = self.rows.iter().map(|&v| wide(v)).collect();
-        let norms: Vec<f64> = rows.chunks_exact(self.d).map(squared_norm).collect();
-        let blocks = blocks(&rows, self.d);
-        let distances = |i: usize| -> Vec<T> {
-            let products = self.products(&blocks, &rows[i * self.d..][..self.d]);
-            let distance = |(product, norm): (&f64, &f64)| T::from_f64((-2.0 * product + norms[i]) + norm);
-            products
-                .as_flattened()
-                .iter()
-                .zip(&norms)
-                .map(distance)
-                .map(|v| if v > T::zero() { v } else { T::zero() })
-                .collect()
-        };
-        let (first, others) = uniforms.split_at(1);
-        let mut chosen = vec![self.by_weight(first[0])];
-        let mut nearest = distances(chosen[0]);
-        let mut potential = self.potential(&nearest);
-        for uniforms in others.chunks_exact(trials(k)) {
-            let mut sum = T::zero();
-            let running: Vec<T> = self
-                .weights
-                .iter()
-                .zip(&nearest)
-                .map(|(w, v)| {
-                    sum += *w * *v;
-                    sum
-                })
-                .collect();
-            let mut best: Option<(T, usize, Vec<T>)> = None;
-            for uniform in uniforms {
-                let drawn = uniform * wide(potential);
-                let candidate = running.partition_point(|&sum| wide(sum) < drawn).min(nearest.len() - 1);
-                let mut nearer = distances(candidate);
-                nearer.iter_mut().zip(&nearest).for_each(|(v, nearest)| *v = if *nearest < *v { *nearest } else { *v });
-                let potential = self.potential(&nearer);
-                if best.as_ref().is_none_or(|(least, ..)| potential < *least) {
-                    best = Some((potential, candidate, nearer));
-                }
-            }
-            if let Some(best) = best {
-                chosen.push(best.1);
-                (potential, nearest) = (best.0, best.2);
-            }
+/// The centres (K, D) of the samples that have the same label. A centre without samples is
+/// moved to one of the samples that are the farthest from theirs.
+fn moved<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize]) -> Vec<T> {
+    let d = points.d;
+    let mut sums = vec![T::zero(); centres.len()];
+    let mut counts = vec![T::zero(); centres.len() / d];
+    for ((row, &label), &w) in points.iter().zip(labels).zip(&points.weights) {
+        counts[label] += w;
+        for (sum, v) in sums[label * d..][..d].iter_mut().zip(row) {
+            *sum += *v * w;
         }
-        chosen
     }
-
-    /// The row that `choice` of NumPy's `RandomState` draws with probabilities in proportion to the
-    /// weights.
-    fn by_weight(&self, uniform: f64) -> usize {
-        let total = pairwise_sum(&self.weights, |w| w);
-        let mut sum = 0.0;
-        let running: Vec<f64> = self
-            .weights
-            .iter()
-            .map(|&w| {
-                sum += wide(w / total);
-                sum
-            })
-            .collect();
-        running.partition_point(|running| running / sum <= uniform).min(running.len() - 1)
-    }
-
-    /// The sum of distances by weight.
-    fn potential(&self, distances: &[T]) -> T {
-        let mut sums = [0.0; 8];
-        for (distances, weights) in distances.chunks(8).zip(self.weights.chunks(8)) {
-            for ((sum, v), w) in sums.iter_mut().zip(distances).zip(weights) {
-                *sum += wide(*v) * wide(*w);
+    let empty: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] == T::zero()).collect();
+    if !empty.is_empty() {
+        for (&new, far) in empty.iter().zip(farthest(points, centres, labels, empty.len())) {
+            let (old, w) = (labels[far], points.weights[far]);
+            for (j, v) in points.row(far).iter().enumerate() {
+                sums[old * d + j] -= *v * w;
+                sums[new * d + j] = *v * w;
             }
+            counts[new] = w;
+            counts[old] -= w;
         }
-        T::from_f64(sums.iter().sum())
     }
-
-    /// The inner product of each sample with `centre` (⌈N / 32⌉, 32).
-    fn products(&self, blocks: &[[f64; SIDE_BY_SIDE]], centre: &[f64]) -> Vec<[f64; SIDE_BY_SIDE]> {
-        let mut products = vec![[0.0; SIDE_BY_SIDE]; blocks.len() / self.d];
-        let piece = |(products, blocks): (&mut [_], &[_])| self.isa.run(Products { blocks, centre, products });
-        let (d, at_once) = (self.d, AT_ONCE * self.d);
-        if blocks.len() * SIDE_BY_SIDE < PARALLEL_WORK {
-            piece((&mut products, blocks));
+    let fullest = (0..counts.len()).fold(0, |best, c| if counts[c] > counts[best] { c } else { best });
+    for (c, count) in counts.iter().enumerate() {
+        if *count > T::zero() {
+            let factor = T::one() / *count;
+            sums[c * d..][..d].iter_mut().for_each(|v| *v *= factor);
         } else {
-            products.par_chunks_mut(at_once / d).zip(blocks.par_chunks(at_once)).for_each(piece);
+            // scikit-learn too takes what stands there at this moment: the largest cluster's
+            // centre, or still its sum.
+            sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
         }
-        products
     }
+    sums
+}
 
-    /// The nearest centre (K, D) of each sample, the first of equals.
-    fn labels(&self, centres: &[T], labels: &mut [[T; SIDE_BY_SIDE]]) {
-        let norms: Vec<T> = centres.chunks_exact(self.d).map(squared_norm).collect();
-        let d = self.d;
-        let piece = |(labels, blocks): (&mut [_], &[_])| {
-            self.isa.run(Labels { blocks, centres, norms: &norms, d, labels });
-        };
-        if self.blocks.len() * SIDE_BY_SIDE * norms.len() < PARALLEL_WORK {
-            piece((labels, &self.blocks));
-        } else {
-            labels.par_chunks_mut(AT_ONCE).zip(self.blocks.par_chunks(AT_ONCE * d)).for_each(piece);
-        }
+/// The rows that are the farthest from their centres, the farthest first; none if all are at
+/// their centres.
+fn farthest<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize], count: usize) -> Vec<usize> {
+    let distance = |(row, &label): (&[T], &usize)| {
+        row.iter().zip(&centres[label * points.d..]).fold(T::zero(), |sum, (v, c)| sum + (*v - *c) * (*v - *c))
+    };
+    let distances: Vec<T> = points.iter().zip(labels).map(distance).collect();
+    if distances.iter().all(|v| *v == T::zero()) {
+        return Vec::new();
     }
-
-    /// Lloyd's iterations from `centres` (K, D); gives the cluster of each sample.
-    fn lloyd(&self, mut centres: Vec<T>, tol: T) -> Vec<usize> {
-        let (d, n) = (self.d, self.weights.len());
-        // A label is the number of a centre, in the samples' type, which holds more of them than
-        // there are samples.
-        let mut labels = vec![[T::zero(); SIDE_BY_SIDE]; n.div_ceil(SIDE_BY_SIDE)];
-        let mut before = vec![[-T::one(); SIDE_BY_SIDE]; labels.len()];
-        let mut steady = false;
-        for _ in 0..MAX_ITER {
-            self.labels(&centres, &mut labels);
-            let found: Vec<usize> = labels.as_flattened()[..n].iter().map(|&label| wide(label) as usize).collect();
-            let moved = self.moved(&centres, &found);
-            let shift = |(a, b): (&[T], &[T])| squared_distance(a, b).sqrt();
-            let shifts = moved.chunks_exact(d).zip(centres.chunks_exact(d)).map(shift);
-            let shift = shifts.fold(T::zero(), |sum, shift| sum + shift * shift);
-            centres = moved;
-            steady = labels.as_flattened()[..n] == before.as_flattened()[..n];
-            if steady || shift <= tol {
-                break;
-            }
-            std::mem::swap(&mut labels, &mut before);
-        }
-        if !steady {
-            self.labels(&centres, &mut labels);
-        }
-        labels.as_flattened()[..n].iter().map(|&label| wide(label) as usize).collect()
-    }
-
-    /// The centres (K, D) of the samples that have the same label. A centre without samples is
-    /// moved to one of the samples that are the farthest from theirs.
-    fn moved(&self, centres: &[T], labels: &[usize]) -> Vec<T> {
-        let d = self.d;
-        let mut sums = vec![T::zero(); centres.len()];
-        let mut counts = vec![T::zero(); centres.len() / d];
-        for ((row, &label), &w) in self.rows.chunks_exact(d).zip(labels).zip(&self.weights) {
-            counts[label] += w;
-            for (sum, v) in sums[label * d..][..d].iter_mut().zip(row) {
-                *sum += *v * w;
-            }
-        }
-        let empty: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] == T::zero()).collect();
-        if !empty.is_empty() {
-            for (&new, far) in empty.iter().zip(self.farthest(centres, labels, empty.len())) {
-                let (old, w) = (labels[far], self.weights[far]);
-                for (j, v) in self.row(far).iter().enumerate() {
-                    sums[old * d + j] -= *v * w;
-                    sums[new * d + j] = *v * w;
-                }
-                counts[new] = w;
-                counts[old] -= w;
-            }
-        }
-        let fullest = (0..counts.len()).fold(0, |best, c| if counts[c] > counts[best] { c } else { best });
-        for (c, count) in counts.iter().enumerate() {
-            if *count > T::zero() {
-                let factor = T::one() / *count;
-                sums[c * d..][..d].iter_mut().for_each(|v| *v *= factor);
-            } else {
-                // scikit-learn too takes what stands there at this moment: the largest cluster's
-                // centre, or still its sum.
-                sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
-            }
-        }
-        sums
-    }
-
-    /// The rows that are the farthest from their centres, the farthest first; none if all are at
-    /// their centres.
-    fn farthest(&self, centres: &[T], labels: &[usize], count: usize) -> Vec<usize> {
-        let distance = |(row, &label): (&[T], &usize)| {
-            row.iter().zip(&centres[label * self.d..]).fold(T::zero(), |sum, (v, c)| sum + (*v - *c) * (*v - *c))
-        };
-        let distances: Vec<T> = self.rows.chunks_exact(self.d).zip(labels).map(distance).collect();
-        if distances.iter().all(|v| *v == T::zero()) {
-            return Vec::new();
-        }
-        let mut order: Vec<usize> = (0..distances.len()).collect();
-        order.sort_by(|&a, &b| wide(distances[b]).total_cmp(&wide(distances[a])));
-        order.truncate(count);
-        order
-    }
+    let mut order: Vec<usize> = (0..distances.len()).collect();
+    order.sort_by(|&a, &b| wide(distances[b]).total_cmp(&wide(distances[a])));
+    order.truncate(count);
+    order
 }
 
 /// Four squares are added at a time, as scikit-learn does.
@@ -525,79 +365,10 @@ fn squared_distance<T: Number>(a: &[T], b: &[T]) -> T {
     fours.chain((whole..a.len()).map(square)).fold(T::zero(), |sum, v| sum + v)
 }
 
-/// a·b + c, in one operation where the processor can.
-#[inline(always)]
-fn multiply_add<T: Number, S: Simd>(a: T, b: T, c: T) -> T {
-    if fuses::<S>() { a.mul_add(b, c) } else { a * b + c }
-}
-
-/// The inner products of blocks of samples (P, D, 32) with `centre` (D,). A product of a sample is
-/// added to those of the features before, as matrix products of BLAS do.
-struct Products<'a> {
-    blocks: &'a [[f64; SIDE_BY_SIDE]],
-    centre: &'a [f64],
-    products: &'a mut [[f64; SIDE_BY_SIDE]],
-}
-
-impl WithSimd for Products<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (block, out) in self.blocks.chunks_exact(self.centre.len()).zip(self.products) {
-            *out = products::<f64, S>(block, self.centre);
-        }
-    }
-}
-
-#[inline(always)]
-fn products<T: Number, S: Simd>(block: &[[T; SIDE_BY_SIDE]], centre: &[T]) -> [T; SIDE_BY_SIDE] {
-    let mut sums = [T::zero(); SIDE_BY_SIDE];
-    for (values, centre) in block.iter().zip(centre) {
-        for (sum, v) in sums.iter_mut().zip(values) {
-            *sum = multiply_add::<T, S>(*v, *centre, *sum);
-        }
-    }
-    sums
-}
-
-/// The nearest of `centres` (K, D), of which `norms` (K,) are the squared norms, for each sample of
-/// the blocks (P, D, 32).
-struct Labels<'a, T> {
-    blocks: &'a [[T; SIDE_BY_SIDE]],
-    centres: &'a [T],
-    norms: &'a [T],
-    d: usize,
-    labels: &'a mut [[T; SIDE_BY_SIDE]],
-}
-
-impl<T: Number> WithSimd for Labels<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let two = T::one() + T::one();
-        for (block, labels) in self.blocks.chunks_exact(self.d).zip(self.labels) {
-            let mut least = [T::infinity(); SIDE_BY_SIDE];
-            let mut number = T::zero();
-            for (centre, &norm) in self.centres.chunks_exact(self.d).zip(self.norms) {
-                let products = products::<T, S>(block, centre);
-                for i in 0..SIDE_BY_SIDE {
-                    // The squared distance less the sample's own norm.
-                    let v = norm - two * products[i];
-                    let nearer = v < least[i];
-                    least[i] = if nearer { v } else { least[i] };
-                    labels[i] = if nearer { number } else { labels[i] };
-                }
-                number += T::one();
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::isa::Isa;
     use ndarray::array;
 
     /// Sums of numbers that are rounded differently in another order.
@@ -614,12 +385,11 @@ mod tests {
     #[test]
     fn centres_without_samples_move_to_the_farthest() {
         let x = array![[0.0], [1.0], [2.0], [50.0]];
-        let rows = rows_of(x.view());
-        let points = Points { d: 1, blocks: blocks(&rows, 1), rows, weights: vec![1.0; 4], isa: Isa::best() };
+        let points = Points::new(rows_of(x.view()), 1, vec![1.0; 4], Distance::LessNorm);
         // The centre at 1000 has no sample; the one at 50 is the farthest from its centre, which
         // keeps the others.
-        assert_eq!(points.moved(&[0.0, 1000.0], &[0, 0, 0, 0]), [1.0, 50.0]);
-        assert_eq!(points.lloyd(vec![0.0, 1000.0], 0.0), [0, 0, 0, 1]);
+        assert_eq!(moved(&points, &[0.0, 1000.0], &[0, 0, 0, 0]), [1.0, 50.0]);
+        assert_eq!(lloyd(&points, vec![0.0, 1000.0], 0.0), [0, 0, 0, 1]);
     }
 
     /// Every sample at its centre, fewer different rows than centres: labels as scikit-learn's,
@@ -636,8 +406,8 @@ mod tests {
         let x = Array2::from_shape_fn((20_000, 5), |(i, j)| ((i * (2 * j + 3)) as f64).sin() + (i % 4) as f64 * 3.0);
         let rows = rows_of(x.view());
         let of = |isa: Isa| {
-            let points = Points { d: 5, blocks: blocks(&rows, 5), rows: rows.clone(), weights: vec![1.0; 20_000], isa };
-            points.lloyd(rows[..20].to_vec(), 1e-4)
+            let points = Points { isa, ..Points::new(rows.clone(), 5, vec![1.0; 20_000], Distance::LessNorm) };
+            lloyd(&points, rows[..20].to_vec(), 1e-4)
         };
         let one = of(Isa::best());
         assert!((0..4).all(|c| one.contains(&c)));

@@ -193,7 +193,7 @@ def load(
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY}
     if labels is not None:
-        how |= {"labels": labels, "n_components": estimator.n_components}
+        how["labels"] = (labels, estimator.n_components)
     try:
         return _core.Data(X, sample_weight, missing=takes_missing(estimator), **how)
     except _core.NonFiniteError as error:

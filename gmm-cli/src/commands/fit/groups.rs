@@ -1,6 +1,6 @@
 //! `gmm fit --by`: a mixture for each group of rows.
+use super::Fit;
 use super::report::data;
-use super::{Fit, fingerprint};
 use crate::commands::training::{Trainable as _, Trained};
 use crate::exit_code::SUCCESS;
 use crate::input::{Groups, Input, Source, refuse_overlap};
@@ -8,7 +8,9 @@ use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::bail;
 use gaussmix::fit::{Checked, Fit as Fitted, Fitting, Watch};
 use gaussmix::io::{ColumnSelection, FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, Identity, Ids, Model};
+use gaussmix::mcmc::Fingerprint;
 use gaussmix::{Error, Result};
+use ndarray::Array1;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -255,8 +257,8 @@ impl Fit {
     ) -> anyhow::Result<Identity> {
         let names =
             (0..groups.names.len()).flat_map(|group| groups.names.text(group).into_bytes().into_iter().chain([0]));
-        let all: Vec<f64> = groups.of_row.iter().map(|&group| group as f64).chain(names.map(f64::from)).collect();
-        self.identity(data.with("the groups", fingerprint(&all)?), None, fitting, None)
+        let all: Array1<f64> = groups.of_row.iter().map(|&group| group as f64).chain(names.map(f64::from)).collect();
+        self.identity(data.with("the groups", Fingerprint::of_numbers(all.view())), None, fitting, None)
     }
 
     /// Makes sure that the models can be written, before anything is read.

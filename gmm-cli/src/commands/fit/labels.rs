@@ -2,7 +2,8 @@
 use crate::input::Source;
 use anyhow::{Context, bail};
 use gaussmix::evaluator::{Evaluator, Labels};
-use gaussmix::{io, mcmc};
+use gaussmix::io;
+use gaussmix::mcmc::Fingerprint;
 use ndarray::Array1;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ impl Known {
 
     /// A hash, by which a checkpoint knows them again.
     pub fn fingerprint(&self) -> String {
-        mcmc::Fingerprint::new(self.numbers.len()).finish(Some(self.numbers.view()))
+        Fingerprint::of_numbers(self.numbers.view())
     }
 
     /// Checks them as labels of `n` samples for K components.

@@ -12,15 +12,14 @@ use crate::terminal::{FitProgress, Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, anyhow};
 use checkpoints::CheckpointWriter;
 use clap::Args;
-use gaussmix::data::Samples;
 use gaussmix::evaluator::{Description, Evaluator};
 use gaussmix::fit::{Callback, Em, Fit as Fitted, FittedModel as _, Fitting, Variational};
 use gaussmix::io::{Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
-use gaussmix::mcmc;
+use gaussmix::mcmc::Fingerprint;
 use gaussmix::model::{CovarianceType, Mixture};
 use gaussmix::program::whole_number;
 use labels::Known;
-use ndarray::{ArrayView1, Axis};
+use ndarray::Array1;
 use report::Report;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -94,16 +93,10 @@ pub struct Fit {
 }
 
 /// A hash of the parameters of a start, by which a checkpoint knows it again.
-fn start_fingerprint(mixture: &Mixture) -> gaussmix::Result<String> {
+fn start_fingerprint(mixture: &Mixture) -> String {
     let (weights, means) = (mixture.weights(), mixture.means());
-    let all: Vec<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
-    fingerprint(&all)
-}
-
-/// A hash of numbers.
-fn fingerprint(all: &[f64]) -> gaussmix::Result<String> {
-    let column = ArrayView1::from(all).insert_axis(Axis(1));
-    Samples::from_f64(column).map(|column| mcmc::fingerprint(&column))
+    let all: Array1<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
+    Fingerprint::of_numbers(all.view())
 }
 
 /// The result files.
@@ -264,8 +257,7 @@ impl Fit {
         fitting: &Fitting<M>,
         init: Option<&Mixture>,
     ) -> anyhow::Result<Identity> {
-        let start = init.map(start_fingerprint).transpose()?;
-        let data = data.with("labels", known.map(Known::fingerprint)).with("init", start);
+        let data = data.with("labels", known.map(Known::fingerprint)).with("init", init.map(start_fingerprint));
         self.training.identify(data, fitting, self.by.is_none())
     }
 

@@ -190,7 +190,7 @@ class Resident(ClusterEvaluations):
             data = self.data
             if self.n_components and before is None:
                 # The start heeds labels, which only the workers have.
-                data = _core.Data.remote(self.remote, self.remote.known(self.n_components), self.n_components)
+                data = _core.Data.remote(self.remote, (self.remote.known(self.n_components), self.n_components))
             return data.fit(options, course and Interruptible(course, self.remote.interrupts), before, lower_bound)
 
 

@@ -120,8 +120,7 @@ class _Part:
                     settle=True,
                     missing=options.missing,
                     one_gpu=True,
-                    labels=labels,
-                    n_components=options.n_components,
+                    labels=None if labels is None else (labels, options.n_components),
                 )
         except _core.NonFiniteError as error:
             try:

@@ -11,7 +11,7 @@ use crate::statistics::{CentredSums, Statistics};
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE, RESPONSIBILITY_SCALE};
 use gmm_kernels::estep::whitened_mma;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
+use ndarray::{Array2, Axis};
 use std::convert::identity;
 
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
@@ -54,38 +54,42 @@ impl TensorCoresLayout {
         let log2 = log2 + scale / f64::from(RESPONSIBILITY_SCALE) * missing;
         let log2 = log2 + self.quadratic.as_ref().map_or(0.0, |quadratic| quadratic.log2);
         let inverse = &frame.inverse;
-        let write_first = |c: usize, mut row: ArrayViewMut1<'_, f64>| {
+        let write_first = |c: usize, first: &mut [f64]| {
             let unit = unit(c) / f64::from(ONE);
-            row.iter_mut()
+            first
+                .iter_mut()
                 .zip(inverse)
                 .enumerate()
                 .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
         };
         let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
-        let log_likelihood = sums_of.log_likelihood(log2, self.parameters().offset);
-        let of_samples: Array1<f64> =
-            counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect();
-        let centre = ArrayView1::from(&frame.shift);
+        let mut sums = CentredSums {
+            weight,
+            log_likelihood: sums_of.log_likelihood(log2, self.parameters().offset),
+            centres: Array2::from_shape_fn((k, d), |(_, j)| frame.shift[j]),
+            counts: counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect(),
+            first: Array2::zeros((k, d)),
+            second: Covariances::zeros(self.covariance_type, k, d),
+        };
         if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
-            let write = |c: usize, mut first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut1<'_, f64>| {
+            return Statistics::from_sums(sums, |c, first, second| {
                 // Copies, which no number that is written can change.
                 let (product, unit) = (product, unit(c));
                 let of_first = unit / f64::from(ONE);
-                for (i, ((first, second), inverse)) in first.iter_mut().zip(&mut second).zip(inverse).enumerate() {
+                for (i, ((first, second), inverse)) in first.iter_mut().zip(second).zip(inverse).enumerate() {
                     *first = product(c, (i, d)) * of_first * inverse;
                     *second = product(c, (i, i)) * unit * inverse * inverse;
                 }
-            };
-            return Statistics::from_diagonal_sums(weight, log_likelihood, of_samples, centre, write);
+            });
         }
         if self.covariance_type == CovarianceType::Full {
-            let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut2<'_, f64>| {
+            return Statistics::from_sums(sums, |c, first, second| {
                 write_first(c, first);
                 let unit = unit(c);
                 vectorised(
                     #[inline(always)]
                     || {
-                        for (i, to) in second.as_slice_mut().unwrap_or_default().chunks_exact_mut(d).enumerate() {
+                        for (i, to) in second.chunks_exact_mut(d).enumerate() {
                             // Whole eights, where there are so many.
                             let to = &mut to[..d.min((i + 1).next_multiple_of(8))];
                             row(c, i, to);
@@ -95,13 +99,11 @@ impl TensorCoresLayout {
                         }
                     },
                 );
-            };
-            return Statistics::from_full_sums(weight, log_likelihood, of_samples, centre, write);
+            });
         }
-        let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
-        let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
-        map_rows(rows, at_once(d / 2), |(c, row)| write_first(c, row));
-        match &mut second {
+        let rows = sums.first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+        map_rows(rows, at_once(d / 2), |(c, mut row)| write_first(c, row.as_slice_mut().unwrap_or_default()));
+        match &mut sums.second {
             Covariances::Diag(to) => {
                 for (c, mut row) in to.outer_iter_mut().enumerate() {
                     row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit(c), i, i));
@@ -124,14 +126,10 @@ impl TensorCoresLayout {
                 }
             }
         }
-        let mut sums =
-            CentredSums { weight, log_likelihood, centres: Array2::zeros((0, 0)), counts: of_samples, first, second };
         if let Some(mixture) = &self.mixture {
-            sums.centres = Array2::from_shape_fn((k, d), |(_, j)| centre[j]);
             sums.add_missing(mixture, |c, j| product(c, (j, d + 1)) * unit(c));
-            return Statistics::from_centred_sums(sums);
         }
-        Statistics::from_sums_around(centre, sums)
+        Statistics::from_centred_sums(sums)
     }
 
     /// As [`Self::statistics`], from the sums of `whitened_mma` or `whitened_wgmma`.

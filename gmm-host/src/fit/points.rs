@@ -1,0 +1,266 @@
+//! The samples of k-means, and the steps that every k-means takes: the nearest centre of each sample, and
+//! the choice of the first centres. [`kmeans`](super::kmeans) takes them as a fit needs its start,
+//! [`scikit_learn`](super::scikit_learn) as scikit-learn does, to the bit.
+use crate::backends::cpu::real::Real;
+use crate::simd::isa::Isa;
+use crate::simd::lane::fuses;
+use ndarray::NdFloat;
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+/// The number of samples whose distances are computed at once, in registers.
+const SIDE_BY_SIDE: usize = 32;
+/// The number of blocks of so many samples that one thread takes at a time.
+const AT_ONCE: usize = 16;
+/// Work of fewer multiply-adds than this is done by one thread.
+const PARALLEL_WORK: usize = 1 << 18;
+
+/// A number for each of some neighbouring samples.
+type Block<T> = [T; SIDE_BY_SIDE];
+
+/// float32 or float64.
+pub(super) trait Number: Real + NdFloat {
+    /// The numbers in a register of NumPy's build for x86-64, in which its sums of squares are
+    /// made.
+    const NUMPY_LANES: usize;
+}
+
+impl Number for f32 {
+    const NUMPY_LANES: usize = 4;
+}
+
+impl Number for f64 {
+    const NUMPY_LANES: usize = 2;
+}
+
+pub(super) fn wide<T: Number>(v: T) -> f64 {
+    v.into()
+}
+
+/// Numbers row by row (N, D), and again in blocks (⌈N / 32⌉, D, 32), filled up with zeros.
+pub(super) struct Rows<T> {
+    pub numbers: Vec<T>,
+    blocks: Vec<Block<T>>,
+}
+
+impl<T: Number> Rows<T> {
+    pub fn new(numbers: Vec<T>, d: usize) -> Self {
+        let mut blocks = vec![[T::zero(); SIDE_BY_SIDE]; (numbers.len() / d).div_ceil(SIDE_BY_SIDE) * d];
+        for (rows, block) in numbers.chunks(SIDE_BY_SIDE * d).zip(blocks.chunks_exact_mut(d)) {
+            for (i, row) in rows.chunks_exact(d).enumerate() {
+                block.iter_mut().zip(row).for_each(|(to, v)| to[i] = *v);
+            }
+        }
+        Self { numbers, blocks }
+    }
+}
+
+/// How far a sample is from a centre.
+pub(super) enum Distance<T> {
+    /// The squared distance.
+    Squared,
+    /// The squared distance of the values that are observed, for which 1 stands here, and 0 for the others.
+    Observed(Rows<T>),
+    /// As scikit-learn computes it: the squared distance less the sample's own squared norm. A product of
+    /// a sample is added to those of the features before, as matrix products of BLAS do.
+    LessNorm,
+}
+
+/// The samples.
+pub(super) struct Points<T> {
+    pub d: usize,
+    pub rows: Rows<T>,
+    pub weights: Vec<T>,
+    pub distance: Distance<T>,
+    pub isa: Isa,
+}
+
+impl<T: Number> Points<T> {
+    pub fn new(numbers: Vec<T>, d: usize, weights: Vec<T>, distance: Distance<T>) -> Self {
+        Self { d, rows: Rows::new(numbers, d), weights, distance, isa: Isa::best() }
+    }
+
+    /// The samples, row by row.
+    pub fn iter(&self) -> std::slice::ChunksExact<'_, T> {
+        self.rows.numbers.chunks_exact(self.d)
+    }
+
+    pub fn row(&self, i: usize) -> &[T] {
+        &self.rows.numbers[i * self.d..][..self.d]
+    }
+
+    /// The distance of each sample (N,) to the nearest of `centres` (K, D).
+    pub fn distances(&self, centres: &[T]) -> Vec<T> {
+        self.nearest(centres).0
+    }
+
+    /// The nearest of `centres` (K, D) of each sample (N,), the first of equals.
+    pub fn labels(&self, centres: &[T]) -> Vec<usize> {
+        self.nearest(centres).1.into_iter().map(|number| wide(number) as usize).collect()
+    }
+
+    /// The distance of each sample to its nearest centre, and the number of that centre in the samples'
+    /// type, which holds more of them than there are samples.
+    fn nearest(&self, centres: &[T]) -> (Vec<T>, Vec<T>) {
+        let norms: Vec<T> = centres.chunks_exact(self.d).map(squared_norm).collect();
+        let n_blocks = self.rows.blocks.len() / self.d;
+        let mut least = vec![[T::infinity(); SIDE_BY_SIDE]; n_blocks];
+        let mut labels = vec![[T::zero(); SIDE_BY_SIDE]; n_blocks];
+        let piece = |(piece, (least, labels)): (usize, (&mut [_], &mut [_]))| {
+            self.isa.run(Nearest { points: self, first: piece * AT_ONCE, centres, norms: &norms, least, labels });
+        };
+        if n_blocks * SIDE_BY_SIDE * centres.len() < PARALLEL_WORK {
+            piece((0, (&mut least, &mut labels)));
+        } else {
+            least.par_chunks_mut(AT_ONCE).zip(labels.par_chunks_mut(AT_ONCE)).enumerate().for_each(piece);
+        }
+        let of_samples = |blocks: Vec<Block<T>>| {
+            let mut numbers = blocks.into_flattened();
+            numbers.truncate(self.rows.numbers.len() / self.d);
+            numbers
+        };
+        (of_samples(least), of_samples(labels))
+    }
+}
+
+/// How many samples k-means++ draws for each centre but the first, of which it keeps the best: 2 +
+/// ⌊ln K⌋.
+pub(super) fn trials(k: usize) -> usize {
+    2 + (k as f64).ln() as usize
+}
+
+/// The `k` samples that greedy k-means++ (Arthur and Vassilvitskii 2007) chooses as centres: each the best
+/// of those that `candidates` draws, by the distance of each sample to its nearest centre so far.
+/// `nearest` are these distances before the first choice, and `distances` those to a sample.
+pub(super) fn plus_plus<T: Number>(
+    k: usize,
+    weights: &[T],
+    mut nearest: Vec<T>,
+    mut candidates: impl FnMut(&[T]) -> Vec<usize>,
+    distances: impl Fn(usize) -> Vec<T>,
+) -> Vec<usize> {
+    let mut chosen = Vec::with_capacity(k);
+    for _ in 0..k {
+        let mut best: Option<(T, usize, Vec<T>)> = None;
+        for candidate in candidates(&nearest) {
+            let mut nearer = distances(candidate);
+            nearer.iter_mut().zip(&nearest).for_each(|(v, nearest)| *v = if *nearest < *v { *nearest } else { *v });
+            let potential = weighted_sum(&nearer, weights);
+            if best.as_ref().is_none_or(|(least, ..)| potential < *least) {
+                best = Some((potential, candidate, nearer));
+            }
+        }
+        if let Some((_, candidate, nearer)) = best {
+            chosen.push(candidate);
+            nearest = nearer;
+        }
+    }
+    chosen
+}
+
+/// Σᵢ wᵢ·vᵢ in float64, in eight sums side by side, so that no addition waits for the one before.
+pub(super) fn weighted_sum<T: Number>(values: &[T], weights: &[T]) -> T {
+    let mut sums = [0.0; 8];
+    for (values, weights) in values.chunks(8).zip(weights.chunks(8)) {
+        for ((sum, v), w) in sums.iter_mut().zip(values).zip(weights) {
+            *sum += wide(*v) * wide(*w);
+        }
+    }
+    T::from_f64(sums.iter().sum())
+}
+
+/// Running sums.
+pub(super) fn running<T: Number>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let sums = values.scan(T::zero(), |sum, v| {
+        *sum += v;
+        Some(*sum)
+    });
+    sums.collect()
+}
+
+/// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it
+/// takes the last one first.
+pub(super) fn squared_norm<T: Number>(row: &[T]) -> T {
+    let mut sums = [T::zero(); 4];
+    let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += *v * *v);
+    let fours = row.chunks_exact(4 * T::NUMPY_LANES);
+    let rest = fours.remainder();
+    fours.for_each(|four| four.chunks(T::NUMPY_LANES).rev().for_each(&mut add));
+    rest.chunks(T::NUMPY_LANES).for_each(&mut add);
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+/// The nearest of `centres` (K, D), of which `norms` (K,) are the squared norms, and its distance, for
+/// each sample of the blocks from the `first` one. Registers of any width give the same bits.
+struct Nearest<'a, T> {
+    points: &'a Points<T>,
+    first: usize,
+    centres: &'a [T],
+    norms: &'a [T],
+    least: &'a mut [Block<T>],
+    labels: &'a mut [Block<T>],
+}
+
+impl<T: Number> WithSimd for Nearest<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Points { d, rows, distance, .. } = self.points;
+        for (b, (least, labels)) in self.least.iter_mut().zip(self.labels).enumerate() {
+            let at = (self.first + b) * d..(self.first + b + 1) * d;
+            let block = &rows.blocks[at.clone()];
+            let mut number = T::zero();
+            for (centre, norm) in self.centres.chunks_exact(*d).zip(self.norms) {
+                let distances = match distance {
+                    Distance::Squared => squares(block, centre),
+                    Distance::Observed(observed) => observed_squares(block, &observed.blocks[at.clone()], centre),
+                    Distance::LessNorm => less_norm::<T, S>(block, centre, *norm),
+                };
+                for i in 0..SIDE_BY_SIDE {
+                    let nearer = distances[i] < least[i];
+                    least[i] = if nearer { distances[i] } else { least[i] };
+                    labels[i] = if nearer { number } else { labels[i] };
+                }
+                number += T::one();
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn squares<T: Number>(block: &[Block<T>], centre: &[T]) -> Block<T> {
+    let mut sums = [T::zero(); SIDE_BY_SIDE];
+    for (values, centre) in block.iter().zip(centre) {
+        for (sum, v) in sums.iter_mut().zip(values) {
+            *sum += (*v - *centre) * (*v - *centre);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn observed_squares<T: Number>(block: &[Block<T>], observed: &[Block<T>], centre: &[T]) -> Block<T> {
+    let mut sums = [T::zero(); SIDE_BY_SIDE];
+    for ((values, observed), centre) in block.iter().zip(observed).zip(centre) {
+        for ((sum, v), observed) in sums.iter_mut().zip(values).zip(observed) {
+            *sum += *observed * ((*v - *centre) * (*v - *centre));
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn less_norm<T: Number, S: Simd>(block: &[Block<T>], centre: &[T], norm: T) -> Block<T> {
+    let mut sums = [T::zero(); SIDE_BY_SIDE];
+    for (values, centre) in block.iter().zip(centre) {
+        for (sum, v) in sums.iter_mut().zip(values) {
+            // In one operation where the processor can.
+            *sum = if fuses::<S>() { v.mul_add(*centre, *sum) } else { *v * *centre + *sum };
+        }
+    }
+    for sum in &mut sums {
+        *sum = norm - (*sum + *sum);
+    }
+    sums
+}

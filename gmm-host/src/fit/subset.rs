@@ -1,0 +1,76 @@
+//! The samples among which a start is sought.
+use crate::data::samples::Rows;
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use ndarray::Axis;
+use rand::seq::index;
+use rand_chacha::ChaCha8Rng;
+
+/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half
+/// of this number are random ones, and a quarter are drawn by their distance.
+pub(super) const SUBSET: usize = 4096;
+/// The rows among which a given start first looks for a value of each column, and the most that it
+/// looks at together then.
+const OBSERVED: (usize, usize) = (16, 8192);
+
+/// Random samples that have weight.
+pub(super) struct Subset {
+    pub rows: Rows,
+    /// Their rows among all samples, ascending.
+    pub indices: Vec<usize>,
+    /// The share of all samples that was looked at: the probability of each to be among them.
+    pub share: f64,
+}
+
+/// `size` random samples, more where too few of them have weight, or where a column has no observed
+/// value in them; those without weight are left out.
+///
+/// # Errors
+/// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
+pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Subset> {
+    let n = evaluator.n_samples();
+    loop {
+        let mut indices = index::sample(rng, n, size).into_vec();
+        indices.sort_unstable();
+        let rows = evaluator.rows(&indices)?;
+        let counted: Vec<usize> = (0..size).filter(|&i| rows.weights[i] > 0.0).collect();
+        let unobserved = |j: &usize| counted.iter().all(|&i| rows.x[[i, *j]].is_nan());
+        let unobserved = (0..evaluator.n_features()).find(unobserved);
+        let share = size as f64 / n as f64;
+        if counted.len() == size && unobserved.is_none() {
+            return Ok(Subset { rows, indices, share });
+        }
+        if size == n && counted.len() < k {
+            return Err(Error::TooFewWeightedSamples { n_samples: counted.len(), n_components: k });
+        }
+        if let (true, Some(column)) = (size == n, unobserved) {
+            return Err(Error::UnobservedColumn { column });
+        }
+        if size == n || counted.len() >= 4 * k && unobserved.is_none() {
+            let rows = Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) };
+            let indices = counted.iter().map(|&i| indices[i]).collect();
+            return Ok(Subset { rows, indices, share });
+        }
+        size = size.saturating_mul(4).min(n);
+    }
+}
+
+/// Checks, for a start that does not come from the samples, that each column has a value in a row
+/// with weight. Mostly the first few rows have.
+///
+/// # Errors
+/// [`Error::UnobservedColumn`].
+pub(super) fn check_columns(evaluator: &mut dyn Evaluator) -> Result<()> {
+    let mut unobserved: Vec<usize> = (0..evaluator.n_features()).collect();
+    let (mut start, mut size, n) = (0, OBSERVED.0, evaluator.n_samples());
+    while start < n && !unobserved.is_empty() {
+        let indices: Vec<usize> = (start..n.min(start + size)).collect();
+        let Rows { x, weights } = evaluator.rows(&indices)?;
+        unobserved.retain(|&j| x.column(j).iter().zip(&weights).all(|(v, w)| v.is_nan() || *w <= 0.0));
+        (start, size) = (start + size, (2 * size).min(OBSERVED.1));
+    }
+    match unobserved.first() {
+        Some(&column) => Err(Error::UnobservedColumn { column }),
+        None => Ok(()),
+    }
+}

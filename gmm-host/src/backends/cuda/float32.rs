@@ -7,15 +7,15 @@ use super::device::stream::{finite, seconds};
 use super::device::workspace::Workspace;
 use super::estep::EStep;
 use super::estep::whitened_wgmma::WHITENED_WGMMA;
+use super::families::{self, candidates, families, total_on_tensor_cores};
 use super::general::{self, GENERAL, General};
 use super::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, Work, exp2_bias, layout};
 use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::missing::add_offsets;
 use super::options::{CudaOptions, Requested};
-use super::plan::families::{self, candidates, families, total_on_tensor_cores};
 use super::plan::family::{Family, Variant};
-use super::plan::task::{Operation, Task};
+use super::plan::task::{Digits, Operation, Task};
 use super::plan::timing::Chooser;
 use super::source::Source;
 use crate::backends::device_parameters::{Deviations, DeviceParameters, frame_offset};
@@ -25,7 +25,6 @@ use crate::data::samples::Rows;
 use crate::error::Result;
 use crate::evaluator::{Description, Evaluator, check_features};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
-use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
@@ -143,23 +142,8 @@ impl<'a> Float32<'a> {
 
     /// The operation over mixtures like this one.
     pub fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
-        let size = self.data.chunk_size();
-        let covariance_type = mixture.covariance_type();
-        Task {
-            operation,
-            n: if operation == Operation::Scores { size.min(SCORES) } else { size },
-            k: mixture.n_components(),
-            d: self.data.d(),
-            full: matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied),
-            tied: covariance_type == CovarianceType::Tied,
-            central: false,
-            expandable: false,
-            whitenable: false,
-            // A sample's score does not depend on its weight.
-            weighted: self.data.weighted() && operation != Operation::Scores,
-            gaps: self.data.gaps(),
-            precision: Precision::Float32,
-        }
+        let task = Task::new(operation, &self.data, mixture);
+        Task { n: if operation == Operation::Scores { task.n.min(SCORES) } else { task.n }, ..task }
     }
 
     /// The requested kernel, where it has the operation.
@@ -216,7 +200,7 @@ impl<'a> Float32<'a> {
             scores: scores.as_ref().map(Numbers::of),
             plan: None,
         };
-        let variant = self.chooser(gpu).choose(task, family, &mut trial)?;
+        let variant = self.chooser(gpu).choose(task, family, candidates(task, family, &gpu.limits), &mut trial)?;
         Ok(Planned::By(Plan::new(gpu, variant, task)?))
     }
 
@@ -324,8 +308,9 @@ impl<'a> Float32<'a> {
     fn can_compare(&self, task: &Task) -> bool {
         let limits = &self.data.gpu().limits;
         let requested = self.requested.and_then(Requested::family);
-        let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
-        families.iter().any(|family| family.compares_sets() && family.problem(task, limits).is_none())
+        families::usable(task, requested, limits)
+            .iter()
+            .any(|family| family.compares_sets() && family.problem(task, limits).is_none())
     }
 
     /// Writes the totals of sets that are all of one task: of those near to the reference by
@@ -338,7 +323,7 @@ impl<'a> Float32<'a> {
             fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(|family| family.compares_sets());
         let fits = |reference: &&Mixture| self.task(Operation::Totals, reference) == *task;
         let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
-        let near_task = Task { expandable: true, ..*task };
+        let near_task = Task { digits: Digits::Expandable, ..*task };
         let compares = compares && (self.plans.contains_key(&near_task) || self.can_compare(&near_task));
         let mut near_totals = vec![None; sets.len()];
         if compares {

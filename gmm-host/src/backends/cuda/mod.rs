@@ -23,6 +23,7 @@ mod emulator;
 mod engine;
 mod estep;
 mod evaluator;
+mod families;
 pub(crate) mod fit;
 mod float32;
 mod float64;

@@ -1,6 +1,6 @@
 //! Options of the CUDA backend, and the kernel that a user asks for.
+use super::families;
 use super::metropolis::shape::{self, Shape};
-use super::plan::families;
 use super::plan::family::{Family, Variant};
 use super::plan::task::Multiplies;
 use crate::error::{Error, Result};
@@ -59,7 +59,7 @@ pub fn cuda_kernels() -> Vec<CudaKernel> {
             missing_values: takes.gaps,
         }
     };
-    families::ALL.into_iter().map(of).collect()
+    families::ALL.iter().copied().map(of).collect()
 }
 
 /// Options for evaluating a data set on a CUDA device.

@@ -72,10 +72,6 @@ impl Family for GeneralFamily {
         None
     }
 
-    fn takes_float64(&self, _: &Task) -> bool {
-        true
-    }
-
     fn shapes(&self, _: &Task, _: &Limits) -> Vec<LaunchShape> {
         vec![SHAPE]
     }
@@ -85,17 +81,12 @@ impl Family for GeneralFamily {
     }
 
     fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
-        fn of<T: Element>(task: &Task) -> Vec<String> {
-            let (density, accumulate) = match launches::is_wide::<T>(task.full, task.d) {
-                true => (entries::wide_density::<T>(), entries::wide_accumulate::<T>()),
-                false => (entries::density(task.full, task.gaps, false), entries::accumulate(task.full, task.gaps)),
-            };
-            vec![density.name().into(), entries::posterior::<T>().name().into(), accumulate.name().into()]
-        }
-        match task.precision {
-            Precision::Float32 => of::<f32>(task),
-            Precision::Float64 => of::<f64>(task),
-        }
+        let (full, gaps) = (task.full(), task.gaps);
+        vec![
+            entries::density::<f32>(full, gaps, false).name().into(),
+            entries::posterior::<f32>().name().into(),
+            entries::accumulate::<f32>(full, gaps).name().into(),
+        ]
     }
 }
 

@@ -11,7 +11,7 @@ use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::Workspace;
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::error::Result;
@@ -56,10 +56,8 @@ impl Family for BatchFamily {
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { k, d, .. } = *task;
-        let too_large = || format!("cannot hold {k} components of {d} features in shared memory");
-        at_most("features", MAX_FEATURES, d)
-            .or_else(|| (shared_bytes(d, even(k), 1, 256) > limits.shared_per_block).then(too_large))
+        let fits = |task: &Task| shared_bytes(task.d, even(task.k), 1, 256) <= limits.shared_per_block;
+        at_most("features", MAX_FEATURES, task.d).or_else(|| no_room(task, fits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

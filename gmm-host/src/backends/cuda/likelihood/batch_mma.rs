@@ -11,7 +11,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::Workspace;
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, at_most};
+use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, at_most, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::{Error, Result};
 use gmm_kernels::data::QUAD;
@@ -54,14 +54,12 @@ impl Family for NearSetsFamily {
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { k, d, .. } = *task;
-        let too_large = || {
-            let none = self.shapes(task, limits).is_empty();
-            none.then(|| format!("cannot hold {k} components of {d} features in shared memory"))
-        };
+        let too_large = || no_room(task, |task| !self.shapes(task, limits).is_empty());
         let too_far = "takes parameter sets only that are so near to each other that float16 keeps the digits of their \
                        differences";
-        at_most("features", MAX_FEATURES, d).or_else(too_large).or_else(|| (!task.expandable).then(|| too_far.into()))
+        at_most("features", MAX_FEATURES, task.d)
+            .or_else(too_large)
+            .or_else(|| (!task.is_expandable()).then(|| too_far.into()))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

@@ -19,7 +19,7 @@ use super::device::mismatch;
 use super::device::samples::{Columns, MAX_TOTALS};
 use super::device::stream::{Running, Stream, seconds};
 use super::device::workspace::Workspace;
-use super::plan::families;
+use super::families;
 use super::plan::family::Variant;
 use super::plan::task::{Operation, Task};
 use super::plan::timing::Trial;

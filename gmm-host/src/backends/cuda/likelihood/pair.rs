@@ -10,7 +10,7 @@ use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::{Output, Workspace};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting, holds_no_samples};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use gmm_kernels::data::QUAD;
@@ -41,7 +41,7 @@ impl Family for PairFamily {
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        holds_no_samples(self, task, limits)
+        no_room(task, |task| !self.shapes(task, limits).is_empty())
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

@@ -11,7 +11,7 @@ use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::workspace::{Output, Workspace};
 use crate::backends::cuda::device::{mismatch, require};
 use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
-use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use crate::backends::cuda::plan::task::{Covariance, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::error::Result;
 use gmm_kernels::data::QUAD;
@@ -121,10 +121,10 @@ impl LikelihoodKernels for Ready {
 
 /// The kind of kernel for a task.
 pub fn kind(task: &Task) -> Kind {
-    match task {
-        Task { tied: true, .. } => Kind::Tied,
-        Task { full: true, .. } => Kind::Full,
-        Task { gaps: true, .. } => Kind::Observed,
+    match task.covariance {
+        Covariance::Tied => Kind::Tied,
+        Covariance::Full => Kind::Full,
+        _ if task.gaps => Kind::Observed,
         _ => Kind::Diagonal,
     }
 }

@@ -55,7 +55,7 @@ impl Family for TiledFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        let tiles = if task.full { task.k } else { task.k.div_ceil(self.rows) } as u32;
+        let tiles = if task.full() { task.k } else { task.k.div_ceil(self.rows) } as u32;
         let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
         let all = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
         let all = all.iter().flat_map(|&(block, per)| across(block).map(move |a| Shape::new(a, block, per))).collect();
@@ -80,11 +80,11 @@ impl Family for TiledFamily {
     }
 
     fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::tiled(self.rows, task.full, task.gaps).name().into()]
+        vec![entries::tiled(self.rows, task.full(), task.gaps).name().into()]
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        let kernel = gpu.kernel(&entries::tiled(self.rows, task.full, task.gaps), None)?;
+        let kernel = gpu.kernel(&entries::tiled(self.rows, task.full(), task.gaps), None)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);
         Ok(Arc::new(Ready { kernel, variant, task: *task, grid, rows: self.rows }))
     }
@@ -103,7 +103,7 @@ struct Ready {
 impl LikelihoodKernels for Ready {
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
         workspace.blocks.enlarge(self.grid.blocks.0 as usize)?;
-        let Task { k, d, full, gaps, .. } = self.task;
+        let (Task { k, d, gaps, .. }, full) = (self.task, self.task.full());
         let (scales, constants) = layout::tiled_lengths(k, d, self.rows, full, gaps);
         workspace.parameters.fill(scales + constants, |to| {
             let (scales, constants) = to.split_at_mut(scales);
@@ -118,7 +118,7 @@ impl LikelihoodKernels for Ready {
             cached_quads: self.variant.cached_quads(self.task.d),
             k: self.task.k,
             rows: self.rows,
-            full: self.task.full,
+            full: self.task.full(),
             gaps: self.task.gaps,
             across: self.variant.shape.split,
             parameters: workspace.parameters.device(),

@@ -1,15 +1,13 @@
 //! What a family of kernels says of itself: its name, what it cannot do and why, the shapes of
 //! launches that are worth timing, and its launches. Each family is a type in a file of its own,
-//! which implements [`Family`]; [`families`](super::families) is the list of them.
+//! which implements [`Family`]; [`families`](crate::backends::cuda::families) is the list of them.
 use super::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::Grid;
-use crate::backends::cuda::estep::launch::{EStepKernels, Layout};
+use crate::backends::cuda::estep::launch::EStepKernels;
+use crate::backends::cuda::estep::layouts::Layouts;
 use crate::backends::cuda::likelihood::launch::LikelihoodKernels;
-use crate::backends::device_parameters::DeviceParameters;
-use crate::data::frame::Frame;
 use crate::error::{Error, Result};
-use crate::model::mixture::Mixture;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -107,11 +105,6 @@ pub trait Family: Sync {
     /// device that has its unit.
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
 
-    /// Whether it computes in float64 where the task asks for it.
-    fn takes_float64(&self, _: &Task) -> bool {
-        false
-    }
-
     /// The shapes that are worth timing, the likely best first.
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape>;
 
@@ -186,19 +179,19 @@ pub trait Family: Sync {
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
     }
 
-    /// A mixture as its E-step reads it; None if it has no E-step with a layout.
-    fn layout(&self, _: &Mixture, _: &Arc<DeviceParameters<f32>>, _: &Frame) -> Option<Layout> {
-        None
+    /// Whether its E-step takes the moments of each component of this mixture around the component's
+    /// centre.
+    fn is_central(&self, _: &Layouts<'_>) -> bool {
+        false
     }
 
-    /// Its kernels of the E-step, made ready for up to `task.n` samples at once of mixtures in the
-    /// layout of this one; `same`: for the same `task.n` samples each time. The device's context is
-    /// current.
+    /// Its kernels of the E-step, made ready for up to `task.n` samples at once; `same`: for the same
+    /// `task.n` samples each time. The device's context is current.
     ///
     /// # Errors
     /// [`Error::Kernel`] if it has none.
-    fn e_step(&self, _: &Gpu, _: &Layout, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
-        let problem = "has no E-step of this mixture".into();
+    fn e_step(&self, _: &Gpu, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        let problem = "has no E-step".into();
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
     }
 }
@@ -207,15 +200,13 @@ impl<'a> dyn Family + 'a {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
         let takes = self.takes();
-        let refusal = if !self.takes_float64(task) && task.precision == crate::precision::Precision::Float64 {
-            "computes in float32"
-        } else if !takes.operations.contains(&task.operation) {
+        let refusal = if !takes.operations.contains(&task.operation) {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
             "takes samples without missing values only"
         } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
             "does not compute what is linear in the features alone"
-        } else if !takes.covariances.contain(task.full) {
+        } else if !takes.covariances.contain(task.full()) {
             match takes.covariances {
                 CovarianceShapes::Matrices => "takes covariances of type full or tied only",
                 _ => "takes covariances of type diag or spherical only",
@@ -259,10 +250,15 @@ pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
     (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
 }
 
-/// Why an E-step cannot be launched, where no shape fits into shared memory.
-pub fn holds_no_samples(family: &dyn Family, task: &Task, limits: &Limits) -> Option<String> {
-    let none = family.shapes(task, limits).is_empty();
-    none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
+/// Why a task has no room in shared memory, where it does not fit: its components, if one of them would fit,
+/// or else its features.
+pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
+    let Task { k, d, .. } = *task;
+    let what = match fits(&Task { k: 1, ..*task }) {
+        true => format!("{k} components of {d} features, but fewer,"),
+        false => format!("samples of {d} features"),
+    };
+    (!fits(task)).then(|| format!("cannot hold {what} in shared memory"))
 }
 
 /// The shapes of which a multiprocessor holds as many blocks as they ask for; if there is none, the

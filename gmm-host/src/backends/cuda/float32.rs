@@ -79,9 +79,9 @@ enum Planned {
 }
 
 impl Planned {
-    /// See [`Family::compares_sets`].
+    /// See [`Facts::compares_sets`](super::plan::family::Facts::compares_sets).
     fn compares_sets(&self) -> bool {
-        matches!(self, Self::By(plan) if plan.variant.family.compares_sets())
+        matches!(self, Self::By(plan) if plan.variant.family.facts().compares_sets)
     }
 }
 
@@ -231,7 +231,7 @@ impl<'a> Float32<'a> {
     /// A total as a natural logarithm, from a plan's sum of all samples and the constant of the
     /// set.
     fn total(&self, plan: &Plan, log2: f64, offset: f64) -> Result<f64> {
-        let bias = if plan.variant.family.has_exp2_bias() { exp2_bias(self.data.gpu())? } else { 0.0 };
+        let bias = if plan.variant.family.facts().exp2_bias { exp2_bias(self.data.gpu())? } else { 0.0 };
         Ok(layout::total(self.data.weight_scale() * log2, self.data.total_weight(), offset, bias))
     }
 
@@ -255,7 +255,7 @@ impl<'a> Float32<'a> {
         let parameters: Vec<_> =
             if planned { Vec::new() } else { sets.iter().filter_map(|set| self.parameters(set).ok()).collect() };
         let plan = match self.plan(task, &parameters, Some(near))? {
-            Planned::By(plan) if plan.variant.family.compares_sets() => plan,
+            Planned::By(plan) if plan.variant.family.facts().compares_sets => plan,
             _ => return Ok(none),
         };
         for pass in self.data.passes() {
@@ -310,7 +310,7 @@ impl<'a> Float32<'a> {
         let requested = self.requested.and_then(Requested::family);
         families::usable(task, requested, limits)
             .iter()
-            .any(|family| family.compares_sets() && family.problem(task, limits).is_none())
+            .any(|family| family.facts().compares_sets && family.problem(task, limits).is_none())
     }
 
     /// Writes the totals of sets that are all of one task: of those near to the reference by
@@ -319,8 +319,9 @@ impl<'a> Float32<'a> {
     fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
         let fixed = self.batch_reference.clone();
         let requested = self.requested.and_then(Requested::family);
-        let compares =
-            fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(|family| family.compares_sets());
+        let compares = fixed.is_some()
+            || sets.len() >= FEWEST_NEAR_SETS
+            || requested.is_some_and(|family| family.facts().compares_sets);
         let fits = |reference: &&Mixture| self.task(Operation::Totals, reference) == *task;
         let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
         let near_task = Task { digits: Digits::Expandable, ..*task };
@@ -460,7 +461,7 @@ impl Evaluator for Float32<'_> {
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
         let whitened =
-            |requested| matches!(requested, Requested::Family(family) if family.name() == WHITENED_WGMMA.name());
+            |requested| matches!(requested, Requested::Family(family) if family.name() == WHITENED_WGMMA.facts().name);
         if self.requested.is_none_or(whitened)
             && let Some((task, variant)) = total_on_tensor_cores(&task, &self.data.gpu().limits)
             && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?

@@ -11,7 +11,7 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::workspace::Workspace;
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, at_most};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use crate::statistics::Statistics;
@@ -41,20 +41,13 @@ fn moments(task: &Task) -> Moments {
 }
 
 impl Family for FusedFamily {
-    fn name(&self) -> &'static str {
-        "fused"
-    }
-
-    fn about(&self) -> &'static str {
-        "the E-step in one read of the data; of diagonal covariances also in float64"
+    fn facts(&self) -> Facts {
+        let about = "the E-step in one read of the data; of diagonal covariances also in float64";
+        Facts { exp2_bias: true, ..Facts::complete("fused", about, &[Operation::EStep]) }
     }
 
     fn sizes(&self) -> String {
         format!("K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}")
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::complete(&[Operation::EStep])
     }
 
     fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
@@ -96,10 +89,6 @@ impl Family for FusedFamily {
 
     fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
         vec![entries::fused(moments(task), capacity(task.k), task.d).name().into()]
-    }
-
-    fn has_exp2_bias(&self) -> bool {
-        true
     }
 
     fn is_central(&self, layouts: &Layouts<'_>) -> bool {

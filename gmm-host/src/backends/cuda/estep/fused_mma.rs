@@ -13,7 +13,7 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::workspace::{BlockSums, Output, Total, Workspace};
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, no_room};
+use crate::backends::cuda::plan::family::{Facts, Family, Unit, Variant, no_room};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::error::Result;
 use crate::statistics::Statistics;
@@ -59,20 +59,15 @@ impl FusedMmaFamily {
 }
 
 impl Family for FusedMmaFamily {
-    fn name(&self) -> &'static str {
-        if self.expanded { "expanded_mma" } else { "fused_mma" }
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Mma
-    }
-
-    fn about(&self) -> &'static str {
-        if self.expanded {
-            "the E-step in one read of the data, on the tensor cores, from products of two features"
-        } else {
-            "the E-step in one read of the data, on the tensor cores"
-        }
+    fn facts(&self) -> Facts {
+        let (name, about) = match self.expanded {
+            true => (
+                "expanded_mma",
+                "the E-step in one read of the data, on the tensor cores, from products of two features",
+            ),
+            false => ("fused_mma", "the E-step in one read of the data, on the tensor cores"),
+        };
+        Facts { unit: Unit::Mma, gaps: !self.expanded, ..Facts::complete(name, about, &[Operation::EStep]) }
     }
 
     fn sizes(&self) -> String {
@@ -86,10 +81,6 @@ impl Family for FusedMmaFamily {
              and between (complete samples of D ≤ {STEP}: K ≤ {MAX_COMPONENTS}); full K ≤ {MAX_COMPONENTS_FULL}, \
              D ≤ {MAX_FEATURES_FULL}"
         )
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { gaps: !self.expanded, ..Takes::complete(&[Operation::EStep]) }
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {

@@ -227,7 +227,7 @@ impl EStep {
             Some((of, kernels)) if of == key => Some(kernels),
             other => {
                 // The memory of the former kernels is freed before the new ones allocate theirs.
-                self.large = other.filter(|_| !variant.family.has_large_memory());
+                self.large = other.filter(|_| !variant.family.facts().large_memory);
                 self.ready.remove(&key)
             }
         };
@@ -243,7 +243,7 @@ impl EStep {
 
     /// Keeps kernels for the next E-step.
     fn keep(&mut self, Decision { task, variant, .. }: &Decision<'_>, kernels: Box<dyn EStepKernels>) {
-        if variant.family.has_large_memory() {
+        if variant.family.facts().large_memory {
             self.large = Some(((*task, *variant), kernels));
         } else {
             self.ready.insert((*task, *variant), kernels);

@@ -21,6 +21,11 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
+/// The part of the device's free memory that the exponents of a piece take at most, unless a piece
+/// that keeps the device busy takes more. They come from the device's memory, whose bandwidth
+/// suffices for kernels of so much arithmetic; each piece costs the writing of all slices' sums.
+const EXPONENTS: usize = 8;
+
 /// How an E-step over `n` samples is divided.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Division {
@@ -52,6 +57,11 @@ pub(super) struct Others {
 }
 
 impl Division {
+    /// Samples whose exponents, in so many rows, take at most the part [`EXPONENTS`] of the device's free memory.
+    pub fn most(gpu: &Gpu, rows: usize) -> Result<usize> {
+        Ok(gpu.free_memory()? / EXPONENTS / size_of::<f32>() / rows)
+    }
+
     /// Samples of a piece: as many waves of samples, which keep the device busy, as are at most `most`
     /// samples, and at least one; but no more than there are, a whole number of `granules`.
     pub fn piece(n: usize, most: usize, wave: usize, granule: usize) -> usize {
@@ -203,10 +213,10 @@ pub(super) trait PieceKernels: Debug + Send + Sized {
     fn write(&self, layouts: &Layouts<'_>, out: &mut [f32]);
 
     /// Starts the kernels that make the parameters ready for those of the pieces.
-    fn start<'a>(&'a self, at: Place<'a, Self, ()>) -> Result<Running<'a, ()>>;
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>>;
 
     /// Starts the work on a piece, or at least what is wanted of it.
-    fn start_piece<'a>(&'a self, at: Place<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>>;
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>>;
 
     /// The statistics of a mixture, from the sums over all samples.
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
@@ -239,9 +249,9 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
         wanted: Wanted,
     ) -> Result<Running<'a, ()>> {
         let kernels = &self.kernels;
-        let running = kernels.start(Place { stream, kernels, parameters, piece: () })?;
+        let running = kernels.start(Launcher { stream, kernels, parameters, piece: () })?;
         self.pieces.start(stream, columns, running, wanted, |piece| {
-            kernels.start_piece(Place { stream, kernels, parameters, piece }, wanted)
+            kernels.start_piece(Launcher { stream, kernels, parameters, piece }, wanted)
         })
     }
 
@@ -265,14 +275,14 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
 }
 
 /// Where kernels are launched: with the parameters of a mixture, over a piece, or before all of them.
-pub(super) struct Place<'a, K, P> {
+pub(super) struct Launcher<'a, K, P> {
     pub stream: &'a Stream,
     kernels: &'a K,
     pub parameters: Numbers<'a, f32>,
     pub piece: P,
 }
 
-impl<'a, K, P: Copy + 'a> Place<'a, K, P> {
+impl<'a, K, P: Copy + 'a> Launcher<'a, K, P> {
     /// Starts a kernel whose [`Launched`] says what it reads and writes.
     pub fn launch<A: 'a>(&self, kernel: Kernel<A>, grid: Grid) -> Result<Running<'a, ()>>
     where

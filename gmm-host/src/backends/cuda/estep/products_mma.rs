@@ -4,7 +4,7 @@
 //! their way.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Piece, PieceKernels, Place};
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
 use super::products_shapes::{MOST_WARPS, Shapes, loses_digits, warpgroups};
 use super::products_wgmma::Warpgroups;
 use super::split::split_grid;
@@ -15,7 +15,7 @@ use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate, copied};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::stream::Running;
-use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Unit, Variant, at_most, no_room};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, at_most, no_room};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::error::Result;
 use crate::statistics::Statistics;
@@ -37,16 +37,14 @@ pub struct ProductsFamily {
 }
 
 impl Family for ProductsFamily {
-    fn name(&self) -> &'static str {
-        if self.unit == Unit::Wgmma { "products_wgmma" } else { "products_mma" }
-    }
-
-    fn unit(&self) -> Unit {
-        self.unit
-    }
-
-    fn about(&self) -> &'static str {
-        "the E-step by products of features on the tensor cores"
+    fn facts(&self) -> Facts {
+        let (name, covariances) = match self.unit {
+            Unit::Wgmma => ("products_wgmma", CovarianceShapes::Diagonals),
+            _ => ("products_mma", CovarianceShapes::All),
+        };
+        let about = "the E-step by products of features on the tensor cores";
+        let complete = Facts::complete(name, about, &[Operation::EStep]);
+        Facts { unit: self.unit, covariances, gaps: self.unit == Unit::Wgmma, large_memory: true, ..complete }
     }
 
     fn sizes(&self) -> String {
@@ -56,11 +54,6 @@ impl Family for ProductsFamily {
         } else {
             "any, as shared memory allows".into()
         }
-    }
-
-    fn takes(&self) -> Takes {
-        let covariances = if self.unit == Unit::Wgmma { CovarianceShapes::Diagonals } else { CovarianceShapes::All };
-        Takes { covariances, gaps: self.unit == Unit::Wgmma, ..Takes::complete(&[Operation::EStep]) }
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
@@ -123,10 +116,6 @@ impl Family for ProductsFamily {
         Some(Multiplies::Products)
     }
 
-    fn has_large_memory(&self) -> bool {
-        true
-    }
-
     fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         if self.unit == Unit::Wgmma {
             Warpgroups::boxed(gpu, task, same)
@@ -136,10 +125,6 @@ impl Family for ProductsFamily {
     }
 }
 
-/// The part of the device's free memory that the exponents of a piece take at most, unless a piece
-/// that keeps the device busy takes more. They come from the device's memory, whose bandwidth
-/// suffices for kernels of so much arithmetic; each piece costs the writing of all slices' sums.
-pub(super) const EXPONENTS: usize = 8;
 /// Registers that a thread may have, so that sixteen warps share a multiprocessor.
 const REGISTERS: u32 = 128;
 
@@ -166,7 +151,7 @@ impl Warps {
         let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
         let blocks = multiprocessors * resident(exponents.block(), exponents.shared_bytes());
         let samples = exponents.samples();
-        let most = gpu.free_memory()? / EXPONENTS / size_of::<f32>() / shapes.rows();
+        let most = Division::most(gpu, shapes.rows())?;
         let summing = multiprocessors * resident(weigh.block(), weigh.shared_bytes());
         let division = Division {
             n: task.n,
@@ -203,11 +188,11 @@ impl PieceKernels for Warps {
         layouts.tensor_cores(Multiplies::Products).write(&self.shapes, out);
     }
 
-    fn start<'a>(&'a self, at: Place<'a, Self, ()>) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
         at.launch(self.split, split_grid(self.halves.len()))
     }
 
-    fn start_piece<'a>(&'a self, at: Place<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
         let Shapes { exponents, weigh } = self.shapes;
         let Piece { columns, blocks, slices, .. } = at.piece;
         let blocks = columns.n().div_ceil(exponents.samples()).min(blocks as usize) as u32;

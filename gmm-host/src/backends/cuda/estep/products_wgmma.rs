@@ -3,8 +3,7 @@
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid};
-use super::pieces::{Division, InPieces, Launched, Piece, PieceKernels, Place};
-use super::products_mma::EXPONENTS;
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
 use super::products_shapes::{Shapes, warpgroups};
 use super::sums::Sums;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -45,7 +44,7 @@ impl Warpgroups {
     pub fn boxed(gpu: &Gpu, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let (shape, shapes, n) = (warpgroups(task), Shapes::of_warpgroups(task), task.n);
         let blocks = gpu.limits.multiprocessors;
-        let most = gpu.free_memory()? / EXPONENTS / size_of::<f32>() / shapes.rows();
+        let most = Division::most(gpu, shapes.rows())?;
         let piece = Division::piece(n, most, blocks as usize * SAMPLES, SAMPLES);
         let division = Division {
             n,
@@ -88,11 +87,11 @@ impl PieceKernels for Warpgroups {
         layouts.tensor_cores(Multiplies::Products).write(&self.shapes, out);
     }
 
-    fn start<'a>(&'a self, at: Place<'a, Self, ()>) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
         at.launch(self.coefficients, forming_grid(self.multiprocessors, self.shape.rows() * self.shape.octets()))
     }
 
-    fn start_piece<'a>(&'a self, at: Place<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
         let (shape, Piece { columns, blocks, slices, .. }) = (self.shape, at.piece);
         let running = self.operand.form(at.stream, &at.piece, || {
             let items = columns.n().next_multiple_of(SAMPLES) / 4 * shape.octets();

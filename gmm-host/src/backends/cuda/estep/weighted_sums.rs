@@ -3,7 +3,7 @@
 //! and `reduce_slices` adds up the slices' sums.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Piece, PieceKernels, Place};
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
 use super::sums::Sums;
 use super::weighted_sums_layout::{pairs, parameters, shape};
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
@@ -13,7 +13,7 @@ use crate::backends::cuda::device::memory::{Numbers, copied};
 use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::likelihood::Tiled;
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, no_room};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::{Error, Result};
 use crate::statistics::Statistics;
@@ -40,20 +40,13 @@ pub static WEIGHTED_SUMS: WeightedSumsFamily = WeightedSumsFamily;
 pub struct WeightedSumsFamily;
 
 impl Family for WeightedSumsFamily {
-    fn name(&self) -> &'static str {
-        "weighted_sums"
-    }
-
-    fn about(&self) -> &'static str {
-        "the E-step in float32, from the exponents of `tiled`"
+    fn facts(&self) -> Facts {
+        let about = "the E-step in float32, from the exponents of `tiled`";
+        Facts { large_memory: true, ..Facts::complete("weighted_sums", about, &[Operation::EStep]) }
     }
 
     fn sizes(&self) -> String {
         "any, as shared memory allows".into()
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::complete(&[Operation::EStep])
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
@@ -88,10 +81,6 @@ impl Family for WeightedSumsFamily {
             entries::tiled(launch.split as usize, full, false).name().into(),
             entries::weighted_sums(full, central).name().into(),
         ]
-    }
-
-    fn has_large_memory(&self) -> bool {
-        true
     }
 
     fn is_central(&self, layouts: &Layouts<'_>) -> bool {
@@ -182,11 +171,11 @@ impl PieceKernels for WeightedSums {
         layouts.weighted_sums().write(&self.task, self.rows, out);
     }
 
-    fn start<'a>(&'a self, at: Place<'a, Self, ()>) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
         Ok(at.stream.idle())
     }
 
-    fn start_piece<'a>(&'a self, at: Place<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
         let Piece { columns, exponents, blocks, output, slices, .. } = at.piece;
         let [likelihood, ..] = parameters(&self.task, self.rows);
         let likelihoods = Tiled {

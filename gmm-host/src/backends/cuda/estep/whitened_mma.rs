@@ -3,7 +3,7 @@
 //! slice, and `reduce_slices` adds up the slices' sums.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Piece, PieceKernels, Place};
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
 use super::products_shapes::{MOST_WARPS, loses_digits};
 use super::split::split_grid;
 use super::sums::Sums;
@@ -14,7 +14,7 @@ use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Unit, Variant, no_room};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, no_room};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
 use crate::error::Result;
 use crate::statistics::Statistics;
@@ -29,24 +29,14 @@ pub static WHITENED_MMA: WhitenedMmaFamily = WhitenedMmaFamily;
 pub struct WhitenedMmaFamily;
 
 impl Family for WhitenedMmaFamily {
-    fn name(&self) -> &'static str {
-        "whitened_mma"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Mma
-    }
-
-    fn about(&self) -> &'static str {
-        "the E-step of matrices by whitened features on the tensor cores"
+    fn facts(&self) -> Facts {
+        let about = "the E-step of matrices by whitened features on the tensor cores";
+        let complete = Facts::complete("whitened_mma", about, &[Operation::EStep]);
+        Facts { unit: Unit::Mma, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
     }
 
     fn sizes(&self) -> String {
         "D as shared memory allows".into()
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { covariances: CovarianceShapes::Matrices, ..Takes::complete(&[Operation::EStep]) }
     }
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
@@ -78,10 +68,6 @@ impl Family for WhitenedMmaFamily {
 
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         Some(Multiplies::Features)
-    }
-
-    fn has_large_memory(&self) -> bool {
-        true
     }
 
     fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
@@ -160,11 +146,11 @@ impl PieceKernels for WhitenedMma {
         layouts.tensor_cores(Multiplies::Features).write_whitened(&self.shapes, out);
     }
 
-    fn start<'a>(&'a self, at: Place<'a, Self, ()>) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
         at.launch(self.split, split_grid(self.fragments.len()))
     }
 
-    fn start_piece<'a>(&'a self, at: Place<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
         let (whiten, outer) = (self.whiten_shape, self.outer_shape);
         let Piece { columns, blocks, slices, .. } = at.piece;
         let blocks = columns.n().div_ceil(whiten.samples()).min(blocks as usize) as u32;

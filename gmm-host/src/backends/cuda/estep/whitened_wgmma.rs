@@ -5,7 +5,7 @@
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
-use super::pieces::{Division, InPieces, Launched, Others, Piece, PieceKernels, Place};
+use super::pieces::{Division, InPieces, Launched, Launcher, Others, Piece, PieceKernels};
 use super::products_shapes::loses_digits;
 use super::sums::Sums;
 use super::whitened_shapes::WhitenedShapes;
@@ -15,7 +15,7 @@ use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Unit, Variant, at_most};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, at_most};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use crate::error::Result;
 use crate::statistics::Statistics;
@@ -34,24 +34,14 @@ pub static WHITENED_WGMMA: WhitenedWgmmaFamily = WhitenedWgmmaFamily;
 pub struct WhitenedWgmmaFamily;
 
 impl Family for WhitenedWgmmaFamily {
-    fn name(&self) -> &'static str {
-        "whitened_wgmma"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Wgmma
-    }
-
-    fn about(&self) -> &'static str {
-        "the E-step and long totals of matrices by whitened features on the tensor cores"
+    fn facts(&self) -> Facts {
+        let about = "the E-step and long totals of matrices by whitened features on the tensor cores";
+        let complete = Facts::complete("whitened_wgmma", about, &[Operation::EStep]);
+        Facts { unit: Unit::Wgmma, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
     }
 
     fn sizes(&self) -> String {
         format!("D ≤ {MAX_FEATURES}")
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { covariances: CovarianceShapes::Matrices, ..Takes::complete(&[Operation::EStep]) }
     }
 
     fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
@@ -84,17 +74,10 @@ impl Family for WhitenedWgmmaFamily {
         Some(Multiplies::Features)
     }
 
-    fn has_large_memory(&self) -> bool {
-        true
-    }
-
     fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         WhitenedWgmma::boxed(gpu, variant, task, same)
     }
 }
-
-/// The part of the device's free memory that the exponents of a piece take at most.
-const EXPONENTS: usize = 8;
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -127,7 +110,7 @@ impl WhitenedWgmma {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
         let (n, multiprocessors) = (task.n, gpu.limits.multiprocessors);
-        let most = gpu.free_memory()? / EXPONENTS / size_of::<f32>() / shape.rows();
+        let most = Division::most(gpu, shape.rows())?;
         let piece = Division::piece(n, most, multiprocessors as usize * TILE, TILE);
         let tile = Tile { samples: TILE, len: shape.features_len(1) };
         let features = Operand::new(gpu, tile, piece, same.then_some(n))?;
@@ -182,11 +165,11 @@ impl PieceKernels for WhitenedWgmma {
         layouts.tensor_cores(Multiplies::Features).write_whitened(&self.shapes, out);
     }
 
-    fn start<'a>(&'a self, at: Place<'a, Self, ()>) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
         at.launch(self.split, forming_grid(self.multiprocessors, self.triangles.len() / 8))
     }
 
-    fn start_piece<'a>(&'a self, at: Place<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>> {
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>> {
         let (shape, n) = (self.shape, at.piece.columns.n());
         let simple = |items| forming_grid(self.multiprocessors, items);
         let running = self.features.form(at.stream, &at.piece, || {

@@ -161,7 +161,7 @@ fn a_short_estep_is_not_timed() {
     let few = |n, k, d| full(n, k, d, Digits::Expandable);
     for n in [100_000, 1_000_000] {
         assert_eq!(few(n, 2, 28), [&WHITENED_MMA as &dyn Family]);
-        assert_eq!(few(n, 9, 28)[0].name(), EXPANDED_MMA.name());
+        assert_eq!(few(n, 9, 28)[0].name(), EXPANDED_MMA.facts().name);
         assert_eq!(few(n, 2, 64), [&WHITENED_WGMMA as &dyn Family]);
     }
     assert_eq!(few(10_000, 2, 64), [&WEIGHTED_SUMS as &dyn Family]);

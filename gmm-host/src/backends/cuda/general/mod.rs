@@ -7,12 +7,13 @@ pub(crate) mod layout;
 use super::device::gpu::{Gpu, Limits};
 use super::device::kernel::Kernel;
 use super::device::memory::{Numbers, allocate, enlarge, zeroed};
-use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
+use super::device::place::Element;
+use super::device::samples::{Chunk, Columns, DeviceSamples};
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
 use super::likelihood::{ReduceSets, Totals};
 use super::missing::add_offsets;
-use super::plan::family::{Family, Takes, Variant};
+use super::plan::family::{Facts, Family, Variant};
 use super::plan::task::{Operation, Shape as LaunchShape, Task};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
@@ -52,20 +53,14 @@ const SHAPE: LaunchShape = LaunchShape::new(1, BLOCK, 8);
 pub const VARIANT: Variant = Variant { family: &GENERAL, shape: SHAPE, cached: None };
 
 impl Family for GeneralFamily {
-    fn name(&self) -> &'static str {
-        "general"
-    }
-
-    fn about(&self) -> &'static str {
-        "every operation of one parameter set, in float32 and float64"
+    fn facts(&self) -> Facts {
+        let about = "every operation of one parameter set, in float32 and float64";
+        let operations = &[Operation::Total, Operation::Scores, Operation::EStep];
+        Facts { gaps: true, ..Facts::complete("general", about, operations) }
     }
 
     fn sizes(&self) -> String {
         "any".into()
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { gaps: true, ..Takes::complete(&[Operation::Total, Operation::Scores, Operation::EStep]) }
     }
 
     fn limit(&self, _: &Task, _: &Limits) -> Option<String> {

@@ -11,7 +11,7 @@ use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::{Output, Workspace};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use gmm_kernels::entries;
@@ -30,24 +30,17 @@ pub struct TiledFamily {
 }
 
 impl Family for TiledFamily {
-    fn name(&self) -> &'static str {
-        if self.rows == 8 { "tiled8" } else { "tiled16" }
-    }
-
-    fn about(&self) -> &'static str {
-        if self.rows == 8 {
-            "totals and scores in tiles of eight components, or rows of a triangle"
-        } else {
-            "totals and scores in tiles of sixteen components, or rows of a triangle"
-        }
+    fn facts(&self) -> Facts {
+        let (name, about) = match self.rows {
+            8 => ("tiled8", "totals and scores in tiles of eight components, or rows of a triangle"),
+            _ => ("tiled16", "totals and scores in tiles of sixteen components, or rows of a triangle"),
+        };
+        let complete = Facts::complete(name, about, &[Operation::Total, Operation::Scores]);
+        Facts { gaps: self.rows == 8, always_has_split: true, ..complete }
     }
 
     fn sizes(&self) -> String {
         "any".into()
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { gaps: self.rows == 8, ..Takes::complete(&[Operation::Total, Operation::Scores]) }
     }
 
     fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
@@ -65,10 +58,6 @@ impl Family for TiledFamily {
     fn is_launchable(&self, shape: Shape) -> bool {
         let warps = shape.block / WARP;
         warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two()
-    }
-
-    fn always_has_split(&self) -> bool {
-        true
     }
 
     fn samples_of_block(&self, shape: Shape) -> usize {

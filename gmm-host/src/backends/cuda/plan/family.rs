@@ -31,29 +31,6 @@ impl CovarianceShapes {
     }
 }
 
-/// The operations of a family, and the samples and mixtures that it takes.
-#[derive(Debug, Clone, Copy)]
-pub struct Takes {
-    pub operations: &'static [Operation],
-    /// Samples with missing values (under diagonal covariances).
-    pub gaps: bool,
-    pub covariances: CovarianceShapes,
-    /// Samples with weights.
-    pub weights: bool,
-}
-
-impl Takes {
-    /// Complete samples with or without weights, and all covariances.
-    pub const fn complete(operations: &'static [Operation]) -> Self {
-        Self { operations, gaps: false, covariances: CovarianceShapes::All, weights: true }
-    }
-
-    /// Complete samples without weights, and diagonal covariances.
-    pub const fn plain(operations: &'static [Operation]) -> Self {
-        Self { operations, gaps: false, covariances: CovarianceShapes::Diagonals, weights: false }
-    }
-}
-
 /// The unit of a multiprocessor that a family multiplies with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -82,27 +59,71 @@ impl fmt::Display for Unit {
     }
 }
 
-/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
-pub trait Family: Sync {
-    /// The name that a user asks for it by: what it computes, and its unit if that is another one
-    /// than [`Unit::Cores`].
-    fn name(&self) -> &'static str;
-
+/// What does not depend on the task.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// The name that a user asks for it by: what it computes, and its unit if that is another one than
+    /// [`Unit::Cores`].
+    pub name: &'static str,
     /// What it multiplies with.
-    fn unit(&self) -> Unit {
-        Unit::Cores
+    pub unit: Unit,
+    /// What it computes and how, in a few words.
+    pub about: &'static str,
+    pub operations: &'static [Operation],
+    /// Whether it takes samples with missing values (under diagonal covariances).
+    pub gaps: bool,
+    pub covariances: CovarianceShapes,
+    /// Whether it takes samples with weights.
+    pub weights: bool,
+    /// Whether its text form has the split where that is one.
+    pub always_has_split: bool,
+    /// Whether it evaluates parameter sets by what they differ in from a reference.
+    pub compares_sets: bool,
+    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is
+    /// in every sample's likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
+    pub exp2_bias: bool,
+    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the samples
+    /// does not tell what all of them take.
+    pub timed_with_all_samples: bool,
+    /// Whether its E-step holds so much memory that it is ready for one task at a time.
+    pub large_memory: bool,
+}
+
+impl Facts {
+    /// Of a family of ordinary instructions that takes complete samples with or without weights, and all
+    /// covariances.
+    pub const fn complete(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
+        Self {
+            name,
+            unit: Unit::Cores,
+            about,
+            operations,
+            gaps: false,
+            covariances: CovarianceShapes::All,
+            weights: true,
+            always_has_split: false,
+            compares_sets: false,
+            exp2_bias: false,
+            timed_with_all_samples: false,
+            large_memory: false,
+        }
     }
 
-    /// What it computes and how, in a few words.
-    fn about(&self) -> &'static str;
+    /// Of one that takes complete samples without weights, and diagonal covariances.
+    pub const fn plain(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
+        let complete = Self::complete(name, about, operations);
+        Self { covariances: CovarianceShapes::Diagonals, weights: false, ..complete }
+    }
+}
+
+/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
+pub trait Family: Sync {
+    fn facts(&self) -> Facts;
 
     /// The numbers of components K and features D that it takes, in words.
     fn sizes(&self) -> String;
 
-    fn takes(&self) -> Takes;
-
-    /// Why it cannot do a task that is of its operations and of what it [`takes`](Self::takes), on a
-    /// device that has its unit.
+    /// Why it cannot do a task that its [`Facts`] do not exclude.
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
 
     /// The shapes that are worth timing, the likely best first.
@@ -119,11 +140,6 @@ pub trait Family: Sync {
         shape.split == 1
     }
 
-    /// Whether its text form has the split where that is one.
-    fn always_has_split(&self) -> bool {
-        false
-    }
-
     /// Samples that a block takes at a time.
     fn samples_of_block(&self, shape: Shape) -> usize {
         shape.block as usize
@@ -135,39 +151,10 @@ pub trait Family: Sync {
     /// The entries of the kernels that it launches for a task, by name.
     fn entries(&self, task: &Task, shape: Shape) -> Vec<String>;
 
-    /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on
-    /// an H200).
-    fn max_registers(&self, _: &Task) -> Option<u32> {
-        None
-    }
-
-    /// Whether it evaluates parameter sets by what they differ in from a reference.
-    fn compares_sets(&self) -> bool {
-        false
-    }
-
-    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's
-    /// 2^x is in every sample's likelihood. (With the maximum taken out the largest term is 2⁰,
-    /// which is exact.)
-    fn has_exp2_bias(&self) -> bool {
-        false
-    }
-
     /// What it multiplies on the tensor cores in an E-step of matrices (`full`) or of diagonals;
     /// None if it does not use these.
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         None
-    }
-
-    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the
-    /// samples does not tell what all of them take.
-    fn is_timed_with_all_samples(&self) -> bool {
-        false
-    }
-
-    /// Whether its E-step holds so much memory that it is ready for one task at a time.
-    fn has_large_memory(&self) -> bool {
-        false
     }
 
     /// Its kernels for log-likelihoods, made ready for a task. The device's context is current.
@@ -199,7 +186,7 @@ pub trait Family: Sync {
 impl<'a> dyn Family + 'a {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let takes = self.takes();
+        let takes = self.facts();
         let refusal = if !takes.operations.contains(&task.operation) {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
@@ -214,14 +201,18 @@ impl<'a> dyn Family + 'a {
         } else if task.weighted && !takes.weights {
             "takes samples without weights only"
         } else {
-            return self.unit().problem(limits).or_else(|| self.limit(task, limits));
+            return takes.unit.problem(limits).or_else(|| self.limit(task, limits));
         };
         Some(refusal.into())
     }
 
+    pub fn name(&self) -> &'static str {
+        self.facts().name
+    }
+
     /// Whether it has an operation.
     pub fn has(&self, operation: Operation) -> bool {
-        self.takes().operations.contains(&operation)
+        self.facts().operations.contains(&operation)
     }
 }
 
@@ -293,7 +284,7 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape { split, block, per_multiprocessor } = self.shape;
         f.write_str(self.family.name())?;
-        if split != 1 || self.family.always_has_split() {
+        if split != 1 || self.family.facts().always_has_split {
             write!(f, "/{split}")?;
         }
         write!(f, ":{block}x{per_multiprocessor}:")?;

@@ -93,7 +93,7 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
     let mut best: Option<(f64, Variant)> = None;
     let mut failure = None;
     for variant in variants {
-        let n = if variant.family.is_timed_with_all_samples() { task.n } else { enough };
+        let n = if variant.family.facts().timed_with_all_samples { task.n } else { enough };
         let compile = Instant::now();
         let prepared = trial.prepare(variant, n);
         compiling += compile.elapsed();

@@ -1,22 +1,24 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by
 //! these entries only.
 use crate::arrays::{columns, ranges, rows};
-use crate::estep::fused_mma::FusedShape;
+use crate::estep::fused_mma::{self, FusedShape};
 use crate::estep::{
-    fused, fused_mma, fused_patterns, fused64, products_mma, products_wgmma, weighted_sums, whitened_mma,
-    whitened_wgmma,
+    fused, fused_patterns, fused64, products_mma, products_wgmma, weighted_sums, whitened_mma, whitened_wgmma,
 };
 use crate::fit;
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_mma, batch_parameters, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
-use crate::pairwise::products::Tiling;
-use crate::pairwise::{centres, pairs, products, products_few, split};
+use crate::pairwise::products::{self, TILINGS, Tiling};
+use crate::pairwise::{centres, pairs, products_few, split};
 use crate::patterns::{complete, marginals};
 use crate::reduce::{sets, slices};
 use core::marker::PhantomData;
+use fused::Moments;
+use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
+use whitened_wgmma::Shape as Whitened;
 
 /// The name of a kernel whose argument is of type `A`.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ impl<A> Entry<A> {
     /// The name, as the PTX has it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    fn add_to(self, all: &mut BTreeMap<String, usize>) {
+        all.insert(self.name, size_of::<A>());
     }
 }
 
@@ -55,8 +61,71 @@ fn shape(full: bool) -> &'static str {
     if full { "full" } else { "diag" }
 }
 
-/// The part of a kernel's name that says that it is for samples with missing values, and diagonals.
-const OBSERVED: &str = "observed";
+/// The same, or for samples with missing values under diagonals.
+fn shape_or_observed(full: bool, gaps: bool) -> &'static str {
+    if gaps { "observed" } else { shape(full) }
+}
+
+const BOTH: [bool; 2] = [false, true];
+const CAPACITIES: [usize; 2] = [8, 32];
+
+/// Runs a statement for all values of the variables before it.
+macro_rules! each {
+    ($statement:stmt;) => { $statement };
+    ($statement:stmt; $variable:ident in $values:expr $(, $($rest:tt)*)?) => {
+        for $variable in $values {
+            each!($statement; $($($rest)*)?);
+        }
+    };
+}
+
+/// Calls a function for all element types.
+macro_rules! of_elements {
+    ($add:ident, $all:ident) => {
+        $add(&mut $all)
+    };
+    ($add:ident, $all:ident, $element:ident) => {
+        [$add::<f32>, $add::<f64>].iter().for_each(|add| add(&mut $all))
+    };
+    ($add:ident, $all:ident, $from:ident, $to:ident) => {
+        [$add::<f32, f32>, $add::<f32, f64>, $add::<f64, f32>, $add::<f64, f64>].iter().for_each(|add| add(&mut $all))
+    };
+}
+
+/// Makes a function for each entry, and [`all`], which lists their instances: for each value of an argument
+/// and each type of elements, as far as the condition holds.
+macro_rules! entries {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<$($element:ident),+>)? ($($argument:ident: $type:ident in $values:expr),*) -> $of:ty =
+            $text:literal $(, $part:expr)* $(; if $exists:expr)?;
+    )*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name $(<$($element: Element),+>)? ($($argument: $type),*) -> Entry<$of> {
+                Entry::new(format!($text $(, $part)*))
+            }
+        )*
+
+        /// The name of every entry, and the bytes of its argument.
+        pub fn all() -> BTreeMap<String, usize> {
+            let mut all = BTreeMap::new();
+            all_small_k(&mut all);
+            $({
+                fn add $(<$($element: Element),+>)? (all: &mut BTreeMap<String, usize>) {
+                    each!(
+                        if true $(&& $exists)? {
+                            $name $(::<$($element),+>)? ($($argument),*).add_to(all);
+                        };
+                        $($argument in $values),*
+                    );
+                }
+                of_elements!(add, all $($(, $element)+)?);
+            })*
+            all
+        }
+    };
+}
 
 /// Total of at most 8 components over D ≤ 16 features. `None` unless a component of D features has
 /// `ROW` numbers.
@@ -76,70 +145,34 @@ pub fn small_k_name(d: usize, kind: small_k::Kind) -> String {
     format!("small_k_{of}d{d:02}")
 }
 
-/// Totals of many parameter sets over D ≤ 16 features.
-pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
-    Entry::new(format!("batch_d{d:02}"))
+fn all_small_k(all: &mut BTreeMap<String, usize>) {
+    fn add<const ROW: usize>(all: &mut BTreeMap<String, usize>) {
+        for kind in small_k::Kind::ALL {
+            (1..=small_k::MAX_FEATURES).filter_map(|d| small_k::<ROW>(d, kind)).for_each(|entry| entry.add_to(all));
+        }
+    }
+    let of_rows = [
+        add::<4>, add::<8>, add::<12>, add::<16>, add::<20>, add::<24>, add::<28>, add::<32>, add::<36>, add::<40>,
+        add::<44>, add::<48>, add::<52>,
+    ];
+    of_rows.iter().for_each(|add| add(all));
 }
 
-/// The parameters of many similar sets, for the kernels on the tensor cores.
-pub fn batch_parameters() -> Entry<batch_parameters::BatchParametersArgs> {
-    Entry::new("batch_parameters")
+/// Shapes with every instance of `fused_mma`.
+fn fused_shapes() -> impl Iterator<Item = FusedShape> {
+    let sizes = (1..=12).flat_map(|tiles| [13, 9, 15, 16, 32, 64].map(|d| (fused_mma::TILE * tiles, d)));
+    sizes.flat_map(|(k, d)| {
+        let steps = (1..=14).filter_map(move |steps| FusedShape::expanded(k, d, steps * fused_mma::STEP));
+        let of_kinds = [(false, false), (false, true), (true, false)];
+        of_kinds.into_iter().filter_map(move |(full, gaps)| FusedShape::new(k, d, full, gaps)).chain(steps)
+    })
 }
 
-/// Totals of many parameter sets on the tensor cores, over the features of so many steps (1 to 4).
-pub fn batch_mma(steps: usize) -> Entry<batch_mma::BatchMmaArgs> {
-    Entry::new(format!("batch_mma_s{steps}"))
-}
-
-/// As [`batch_mma()`], with the products of warpgroups; `k`: the number of components.
-pub fn batch_wgmma(steps: usize, k: usize) -> Entry<batch_mma::BatchMmaArgs> {
-    let of = if k <= batch_mma::COMPONENTS { "k08_" } else { "" };
-    Entry::new(format!("batch_wgmma_{of}s{steps}"))
-}
-
-/// Whole fits of small mixtures, each by a block, with full or diagonal covariances.
-pub fn fit(full: bool, d: usize) -> Entry<fit::FitArgs> {
-    // With one feature a matrix is a number.
-    Entry::new(format!("fit_{}_d{:02}", shape(full && d > 1), fit::features(d)))
-}
-
-/// Total and scores, with one thread for each (sample, component).
-pub fn pair() -> Entry<pair::PairArgs> {
-    Entry::new("pair")
-}
-
-/// The bias of the device's approximate 2^x.
-pub fn exp2_bias() -> Entry<exp2_bias::Exp2BiasArgs> {
-    Entry::new("exp2_bias")
-}
-
-/// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles;
-/// `gaps`: of samples with missing values, for diagonals in tiles of 8.
-pub fn tiled(rows: usize, full: bool, gaps: bool) -> Entry<tiled::TiledArgs> {
-    let of = match (full, gaps) {
-        (true, _) => "_full",
-        (false, true) => "_observed",
-        (false, false) => "",
-    };
-    Entry::new(format!("tiled{of}{rows}"))
-}
-
-/// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
-pub fn fused(moments: fused::Moments, capacity: usize, d: usize) -> Entry<fused::FusedArgs> {
-    Entry::new(format!("fused_{}_k{capacity:02}_d{d:02}", moments.name()))
-}
-
-/// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8,
-/// 12 or 16).
-pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> {
-    Entry::new(format!("fused64_k{capacity:02}_d{features:02}"))
-}
-
-/// The E-step of few components on the tensor cores, in one read of the data.
-pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
+/// The name of a `fused_mma`.
+fn fused_mma_name(shape: FusedShape) -> String {
+    let warp = shape.of_warp();
     if shape.expanded > 0 {
-        let shape = shape.of_warp();
-        return Entry::new(format!("fused_mma_expanded_p{:03}_k{}", shape.products(), shape.capacity()));
+        return format!("fused_mma_expanded_p{:03}_k{}", warp.products(), warp.capacity());
     }
     let of = match shape {
         FusedShape { rotations: 1.., .. } => "full_",
@@ -147,197 +180,214 @@ pub fn fused_mma(shape: FusedShape) -> Entry<fused_mma::FusedMmaArgs> {
         _ => "",
     };
     let team = if shape.is_of_team() { "team_" } else { "" };
-    let shape = shape.of_warp();
-    Entry::new(format!("fused_mma_{of}{team}d{:02}_k{:02}", shape.features(), shape.capacity()))
+    format!("fused_mma_{of}{team}d{:02}_k{:02}", warp.features(), warp.capacity())
 }
 
-/// The sums of the E-step over samples whose exponents are known, raw or central.
-pub fn weighted_sums(full: bool, central: bool) -> Entry<weighted_sums::WeightedSumsArgs> {
-    Entry::new(format!("weighted_sums_{}_{}", shape(full), if central { "central" } else { "raw" }))
+/// A size for each instance of `whitened_wgmma`.
+fn widths() -> impl Iterator<Item = Whitened> {
+    (1..=whitened_wgmma::MAX_FEATURES as u32).map(|d| Whitened { d, k: 1 })
 }
 
-/// The coefficients of `products_mma`, in float16.
-pub fn split_coefficients() -> Entry<products_mma::SplitArgs> {
-    Entry::new("split_coefficients")
+fn tiling_name(tiling: Tiling) -> &'static str {
+    match tiling {
+        products::LARGE => "large",
+        products::MEDIUM => "medium",
+        _ => "small",
+    }
 }
 
-/// The exponents of `products_mma`, with `tiles` (1 or 2) tiles of components a warp.
-pub fn exponents(full: bool, tiles: usize) -> Entry<products_mma::ExponentsArgs> {
-    Entry::new(format!("exponents_{}_m{tiles}", shape(full)))
+entries! {
+    /// Totals of many parameter sets over D ≤ 16 features.
+    fn batch(d: usize in 1..=small_k::MAX_FEATURES) -> batch::BatchArgs = "batch_d{d:02}";
+
+    /// The parameters of many similar sets, for the kernels on the tensor cores.
+    fn batch_parameters() -> batch_parameters::BatchParametersArgs = "batch_parameters";
+
+    /// Totals of many parameter sets on the tensor cores, over the features of so many steps (1 to 4).
+    fn batch_mma(steps: usize in 1..=4) -> batch_mma::BatchMmaArgs = "batch_mma_s{steps}";
+
+    /// As [`batch_mma()`], with the products of warpgroups; `k`: the number of components.
+    fn batch_wgmma(steps: usize in 1..=4, k: usize in CAPACITIES) -> batch_mma::BatchMmaArgs =
+        "batch_wgmma_{}s{steps}", if k <= batch_mma::COMPONENTS { "k08_" } else { "" };
+
+    /// Whole fits of small mixtures, each by a block, with full or diagonal covariances. (With one feature a
+    /// matrix is a number.)
+    fn fit(full: bool in BOTH, d: usize in 1..=fit::MAX_FEATURES) -> fit::FitArgs =
+        "fit_{}_d{:02}", shape(full && d > 1), fit::features(d);
+
+    /// Total and scores, with one thread for each (sample, component).
+    fn pair() -> pair::PairArgs = "pair";
+
+    /// The bias of the device's approximate 2^x.
+    fn exp2_bias() -> exp2_bias::Exp2BiasArgs = "exp2_bias";
+
+    /// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles;
+    /// `gaps`: of samples with missing values, for diagonals in tiles of 8.
+    fn tiled(rows: usize in [8, 16], full: bool in BOTH, gaps: bool in BOTH) -> tiled::TiledArgs =
+        "tiled{}{rows}", match (full, gaps) {
+            (true, _) => "_full",
+            (false, true) => "_observed",
+            (false, false) => "",
+        }; if !gaps || rows == 8;
+
+    /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
+    fn fused(moments: Moments in Moments::ALL, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
+        -> fused::FusedArgs = "fused_{}_k{capacity:02}_d{d:02}", moments.name();
+
+    /// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8,
+    /// 12 or 16).
+    fn fused64(capacity: usize in CAPACITIES, features: usize in [4, 8, 12, 16]) -> fused64::Fused64Args =
+        "fused64_k{capacity:02}_d{features:02}";
+
+    /// The E-step of few components on the tensor cores, in one read of the data.
+    fn fused_mma(shape: FusedShape in fused_shapes()) -> fused_mma::FusedMmaArgs = "{}", fused_mma_name(shape);
+
+    /// The sums of the E-step over samples whose exponents are known, raw or central.
+    fn weighted_sums(full: bool in BOTH, central: bool in BOTH) -> weighted_sums::WeightedSumsArgs =
+        "weighted_sums_{}_{}", shape(full), if central { "central" } else { "raw" };
+
+    /// The coefficients of `products_mma`, in float16.
+    fn split_coefficients() -> products_mma::SplitArgs = "split_coefficients";
+
+    /// The exponents of `products_mma`, with `tiles` (1 or 2) tiles of components a warp.
+    fn exponents(full: bool in BOTH, tiles: usize in 1..=2) -> products_mma::ExponentsArgs =
+        "exponents_{}_m{tiles}", shape(full);
+
+    /// The sums of `products_mma` over samples whose exponents are known, with `tiles` (1 or 2) tiles of
+    /// components a warp.
+    fn weigh(full: bool in BOTH, tiles: usize in 1..=2) -> products_mma::WeighArgs = "weigh_{}_m{tiles}", shape(full);
+
+    /// The coefficients of `products_wgmma`, in float16.
+    fn warpgroup_coefficients() -> products_wgmma::CoefficientsArgs = "warpgroup_coefficients";
+
+    /// The products of the samples of `products_wgmma`, in float16.
+    fn warpgroup_products() -> products_wgmma::ProductsArgs = "warpgroup_products";
+
+    /// The exponents of `products_wgmma`.
+    fn warpgroup_exponents() -> products_wgmma::ExponentsArgs = "warpgroup_exponents";
+
+    /// The sums of `products_wgmma` over samples whose exponents are known.
+    fn warpgroup_weigh() -> products_wgmma::WeighArgs = "warpgroup_weigh";
+
+    /// The triangles of `whitened_mma`, in float16.
+    fn split_matrices() -> whitened_mma::SplitMatricesArgs = "split_matrices";
+
+    /// The exponents of `whitened_mma`.
+    fn whiten() -> whitened_mma::WhitenArgs = "whiten";
+
+    /// The sums of `whitened_mma`, of products of two features over samples whose exponents are known.
+    fn outer() -> whitened_mma::OuterArgs = "outer";
+
+    /// The triangles of `whitened_wgmma`, in float16.
+    fn warpgroup_triangles() -> whitened_wgmma::TrianglesArgs = "warpgroup_triangles";
+
+    /// The features of the samples of `whitened_wgmma`, in float16.
+    fn warpgroup_features() -> whitened_wgmma::FeaturesArgs = "warpgroup_features";
+
+    /// The exponents of `whitened_wgmma`.
+    fn warpgroup_whiten(shape: Whitened in widths()) -> whitened_wgmma::WhitenArgs =
+        "warpgroup_whiten_d{}", shape.width();
+
+    /// The log-sum-exps of the exponents of `whitened_wgmma`.
+    fn warpgroup_normalise() -> whitened_wgmma::NormaliseArgs = "warpgroup_normalise";
+
+    /// The responsibilities of `whitened_wgmma`, and their sums.
+    fn warpgroup_respond(shape: Whitened in widths()) -> whitened_wgmma::RespondArgs =
+        "warpgroup_respond_d{}", shape.width();
+
+    /// The sums of `whitened_wgmma`, of products of two features over samples whose responsibilities are
+    /// known.
+    fn warpgroup_outer(shape: Whitened in widths()) -> whitened_wgmma::OuterArgs =
+        "warpgroup_outer_d{}", shape.width();
+
+    /// Exponents of all components, for any shape; `gaps`: of samples with missing values, for
+    /// diagonals; `around_means`: of differences from the means, in float64.
+    fn density<T>(full: bool in BOTH, gaps: bool in BOTH, around_means: bool in BOTH) -> density::DensityArgs<T> =
+        "density_{}_{}{}", shape_or_observed(full, gaps), if around_means { "around_means_" } else { "" }, T::SUFFIX;
+        if !around_means || T::SUFFIX == f64::SUFFIX;
+
+    /// Exponents of components with triangles of many features, in float64.
+    fn wide_density<T>() -> density::DensityArgs<T> = "density_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
+
+    /// Scores, labels and responsibilities from exponents.
+    fn posterior<T>() -> posterior::PosteriorArgs<T> = "posterior_{}", T::SUFFIX;
+
+    /// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for
+    /// diagonals.
+    fn accumulate<T>(full: bool in BOTH, gaps: bool in BOTH) -> accumulate::AccumulateArgs<T> =
+        "accumulate_{}_{}", shape_or_observed(full, gaps), T::SUFFIX;
+
+    /// Sufficient statistics from responsibilities, of components with triangles of many features, in
+    /// float64.
+    fn wide_accumulate<T>() -> accumulate::AccumulateArgs<T> =
+        "accumulate_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
+
+    /// The parameters of each pattern of missing values.
+    fn marginals<T>() -> marginals::MarginalsArgs<T> = "marginals_{}", T::SUFFIX;
+
+    /// The sums of all columns of each pattern of missing values.
+    fn complete_patterns() -> complete::CompleteArgs = "complete_patterns";
+
+    /// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over
+    /// D ≤ 16 features.
+    fn fused_patterns(capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
+        -> fused_patterns::FusedPatternsArgs = "fused_patterns_k{capacity:02}_d{d:02}";
+
+    /// Steps of random-walk Metropolis over D ≤ 16 features.
+    fn metropolis(d: usize in 1..=small_k::MAX_FEATURES) -> metropolis::MetropolisArgs = "metropolis_d{d:02}";
+
+    /// Sums over blocks, a number for each of several sets.
+    fn reduce_sets() -> sets::ReduceSetsArgs = "reduce_sets";
+
+    /// Sums over slices of the samples.
+    fn reduce_slices() -> slices::ReduceSlicesArgs = "reduce_slices";
+
+    /// Rows as pairs of float16 numbers.
+    fn split_rows() -> split::SplitArgs = "split_rows";
+
+    /// Inner products of split rows, in tiles of this size.
+    fn products(tiling: Tiling in TILINGS) -> products::ProductsArgs = "products_{}", tiling_name(tiling);
+
+    /// Inner products of few vectors with split rows.
+    fn products_few() -> products_few::ProductsFewArgs = "products_few";
+
+    /// The Gaussian kernel of pairs of rows.
+    fn gaussian_pairs() -> pairs::PairsArgs = "gaussian_pairs";
+
+    /// The Gaussian kernel of rows with centres.
+    fn gaussian_centres() -> centres::CentresArgs = "gaussian_centres";
+
+    /// The range of each column of an array, and its first element that is not finite.
+    fn array_ranges<T>() -> ranges::RangesArgs<T> = "array_ranges_{}", T::SUFFIX;
+
+    /// An array's samples as columns of another type, or of the same.
+    fn array_columns<S, T>() -> columns::ColumnsArgs<S, T> = "array_columns_{}_{}", S::SUFFIX, T::SUFFIX;
+
+    /// Some rows of an array.
+    fn array_rows<T>() -> rows::RowsArgs<T> = "array_rows_{}", T::SUFFIX;
 }
 
-/// The sums of `products_mma` over samples whose exponents are known, with `tiles` (1 or 2) tiles of
-/// components a warp.
-pub fn weigh(full: bool, tiles: usize) -> Entry<products_mma::WeighArgs> {
-    Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
-}
+#[cfg(all(test, feature = "ptx"))]
+mod tests {
+    use super::*;
+    use crate::ptx;
+    use crate::simt::emulator::KERNELS;
+    use std::vec::Vec;
 
-/// The coefficients of `products_wgmma`, in float16.
-pub fn warpgroup_coefficients() -> Entry<products_wgmma::CoefficientsArgs> {
-    Entry::new("warpgroup_coefficients")
-}
-
-/// The products of the samples of `products_wgmma`, in float16.
-pub fn warpgroup_products() -> Entry<products_wgmma::ProductsArgs> {
-    Entry::new("warpgroup_products")
-}
-
-/// The exponents of `products_wgmma`.
-pub fn warpgroup_exponents() -> Entry<products_wgmma::ExponentsArgs> {
-    Entry::new("warpgroup_exponents")
-}
-
-/// The sums of `products_wgmma` over samples whose exponents are known.
-pub fn warpgroup_weigh() -> Entry<products_wgmma::WeighArgs> {
-    Entry::new("warpgroup_weigh")
-}
-
-/// The triangles of `whitened_mma`, in float16.
-pub fn split_matrices() -> Entry<whitened_mma::SplitMatricesArgs> {
-    Entry::new("split_matrices")
-}
-
-/// The exponents of `whitened_mma`.
-pub fn whiten() -> Entry<whitened_mma::WhitenArgs> {
-    Entry::new("whiten")
-}
-
-/// The sums of `whitened_mma`, of products of two features over samples whose exponents are known.
-pub fn outer() -> Entry<whitened_mma::OuterArgs> {
-    Entry::new("outer")
-}
-
-/// The triangles of `whitened_wgmma`, in float16.
-pub fn warpgroup_triangles() -> Entry<whitened_wgmma::TrianglesArgs> {
-    Entry::new("warpgroup_triangles")
-}
-
-/// The features of the samples of `whitened_wgmma`, in float16.
-pub fn warpgroup_features() -> Entry<whitened_wgmma::FeaturesArgs> {
-    Entry::new("warpgroup_features")
-}
-
-/// The exponents of `whitened_wgmma`.
-pub fn warpgroup_whiten(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::WhitenArgs> {
-    Entry::new(format!("warpgroup_whiten_d{}", shape.width()))
-}
-
-/// The log-sum-exps of the exponents of `whitened_wgmma`.
-pub fn warpgroup_normalise() -> Entry<whitened_wgmma::NormaliseArgs> {
-    Entry::new("warpgroup_normalise")
-}
-
-/// The responsibilities of `whitened_wgmma`, and their sums.
-pub fn warpgroup_respond(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::RespondArgs> {
-    Entry::new(format!("warpgroup_respond_d{}", shape.width()))
-}
-
-/// The sums of `whitened_wgmma`, of products of two features over samples whose responsibilities are
-/// known.
-pub fn warpgroup_outer(shape: whitened_wgmma::Shape) -> Entry<whitened_wgmma::OuterArgs> {
-    Entry::new(format!("warpgroup_outer_d{}", shape.width()))
-}
-
-/// Exponents of all components, for any shape; `gaps`: of samples with missing values, for
-/// diagonals; `around_means`: of differences from the means, in float64.
-pub fn density<T: Element>(full: bool, gaps: bool, around_means: bool) -> Entry<density::DensityArgs<T>> {
-    let shape = if gaps { OBSERVED } else { shape(full) };
-    Entry::new(format!("density_{shape}_{}{}", if around_means { "around_means_" } else { "" }, T::SUFFIX))
-}
-
-/// Exponents of components with triangles of many features, in float64.
-pub fn wide_density<T: Element>() -> Entry<density::DensityArgs<T>> {
-    Entry::new(format!("density_wide_{}", T::SUFFIX))
-}
-
-/// Scores, labels and responsibilities from exponents.
-pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
-    Entry::new(format!("posterior_{}", T::SUFFIX))
-}
-
-/// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for
-/// diagonals.
-pub fn accumulate<T: Element>(full: bool, gaps: bool) -> Entry<accumulate::AccumulateArgs<T>> {
-    Entry::new(format!("accumulate_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
-}
-
-/// Sufficient statistics from responsibilities, of components with triangles of many features, in
-/// float64.
-pub fn wide_accumulate<T: Element>() -> Entry<accumulate::AccumulateArgs<T>> {
-    Entry::new(format!("accumulate_wide_{}", T::SUFFIX))
-}
-
-/// The parameters of each pattern of missing values.
-pub fn marginals<T: Element>() -> Entry<marginals::MarginalsArgs<T>> {
-    Entry::new(format!("marginals_{}", T::SUFFIX))
-}
-
-/// The sums of all columns of each pattern of missing values.
-pub fn complete_patterns() -> Entry<complete::CompleteArgs> {
-    Entry::new("complete_patterns")
-}
-
-/// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over
-/// D ≤ 16 features.
-pub fn fused_patterns(capacity: usize, d: usize) -> Entry<fused_patterns::FusedPatternsArgs> {
-    Entry::new(format!("fused_patterns_k{capacity:02}_d{d:02}"))
-}
-
-/// Steps of random-walk Metropolis over D ≤ 16 features.
-pub fn metropolis(d: usize) -> Entry<metropolis::MetropolisArgs> {
-    Entry::new(format!("metropolis_d{d:02}"))
-}
-
-/// Sums over blocks, a number for each of several sets.
-pub fn reduce_sets() -> Entry<sets::ReduceSetsArgs> {
-    Entry::new("reduce_sets")
-}
-
-/// Sums over slices of the samples.
-pub fn reduce_slices() -> Entry<slices::ReduceSlicesArgs> {
-    Entry::new("reduce_slices")
-}
-
-/// Rows as pairs of float16 numbers.
-pub fn split_rows() -> Entry<split::SplitArgs> {
-    Entry::new("split_rows")
-}
-
-/// Inner products of split rows, in tiles of this size.
-pub fn products(tiling: Tiling) -> Entry<products::ProductsArgs> {
-    Entry::new(match tiling {
-        products::LARGE => "products_large",
-        products::MEDIUM => "products_medium",
-        _ => "products_small",
-    })
-}
-
-/// Inner products of few vectors with split rows.
-pub fn products_few() -> Entry<products_few::ProductsFewArgs> {
-    Entry::new("products_few")
-}
-
-/// The Gaussian kernel of pairs of rows.
-pub fn gaussian_pairs() -> Entry<pairs::PairsArgs> {
-    Entry::new("gaussian_pairs")
-}
-
-/// The Gaussian kernel of rows with centres.
-pub fn gaussian_centres() -> Entry<centres::CentresArgs> {
-    Entry::new("gaussian_centres")
-}
-
-/// The range of each column of an array, and its first element that is not finite.
-pub fn array_ranges<T: Element>() -> Entry<ranges::RangesArgs<T>> {
-    Entry::new(format!("array_ranges_{}", T::SUFFIX))
-}
-
-/// An array's samples as columns of another type, or of the same.
-pub fn array_columns<S: Element, T: Element>() -> Entry<columns::ColumnsArgs<S, T>> {
-    Entry::new(format!("array_columns_{}_{}", S::SUFFIX, T::SUFFIX))
-}
-
-/// Some rows of an array.
-pub fn array_rows<T: Element>() -> Entry<rows::RowsArgs<T>> {
-    Entry::new(format!("array_rows_{}", T::SUFFIX))
+    /// The entries are the kernels of the PTX, and both the PTX and the kernel's code take an argument as long
+    /// as the entry's.
+    #[test]
+    fn every_kernel_has_an_entry_with_its_argument() {
+        let all = all();
+        assert_eq!(all.keys().map(String::as_str).collect::<Vec<_>>(), ptx::names());
+        for (name, bytes) in &all {
+            let text = ptx::entry(name).unwrap();
+            let parameter = format!("{name}_param_0[");
+            let size = text.split(&parameter).nth(1).and_then(|rest| rest.split(']').next());
+            assert_eq!(size.map(str::parse), Some(Ok(*bytes)), "the argument of {name}");
+            assert!(!text.contains(&format!("{name}_param_1")), "{name} has a second parameter");
+            let kernel = KERNELS.iter().find(|kernel| kernel.name == name).unwrap();
+            assert_eq!(kernel.argument_bytes, *bytes, "the argument of {name} in the emulator");
+        }
+    }
 }

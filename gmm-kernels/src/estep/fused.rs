@@ -55,6 +55,9 @@ pub enum Moments {
 }
 
 impl Moments {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Raw, Self::Diag, Self::Full];
+
     /// Whether A is a lower triangle.
     pub const fn full(self) -> bool {
         matches!(self, Self::Full)

@@ -124,7 +124,7 @@ macro_rules! kernel {
         const _: () = {
             use $crate::simt::emulator::{KERNELS, LaunchShape, Memory, Registered, run};
             #[linkme::distributed_slice(KERNELS)]
-            static KERNEL: Registered = Registered::new(stringify!($name), launch);
+            static KERNEL: Registered = Registered::new(stringify!($name), size_of::<$ty>(), launch);
             unsafe fn launch(shape: LaunchShape, memory: &Memory<'_>, argument: *const u8) {
                 // SAFETY: the caller guarantees it.
                 unsafe { run(shape, memory, argument, $name as unsafe fn($ty)) }

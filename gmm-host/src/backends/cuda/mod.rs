@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `device/` | driver, memory, streams, launches, the samples on the device | |
 //! | `arrays/` | arrays that another library has put into the device's memory | `gmm_kernels::arrays` |
-//! | `plan/` | which kernel and shape for an operation | |
+//! | `families.rs`, `plan/` | which kernel and shape for an operation | |
 //! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
@@ -22,6 +22,7 @@ mod emulator;
 mod engine;
 mod estep;
 mod evaluator;
+mod families;
 pub(crate) mod fit;
 mod float32;
 mod float64;
@@ -35,6 +36,6 @@ mod source;
 
 pub use arrays::{DeviceArray, HostArray};
 pub use device::gpu::{GpuInfo, cuda_devices};
-pub(crate) use device::place::free_memory;
+pub(crate) use device::samples::free_memory;
 pub use evaluator::CudaEvaluator;
 pub use options::{CudaKernel, CudaOptions, cuda_kernel_names, cuda_kernels};

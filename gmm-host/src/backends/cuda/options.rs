@@ -1,6 +1,6 @@
 //! Options of the CUDA backend, and the kernel that a user asks for.
+use super::families;
 use super::metropolis::shape::{self, Shape};
-use super::plan::families;
 use super::plan::family::{Family, Variant};
 use super::plan::task::Multiplies;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::model::covariances::CovarianceType;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The names of the kernels that [`CudaOptions::kernel`] takes.
+/// The names of the kernels that [`CudaOptions::kernel`] facts.
 pub fn cuda_kernel_names() -> Vec<String> {
     families::ALL.iter().map(|family| family.name()).chain([shape::NAME]).map(String::from).collect()
 }
@@ -28,7 +28,7 @@ pub struct CudaKernel {
     pub sizes: String,
     /// Its operations: `total`, `totals` (of many parameter sets), `scores`, `estep`.
     pub operations: Vec<String>,
-    /// The covariance types that it takes.
+    /// The covariance types that it facts.
     pub covariance_types: Vec<CovarianceType>,
     /// Whether it takes samples with weights.
     pub weights: bool,
@@ -41,25 +41,25 @@ pub struct CudaKernel {
 /// operation.)
 pub fn cuda_kernels() -> Vec<CudaKernel> {
     let of = |family: &dyn Family| {
-        let takes = family.takes();
+        let facts = family.facts();
         // Those of diagonals that the tensor cores multiply products with compute `tied` ones from
         // what is linear in the features.
         let linear = family.on_tensor_cores(false) == Some(Multiplies::Products);
         let types = CovarianceType::ALL
             .into_iter()
-            .filter(|of| takes.covariances.contain(of.has_matrices()) || linear && *of == CovarianceType::Tied);
+            .filter(|of| facts.covariances.contain(of.has_matrices()) || linear && *of == CovarianceType::Tied);
         CudaKernel {
-            name: family.name(),
-            unit: family.unit().to_string(),
-            about: family.about(),
+            name: facts.name,
+            unit: facts.unit.to_string(),
+            about: facts.about,
             sizes: family.sizes(),
-            operations: takes.operations.iter().map(ToString::to_string).collect(),
+            operations: facts.operations.iter().map(ToString::to_string).collect(),
             covariance_types: types.collect(),
-            weights: takes.weights,
-            missing_values: takes.gaps,
+            weights: facts.weights,
+            missing_values: facts.gaps,
         }
     };
-    families::ALL.into_iter().map(of).collect()
+    families::ALL.iter().copied().map(of).collect()
 }
 
 /// Options for evaluating a data set on a CUDA device.

@@ -1,6 +1,7 @@
 //! Where an evaluator's samples came from.
 use super::arrays::DeviceArray;
-use super::device::samples::{DeviceSamples, Element};
+use super::device::place::Element;
+use super::device::samples::DeviceSamples;
 use crate::backends::device_parameters::Deviations;
 use crate::data::samples::{Rows, Samples, View};
 use crate::error::Result;

@@ -20,6 +20,8 @@ pub struct LaunchShape {
 pub struct Registered {
     /// The name of its entry.
     pub name: &'static str,
+    /// The bytes of its argument.
+    pub argument_bytes: usize,
     run: unsafe fn(LaunchShape, &Memory<'_>, *const u8),
 }
 
@@ -29,8 +31,12 @@ pub static KERNELS: [Registered];
 
 impl Registered {
     /// A kernel and how it is launched: by a function that calls [`run`].
-    pub const fn new(name: &'static str, run: unsafe fn(LaunchShape, &Memory<'_>, *const u8)) -> Self {
-        Self { name, run }
+    pub const fn new(
+        name: &'static str,
+        argument_bytes: usize,
+        run: unsafe fn(LaunchShape, &Memory<'_>, *const u8),
+    ) -> Self {
+        Self { name, argument_bytes, run }
     }
 
     /// Launches the kernel, backwards every other time that this thread of the host does.

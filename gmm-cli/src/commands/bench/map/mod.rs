@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The grid under `diag` and `spherical` covariances: D and K. The tests of the planning
-/// (`gmm-host/src/backends/cuda/plan/families.rs`) go over the same cells.
+/// (`gmm-host/src/backends/cuda/families/tests.rs`) go over the same cells.
 const DIAGONALS: (&[usize], &[usize]) = (&[2, 13, 32, 40, 64, 128, 256], &[2, 8, 16, 32, 64, 128, 512, 1024]);
 /// The same under `full` and `tied` ones.
 const MATRICES: (&[usize], &[usize]) = (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128]);

@@ -17,7 +17,7 @@ macro_rules! launch {
     };
     ([$($element:ident),*], $launch:ty, $($rest:tt)*) => {
         $crate::backends::cuda::device::launch::launch!(
-            @ [$($element: $crate::backends::cuda::device::samples::Element),*], $launch, $($rest)*
+            @ [$($element: $crate::backends::cuda::device::place::Element),*], $launch, $($rest)*
         );
     };
     (

@@ -141,6 +141,15 @@ impl<'a, T: Plain> Numbers<'a, T> {
     }
 }
 
+/// The ranges of sections of these lengths that lie one behind the other.
+pub(in crate::backends::cuda) fn sections<const N: usize>(lengths: [usize; N]) -> [Range<usize>; N] {
+    let mut end = 0;
+    lengths.map(|len| {
+        end += len;
+        end - len..end
+    })
+}
+
 /// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no
 /// work uses the buffer.
 pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {

@@ -5,7 +5,7 @@ pub(crate) mod kernel;
 pub(super) mod launch;
 pub(crate) mod layout;
 pub(crate) mod memory;
-pub(crate) mod place;
+pub(super) mod place;
 pub(super) mod ptx;
 pub(crate) mod queue;
 pub(super) mod samples;

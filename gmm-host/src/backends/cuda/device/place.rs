@@ -1,5 +1,4 @@
-//! Where samples are: on the device, or on the host, in chunks.
-use super::gpu::Gpu;
+//! The places of samples in the kernels' layout: on the device, or on the host.
 use super::layout::{self, STRIDE};
 use super::memory::{Numbers, allocate, locked};
 use super::stream::Stream;
@@ -7,15 +6,24 @@ use crate::data::frame::{Float, Frame};
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use gmm_driver::{DeviceBuffer, Plain};
+use gmm_kernels::entries;
+
+/// A type that samples have on the device.
+pub trait Element: Float + Plain + Default + entries::Element + std::fmt::Debug {}
+
+impl Element for f32 {}
+
+impl Element for f64 {}
 
 /// Bytes of rows that are brought to the device, or from it, at once.
 pub const COPY_BYTES: usize = 32 << 20;
+/// Most samples of a launch, so that a 32-bit index of quads never overflows.
+pub const MAX_SAMPLES: usize = 1 << 32;
+
 /// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples;
 /// the copy of one of this size takes about 20 ms over a bus of 50 GB/s, long beside what its
 /// launches take.
 const CHUNK_BYTES: usize = 1 << 30;
-/// Most samples of a launch, so that a 32-bit index of quads never overflows.
-pub const MAX_SAMPLES: usize = 1 << 32;
 
 /// Where the samples are.
 #[derive(Debug)]
@@ -26,24 +34,6 @@ pub enum Place<T: Plain> {
     Host { chunks: Vec<(usize, Vec<T>)>, largest: usize },
 }
 
-/// The limit, or nearly all of the device's memory that is free.
-pub fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
-    limit.map_or_else(|| free_for_samples(gpu), Ok)
-}
-
-/// What samples may take of the memory that is free: all but what evaluations need beside them.
-fn free_for_samples(gpu: &Gpu) -> Result<usize> {
-    let free = gpu.free_memory()?;
-    Ok(free - (free / 16).max(256 << 20).min(free))
-}
-
-/// The bytes of a device's memory that samples can take now.
-pub fn free_memory(ordinal: usize) -> Result<usize> {
-    let gpu = Gpu::open(ordinal)?;
-    gpu.enter()?;
-    free_for_samples(gpu)
-}
-
 /// Samples that are to be brought into the kernels' layout.
 pub struct ColumnsOf<'a, 'x> {
     pub samples: &'a Samples<'x>,
@@ -52,16 +42,24 @@ pub struct ColumnsOf<'a, 'x> {
 }
 
 impl ColumnsOf<'_, '_> {
+    /// The samples, within so many bytes of the device's memory.
+    pub fn place<T: Element>(&self, limit: usize) -> Result<Place<T>> {
+        let n = self.samples.n_samples();
+        let bytes = self.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
+        let fits = bytes <= limit as u128 && n <= MAX_SAMPLES;
+        if fits { self.on_device().map(Place::Device) } else { self.on_host(limit) }
+    }
+
     /// Columns: the features, and the weights.
-    pub fn width(&self) -> usize {
+    fn width(&self) -> usize {
         self.samples.n_features() + usize::from(self.weight_scale.is_some())
     }
 
-    fn write<T: Float + Plain + Default>(&self, rows: &Samples<'_>, out: &mut [T]) {
+    fn write<T: Element>(&self, rows: &Samples<'_>, out: &mut [T]) {
         layout::columns(rows, self.frame, self.weight_scale.unwrap_or(1.0), out);
     }
 
-    pub fn on_device<T: Float + Plain + Default>(&self) -> Result<DeviceBuffer<T>> {
+    fn on_device<T: Element>(&self) -> Result<DeviceBuffer<T>> {
         let (n, width) = (self.samples.n_samples(), self.width());
         let stride = layout::stride(n);
         let stream = Stream::new()?;
@@ -88,7 +86,7 @@ impl ColumnsOf<'_, '_> {
         Ok(buffer)
     }
 
-    pub fn on_host<T: Float + Plain + Default>(&self, limit: usize) -> Result<Place<T>> {
+    fn on_host<T: Element>(&self, limit: usize) -> Result<Place<T>> {
         let (n, width) = (self.samples.n_samples(), self.width());
         let size = ((limit / 2).min(CHUNK_BYTES) / size_of::<T>() / width / STRIDE * STRIDE)
             .min(MAX_SAMPLES)

@@ -4,12 +4,12 @@ use super::gpu::Gpu;
 use super::layout;
 use super::memory::{Numbers, allocate};
 use super::mismatch;
-use super::place::{COPY_BYTES, ColumnsOf, MAX_SAMPLES, Place, limit_or_free};
+use super::place::{COPY_BYTES, ColumnsOf, Element, Place};
 use super::staging::Staging;
 use super::stream::{Running, Stream};
 use super::workspace::Workspace;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
-use crate::data::frame::{Float, Frame};
+use crate::data::frame::Frame;
 use crate::data::samples::{Samples, total_weight, weight_scale};
 use crate::error::Result;
 use crate::evaluator::check_features;
@@ -17,18 +17,11 @@ use crate::interrupt::Interrupt;
 use crate::model::mixture::Mixture;
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::data::{self, QUAD};
-use gmm_kernels::entries;
+
 use ndarray::ArrayView1;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
-
-/// A type that samples have on the device.
-pub trait Element: Float + Plain + Default + entries::Element + std::fmt::Debug {}
-
-impl Element for f32 {}
-
-impl Element for f64 {}
 
 /// Samples on the device: a part of a buffer that holds one column for each feature.
 #[derive(Debug, Clone, Copy)]
@@ -177,14 +170,7 @@ impl<T: Element> DeviceSamples<T> {
         let weight_scale = samples.weights().map(weight_scale);
         let observed = samples.missing().map(|_| samples.observed_weights());
         let frame = deviations.frame(samples);
-        let limit = limit_or_free(gpu, memory_limit)?;
-        let columns = ColumnsOf { samples, frame: &frame, weight_scale };
-        let bytes = columns.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
-        let place = if bytes <= limit as u128 && n <= MAX_SAMPLES {
-            Place::Device(columns.on_device()?)
-        } else {
-            columns.on_host(limit)?
-        };
+        let place = ColumnsOf { samples, frame: &frame, weight_scale }.place(limit_or_free(gpu, memory_limit)?)?;
         let total_weight = samples.total_weight();
         Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
@@ -403,4 +389,22 @@ impl<T: Plain> Drop for DeviceSamples<T> {
             let _ = pass.stream.synchronize();
         }
     }
+}
+
+/// The limit, or nearly all of the device's memory that is free.
+pub fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
+    limit.map_or_else(|| free_for_samples(gpu), Ok)
+}
+
+/// What samples may take of the memory that is free: all but what evaluations need beside them.
+fn free_for_samples(gpu: &Gpu) -> Result<usize> {
+    let free = gpu.free_memory()?;
+    Ok(free - (free / 16).max(256 << 20).min(free))
+}
+
+/// The bytes of a device's memory that samples can take now.
+pub fn free_memory(ordinal: usize) -> Result<usize> {
+    let gpu = Gpu::open(ordinal)?;
+    gpu.enter()?;
+    free_for_samples(gpu)
 }

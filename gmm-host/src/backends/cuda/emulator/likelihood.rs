@@ -1,8 +1,8 @@
 //! Totals, totals of many parameter sets and scores, by each family.
 use super::{Problem, float32, normal, of_each_type, random_mixture, samples, used, with_holes};
+use crate::backends::cuda::families;
 use crate::backends::cuda::likelihood::NearSets;
-use crate::backends::cuda::plan::families;
-use crate::backends::cuda::plan::task::{Operation, Task};
+use crate::backends::cuda::plan::task::{Digits, Operation, Task};
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::evaluator::Evaluator;
 use crate::model::covariances::{CovarianceType, Covariances};
@@ -44,7 +44,7 @@ fn check_near(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
     let mut evaluator = float32(&samples, kernel);
     let (frame, n) = (evaluator.frame().clone(), samples.n_samples());
     let near = NearSets { frame: &frame, reference: &sets[0], sets, n };
-    let task = Task { expandable: true, ..evaluator.task(Operation::Totals, &sets[0]) };
+    let task = Task { digits: Digits::Expandable, ..evaluator.task(Operation::Totals, &sets[0]) };
     let totals = evaluator.near_totals(&task, near).unwrap();
     used(&evaluator, kernel);
     assert_eq!(totals, evaluator.near_totals(&task, near).unwrap(), "{kernel}: the same bits every time");

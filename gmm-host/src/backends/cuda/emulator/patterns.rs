@@ -1,7 +1,7 @@
 //! Samples with missing values, pattern by pattern: `marginals`; then `density`, `posterior` and
 //! `accumulate`, or `fused_patterns`; then `complete_patterns`.
 use super::{FAR, flat, of_each_type};
-use crate::backends::cuda::device::samples::Element;
+use crate::backends::cuda::device::place::Element;
 use crate::backends::cuda::missing::by_pattern::{ByPattern, evaluator};
 use crate::backends::cuda::options::CudaOptions;
 use crate::backends::reference::ReferenceEvaluator;

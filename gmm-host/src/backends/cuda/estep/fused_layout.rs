@@ -1,22 +1,27 @@
-//! Parameters and results of the kernels `fused`. Nothing here calls CUDA, so that it
+//! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use super::centres::NEAR;
 use super::sums::Sums;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
-use crate::data::frame::Frame;
+
+use crate::data::frame::{Float, Frame};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::statistics::CentredSums;
-use gmm_kernels::estep::fused::{self, Moments, numbers, sums};
+use gmm_kernels::estep::fused::{self, Moments, matrix, numbers, sums};
+use gmm_kernels::estep::fused64;
 use ndarray::{Array1, Array2, Array3, Axis};
+use std::sync::Arc;
 
 /// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's
 /// density is a constant minus |z|². A is diagonal for `diag` and `spherical`, else lower
 /// triangular.
-#[derive(Debug, Clone)]
-pub(crate) struct FusedLayout {
+#[derive(Debug)]
+pub(crate) struct FusedLayout<T> {
     covariance_type: CovarianceType,
-    parameters: DeviceParameters<f32>,
+    parameters: Arc<DeviceParameters<T>>,
     moments: Moments,
+    /// Features of the kernel's instance: D or more.
+    features: usize,
 }
 
 /// The moments of one component in the units of the data: around `centre`, Σ r·(x − centre) and
@@ -27,8 +32,8 @@ struct ComponentMoments {
     second: Array2<f64>,
 }
 
-impl FusedLayout {
-    pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f32>) -> Self {
+impl FusedLayout<f32> {
+    pub fn new(covariance_type: CovarianceType, parameters: Arc<DeviceParameters<f32>>) -> Self {
         let moments = if parameters.has_triangles() {
             Moments::Full
         } else if parameters.shift.iter().all(|m| f64::from(m.abs()) <= NEAR) {
@@ -38,9 +43,29 @@ impl FusedLayout {
         } else {
             Moments::Diag
         };
-        Self { covariance_type, parameters, moments }
+        let features = parameters.n_features;
+        Self { covariance_type, parameters, moments, features }
     }
 
+    /// The parameters by value, where the kernel takes them so.
+    pub fn by_value(&self) -> Option<[f32; fused::BY_VALUE]> {
+        fused::by_value(self.features, self.moments.full(), self.capacity()).then(|| {
+            let mut values = [0.0; fused::BY_VALUE];
+            self.write(&mut values[..self.len()]);
+            values
+        })
+    }
+}
+
+impl FusedLayout<f64> {
+    /// For diagonal covariances.
+    pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f64>) -> Self {
+        let features = fused64::features(parameters.n_features);
+        Self { covariance_type, parameters: parameters.into(), moments: Moments::Diag, features }
+    }
+}
+
+impl<T: Float> FusedLayout<T> {
     /// Which moments the kernel sums up.
     pub fn moments(&self) -> Moments {
         self.moments
@@ -51,14 +76,14 @@ impl FusedLayout {
         fused::capacity(self.parameters.n_components)
     }
 
-    /// D.
-    pub fn n_features(&self) -> usize {
-        self.parameters.n_features
+    /// Features that the kernel has room for.
+    pub fn features(&self) -> usize {
+        self.features
     }
 
     /// A of a component, row by row ([`fused::matrix`]).
-    fn a(&self, c: usize) -> &[f32] {
-        let d = self.n_features();
+    fn a(&self, c: usize) -> &[T] {
+        let d = self.parameters.n_features;
         match &self.parameters.matrices {
             Matrices::Diagonal => &self.parameters.scale[c * d..][..d],
             _ => self.parameters.triangle(c),
@@ -66,36 +91,32 @@ impl FusedLayout {
     }
 
     /// b of a component (D,).
-    fn b(&self, c: usize) -> &[f32] {
-        let d = self.n_features();
+    fn b(&self, c: usize) -> &[T] {
+        let d = self.parameters.n_features;
         &self.parameters.shift[c * d..][..d]
     }
 
-    /// Writes the parameters as the kernel reads them, ([`numbers`], capacity).
-    pub fn write(&self, out: &mut [f32]) {
-        let DeviceParameters { n_components: k, n_features: d, weight, seed, .. } = &self.parameters;
-        let capacity = self.capacity();
-        debug_assert!(*k <= capacity && out.len() == numbers(*d, self.moments.full()) * capacity);
-        out.fill(0.0);
-        for c in 0..*k {
-            let matrix_and_shift = self.a(c).iter().chain(self.b(c));
-            // The seed of a component without weight is far below all others; with weight zero its
-            // value does not matter.
-            let constants = if weight[c] > 0.0 { [weight[c], seed[c]] } else { [0.0, 0.0] };
-            for (row, v) in out.chunks_exact_mut(capacity).zip(matrix_and_shift.chain(&constants)) {
-                row[c] = *v;
-            }
-        }
+    /// Numbers of the parameters.
+    pub fn len(&self) -> usize {
+        numbers(self.features, self.moments.full()) * self.capacity()
     }
 
-    /// The parameters by value, where the kernel takes them so.
-    pub fn by_value(&self) -> Option<[f32; fused::BY_VALUE]> {
-        let (full, capacity) = (self.moments.full(), self.capacity());
-        fused::by_value(self.n_features(), full, capacity).then(|| {
-            let mut values = [0.0; fused::BY_VALUE];
-            self.write(&mut values[..numbers(self.n_features(), full) * capacity]);
-            values
-        })
+    /// Writes the parameters as the kernel reads them, ([`numbers`], capacity).
+    pub fn write(&self, out: &mut [T]) {
+        let DeviceParameters { n_components: k, weight, seed, .. } = &*self.parameters;
+        let (capacity, zero) = (self.capacity(), T::from_f64(0.0));
+        debug_assert!(*k <= capacity && out.len() == self.len());
+        out.fill(zero);
+        let of_b = matrix(self.features, self.moments.full());
+        for c in 0..*k {
+            // The seed of a component without weight is far below all others; with weight zero its
+            // value does not matter.
+            let constants = if weight[c] > zero { [weight[c], seed[c]] } else { [zero; 2] };
+            for (row, numbers) in [(0, self.a(c)), (of_b, self.b(c)), (of_b + self.features, &constants)] {
+                let rows = out[row * capacity..].chunks_exact_mut(capacity);
+                rows.zip(numbers).for_each(|(row, v)| row[c] = *v);
+            }
+        }
     }
 
     /// The sums in the units of the data, from those that the kernel gives, ([`sums`], capacity) and
@@ -103,9 +124,9 @@ impl FusedLayout {
     pub fn centred_sums(&self, sums_of: &Sums<'_>) -> CentredSums {
         let Sums { total_weight, exp2_bias, frame, .. } = *sums_of;
         let values = sums_of.weighted_values();
-        let (k, d) = (self.parameters.n_components, self.n_features());
-        let capacity = self.capacity();
-        let log2 = values[sums(d, self.moments.full()) * capacity];
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
+        let (capacity, features) = (self.capacity(), self.features);
+        let log2 = values[sums(features, self.moments.full()) * capacity];
         let (mut centres, mut first) = (Array2::zeros((k, d)), Array2::zeros((k, d)));
         let values = &values[..];
         let sum = |c: usize| move |row: usize| values[(1 + row) * capacity + c];
@@ -127,7 +148,7 @@ impl FusedLayout {
                         // The origin is the centre of the data.
                         Moments::Raw => (1.0, 0.0),
                         // The origin is where z = 0, the mean up to rounding.
-                        _ => (f64::from(self.a(c)[j]), f64::from(self.b(c)[j])),
+                        _ => (self.a(c)[j].into(), self.b(c)[j].into()),
                     };
                     // In the units of the data. A component without weight may have no scale; its
                     // sums are zero.
@@ -135,7 +156,7 @@ impl FusedLayout {
                     let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
                     centres[[c, j]] = frame.shift[j] + over(-b, scale);
                     first[[c, j]] = over(sum(j), scale);
-                    second[[c, j]] = over(sum(d + j), scale * scale);
+                    second[[c, j]] = over(sum(features + j), scale * scale);
                 }
             }
             Covariances::of_diagonals(self.covariance_type, second)
@@ -153,15 +174,15 @@ impl FusedLayout {
     /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with
     /// S = Σ r·z·zᵀ the second moments of x are A⁻¹·S·A⁻ᵀ.
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
-        let d = self.n_features();
+        let d = self.parameters.n_features;
         let (a, b) = (self.a(c), self.b(c));
         // A in the units of the data, row by row.
         let a: Vec<f64> = (0..d)
             .flat_map(|i| {
-                a[triangle(i)..=triangle(i) + i].iter().zip(&frame.scale).map(|(a, scale)| f64::from(*a) * scale)
+                a[triangle(i)..=triangle(i) + i].iter().zip(&frame.scale).map(|(a, scale)| (*a).into() * scale)
             })
             .collect();
-        let centre = solve(&a, d, b.iter().map(|b| -f64::from(*b)).collect());
+        let centre = solve(&a, d, b.iter().map(|b| -(*b).into()).collect());
         let first = solve(&a, d, (0..d).map(&sum).collect());
         let pairs = || (0..d).flat_map(|i| (0..d).map(move |j| (i, j)));
         let half = solve(&a, d, pairs().map(|(i, j)| sum(d + triangle(i.max(j)) + i.min(j))).collect());

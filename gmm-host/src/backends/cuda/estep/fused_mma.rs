@@ -1,9 +1,9 @@
 //! `fused_mma` and `expanded_mma`: the E-step on the tensor cores in one read of the data, for so many
 //! components and features that the warps of a block have room for all sums in their registers.
-use super::launch::{EStepKernels, Layout, Wanted};
+use super::launch::{EStepKernels, Wanted};
+use super::layouts::Layouts;
 use super::products_shapes::{Expanded, loses_digits};
 use super::sums::Sums;
-use super::tensor_cores_layout::TensorCoresLayout;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
@@ -13,12 +13,9 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::workspace::{BlockSums, Output, Total, Workspace};
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, holds_no_samples};
+use crate::backends::cuda::plan::family::{Facts, Family, Unit, Variant, no_room};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
-use crate::backends::device_parameters::DeviceParameters;
-use crate::data::frame::Frame;
 use crate::error::Result;
-use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use gmm_driver::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
@@ -29,7 +26,6 @@ use gmm_kernels::estep::fused_mma::{
 use gmm_kernels::simt::WARP;
 use std::cell::RefCell;
 use std::iter;
-use std::sync::Arc;
 
 /// `fused_mma`: the E-step of few components on the tensor cores, in one read of the data.
 pub static FUSED_MMA: FusedMmaFamily = FusedMmaFamily { expanded: false };
@@ -56,27 +52,22 @@ impl FusedMmaFamily {
     fn instance(&self, task: &Task) -> Option<FusedShape> {
         match self.expanded {
             true if task.gaps => None,
-            true => Expanded::of(task.full, task.is_linear()).shape(task.k, task.d),
-            false => FusedShape::new(task.k, task.d, task.full, task.gaps),
+            true => Expanded::of(task.full(), task.is_linear()).shape(task.k, task.d),
+            false => FusedShape::new(task.k, task.d, task.full(), task.gaps),
         }
     }
 }
 
 impl Family for FusedMmaFamily {
-    fn name(&self) -> &'static str {
-        if self.expanded { "expanded_mma" } else { "fused_mma" }
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Mma
-    }
-
-    fn about(&self) -> &'static str {
-        if self.expanded {
-            "the E-step in one read of the data, on the tensor cores, from products of two features"
-        } else {
-            "the E-step in one read of the data, on the tensor cores"
-        }
+    fn facts(&self) -> Facts {
+        let (name, about) = match self.expanded {
+            true => (
+                "expanded_mma",
+                "the E-step in one read of the data, on the tensor cores, from products of two features",
+            ),
+            false => ("fused_mma", "the E-step in one read of the data, on the tensor cores"),
+        };
+        Facts { unit: Unit::Mma, gaps: !self.expanded, ..Facts::complete(name, about, &[Operation::EStep]) }
     }
 
     fn sizes(&self) -> String {
@@ -92,16 +83,13 @@ impl Family for FusedMmaFamily {
         )
     }
 
-    fn takes(&self) -> Takes {
-        Takes { gaps: !self.expanded, ..Takes::complete(&[Operation::EStep]) }
-    }
-
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         let Task { k, d, .. } = *task;
         if self.instance(task).is_none() {
             return Some(format!("takes {}, and here are {k} components of {d} features", self.sizes()));
         }
-        loses_digits(task, self.on_tensor_cores(task.full)).or_else(|| holds_no_samples(self, task, limits))
+        loses_digits(task, self.on_tensor_cores(task.full()))
+            .or_else(|| no_room(task, |task| !self.shapes(task, limits).is_empty()))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
@@ -130,22 +118,11 @@ impl Family for FusedMmaFamily {
         Some(if full && !self.expanded { Multiplies::Features } else { Multiplies::Products })
     }
 
-    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
-        let multiplies = self.on_tensor_cores(parameters.has_triangles())?;
-        Some(Layout::TensorCores(TensorCoresLayout::of(multiplies, Vec::new(), mixture, parameters.clone(), frame)))
-    }
-
-    fn e_step(
-        &self,
-        gpu: &Gpu,
-        layout: &Layout,
-        variant: Variant,
-        task: &Task,
-        _same: bool,
-    ) -> Result<Box<dyn EStepKernels>> {
-        let shape = layout.tensor_cores()?.fused_shape(self.expanded);
-        let shape = shape.ok_or_else(|| mismatch("a mixture for this E-step", vec![], vec![]))?;
-        Ok(Box::new(FusedMma::new(gpu, shape, variant, task)?))
+    fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        let shape = self.instance(task);
+        let shape = shape.ok_or_else(|| mismatch("a task of `fused_mma`", vec![], vec![task.k, task.d]))?;
+        let multiplies = self.on_tensor_cores(task.full()).unwrap_or(Multiplies::Products);
+        Ok(Box::new(FusedMma::new(gpu, shape, multiplies, variant, task)?))
     }
 }
 
@@ -154,6 +131,7 @@ impl Family for FusedMmaFamily {
 pub struct FusedMma {
     kernel: Kernel<FusedMmaArgs>,
     shape: FusedShape,
+    multiplies: Multiplies,
     variant: Variant,
     weighted: bool,
     multiprocessors: u32,
@@ -206,10 +184,10 @@ impl Results {
 
 impl FusedMma {
     /// The kernel for mixtures of a task and its shape. The device's context is current.
-    fn new(gpu: &Gpu, shape: FusedShape, variant: Variant, task: &Task) -> Result<Self> {
+    fn new(gpu: &Gpu, shape: FusedShape, multiplies: Multiplies, variant: Variant, task: &Task) -> Result<Self> {
         let pairs = (shape.expanded > 0).then(|| {
             // Products behind the last have coefficients of zero.
-            let pairs = Expanded::of(task.full, task.is_linear()).pairs(task.d).chain(iter::repeat((task.d, task.d)));
+            let pairs = Expanded::of(task.full(), task.is_linear()).pairs(task.d).chain(iter::repeat((task.d, task.d)));
             let pairs = pairs.take(shape.products()).map(|(i, j)| ((i * ROW) | ((j * ROW) << 16)) as u32);
             copied(&pairs.collect::<Vec<_>>())
         });
@@ -219,6 +197,7 @@ impl FusedMma {
         Ok(Self {
             kernel: gpu.kernel(&entries::fused_mma(shape), Some(registers.min(255)))?,
             shape,
+            multiplies,
             variant,
             weighted: task.weighted,
             multiprocessors: gpu.limits.multiprocessors,
@@ -245,17 +224,11 @@ impl FusedMma {
 }
 
 impl EStepKernels for FusedMma {
-    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
-        let layout = layout.tensor_cores()?;
-        if layout.fused_shape(self.shape.expanded > 0) != Some(self.shape) {
-            let got = vec![layout.dim().0, layout.dim().1];
-            let needed = vec![self.shape.capacity(), self.shape.features()];
-            return Err(mismatch("a mixture for `fused_mma`", needed, got));
-        }
+    fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()> {
         let len = if self.shape.by_value() { 0 } else { self.shape.numbers() };
         workspace.parameters.fill(len, |to| {
             if len > 0 {
-                layout.write_fused(self.shape, to)
+                layouts.tensor_cores(self.multiplies).write_fused(self.shape, to)
             }
         })
     }
@@ -263,7 +236,7 @@ impl EStepKernels for FusedMma {
     fn start<'a>(
         &'a self,
         stream: &'a Stream,
-        layout: &Layout,
+        layouts: &Layouts<'_>,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
         _: Wanted,
@@ -275,7 +248,7 @@ impl EStepKernels for FusedMma {
             cached_quads: self.variant.cached_quads(columns.d()),
             shape: self.shape,
             weighted: self.weighted,
-            by_value: layout.tensor_cores()?.fused_by_value(self.shape),
+            by_value: layouts.tensor_cores(self.multiplies).fused_by_value(self.shape),
             parameters,
             pairs: self.pairs.as_ref().map(Numbers::of),
             integers: Numbers::of(&self.integers),
@@ -304,8 +277,8 @@ impl EStepKernels for FusedMma {
         true
     }
 
-    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-        layout.tensor_cores()?.fused_statistics(self.shape, sums)
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {
+        layouts.tensor_cores(self.multiplies).fused_statistics(self.shape, sums)
     }
 }
 

@@ -49,16 +49,6 @@ fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
 }
 
 impl TensorCoresLayout {
-    /// The kernel's instance for this mixture, if there is one; of exponents that are `expanded` into
-    /// products, or of others.
-    pub fn fused_shape(&self, expanded: bool) -> Option<FusedShape> {
-        let (k, d) = self.dim();
-        match expanded {
-            true => self.expanded().shape(k, d),
-            false => FusedShape::new(k, d, self.full(), self.parameters().gaps.is_some()),
-        }
-    }
-
     /// Which products `expanded_mma` forms.
     fn expanded(&self) -> Expanded {
         Expanded::of(self.full(), self.quadratic.is_some())

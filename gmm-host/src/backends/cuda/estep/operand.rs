@@ -26,42 +26,59 @@ pub(super) fn most_forming_blocks(multiprocessors: u32) -> u32 {
     multiprocessors * FORMING.1
 }
 
+/// Samples whose numbers lie together, and the elements of these.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tile {
+    pub samples: usize,
+    pub len: usize,
+}
+
+impl Tile {
+    /// Elements of `n` samples.
+    fn len_of(self, n: usize) -> usize {
+        n.div_ceil(self.samples) * self.len
+    }
+}
+
 /// An operand in float16, two numbers to an element: of a piece of the samples, or of all of them,
 /// which are then formed once.
 #[derive(Debug)]
 pub(super) struct Operand {
     numbers: DeviceBuffer<u32>,
+    tile: Tile,
     kept: bool,
     /// How many samples, from the first one on, have numbers that are kept.
     formed: Cell<usize>,
 }
 
 impl Operand {
-    /// Memory for pieces of so many samples, of which `len` is the number of elements. `same`:
-    /// every E-step is over the same samples, so many of them, which are all kept if the device has
-    /// room for them.
-    pub fn new(gpu: &Gpu, len: impl Fn(usize) -> usize, piece: usize, same: Option<usize>) -> Result<Self> {
+    /// Memory for pieces of so many samples. `same`: every E-step is over the same samples, so many of
+    /// them, which are all kept if the device has room for them.
+    pub fn new(gpu: &Gpu, tile: Tile, piece: usize, same: Option<usize>) -> Result<Self> {
         let most = gpu.free_memory()? / KEPT;
-        let kept = same.map(&len).filter(|len| len * size_of::<u32>() <= most);
-        let numbers = allocate(kept.unwrap_or_else(|| len(piece)))?;
-        Ok(Self { numbers, kept: kept.is_some(), formed: Cell::new(0) })
+        let kept = same.map(|n| tile.len_of(n)).filter(|len| len * size_of::<u32>() <= most);
+        let numbers = allocate(kept.unwrap_or_else(|| tile.len_of(piece)))?;
+        Ok(Self { numbers, tile, kept: kept.is_some(), formed: Cell::new(0) })
     }
 
-    /// The operand of a piece, and what `form` has started to write it, if it is not there yet.
-    pub fn of_piece<'a>(
-        &'a self,
-        stream: &'a Stream,
-        piece: &Piece<'a>,
-        len: impl Fn(usize) -> usize,
-        form: impl FnOnce(Numbers<'a, u32>) -> Result<Running<'a, ()>>,
-    ) -> Result<(Numbers<'a, u32>, Running<'a, ()>)> {
+    /// The numbers of a piece.
+    pub fn of_piece(&self, piece: &Piece<'_>) -> Result<Numbers<'_, u32>> {
         let all = Numbers::of(&self.numbers);
-        let operand = if self.kept { all.part(len(piece.first)..all.len())? } else { all };
+        if self.kept { all.part(self.tile.len_of(piece.first)..all.len()) } else { Ok(all) }
+    }
+
+    /// What `form` starts to write a piece's numbers, if they are not there yet.
+    pub fn form<'a>(
+        &self,
+        stream: &'a Stream,
+        piece: &Piece<'_>,
+        form: impl FnOnce() -> Result<Running<'a, ()>>,
+    ) -> Result<Running<'a, ()>> {
         if self.kept && self.formed.get() > piece.first {
-            return Ok((operand, stream.idle()));
+            return Ok(stream.idle());
         }
-        let running = form(operand)?;
+        let running = form()?;
         self.formed.set(piece.first + piece.columns.n());
-        Ok((operand, running))
+        Ok(running)
     }
 }

@@ -1,23 +1,30 @@
 //! What the E-steps have in common that leave the exponents of a piece of the samples in memory,
 //! add up the piece's sums slice by slice, and go on with the next piece: the memory in between,
 //! and the way of the sums to the host.
-use super::launch::Wanted;
+use super::launch::{EStepKernels, Wanted};
+use super::layouts::Layouts;
 use super::reduce_slices::ReduceSlices;
+use super::sums::Sums;
 use crate::backends::cuda::device::gpu::Gpu;
-use crate::backends::cuda::device::kernel::Kernel;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::workspace::{BlockSums, Output, Total};
+use crate::backends::cuda::device::workspace::{BlockSums, Output, Total, Workspace};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::error::Result;
+use crate::statistics::Statistics;
 use gmm_driver::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use std::cell::RefCell;
+use std::fmt::Debug;
+use std::marker::PhantomData;
 
-/// Least samples of a slice, as a multiple of [`Division::granularity`].
-const MIN_SLICE: usize = 4;
+/// The part of the device's free memory that the exponents of a piece take at most, unless a piece
+/// that keeps the device busy takes more. They come from the device's memory, whose bandwidth
+/// suffices for kernels of so much arithmetic; each piece costs the writing of all slices' sums.
+const EXPONENTS: usize = 8;
 
 /// How an E-step over `n` samples is divided.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +35,8 @@ pub(super) struct Division {
     pub piece: usize,
     /// Samples that are not divided among slices.
     pub granularity: usize,
+    /// Least samples of a slice, as a multiple of these.
+    pub min_slice: usize,
     /// Slices of a piece for which the device has room.
     pub slices: usize,
     /// Blocks of the kernel that gives exponents, at most.
@@ -48,6 +57,17 @@ pub(super) struct Others {
 }
 
 impl Division {
+    /// Samples whose exponents, in so many rows, take at most the part [`EXPONENTS`] of the device's free memory.
+    pub fn most(gpu: &Gpu, rows: usize) -> Result<usize> {
+        Ok(gpu.free_memory()? / EXPONENTS / size_of::<f32>() / rows)
+    }
+
+    /// Samples of a piece: as many waves of samples, which keep the device busy, as are at most `most`
+    /// samples, and at least one; but no more than there are, a whole number of `granules`.
+    pub fn piece(n: usize, most: usize, wave: usize, granule: usize) -> usize {
+        (most.max(wave) / wave * wave).min(n.next_multiple_of(granule))
+    }
+
     /// Numbers of all sums.
     fn all_sums(&self) -> usize {
         self.sums + self.others.map_or(0, |others| others.sums)
@@ -71,17 +91,6 @@ pub(super) struct Pieces {
     block_sums: BlockSums,
 }
 
-/// The parameters that both kernels read.
-#[derive(Clone, Copy)]
-pub(super) struct OnDevice<'a> {
-    /// What the kernels wrote that split the coefficients.
-    pub halves: Numbers<'a, u32>,
-    pub constants: Numbers<'a, f32>,
-    pub weights: Numbers<'a, f32>,
-    /// Whether samples have weights.
-    pub weighted: bool,
-}
-
 /// A piece of the samples, and where its results go.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
@@ -102,8 +111,8 @@ pub(super) struct Piece<'a> {
 
 impl Pieces {
     pub fn new(gpu: &Gpu, division: Division) -> Result<Self> {
-        let Division { n, piece, granularity, slices, blocks, rows, sums, others } = division;
-        let slices = slices.max(1).min(piece.min(n).div_ceil(MIN_SLICE * granularity)).max(1);
+        let Division { n, piece, granularity, min_slice, slices, blocks, rows, sums, others } = division;
+        let slices = slices.max(1).min(piece.min(n).div_ceil(min_slice * granularity)).max(1);
         let results = division.all_sums() + n.div_ceil(piece);
         Ok(Self {
             division: Division { slices, ..division },
@@ -195,24 +204,107 @@ impl Pieces {
     }
 }
 
-/// How an [`EStepKernels`](super::launch::EStepKernels) of [`Pieces`] reads its sums and gives the
-/// statistics, by a method of [`TensorCoresLayout`](super::tensor_cores_layout::TensorCoresLayout)
-/// for its `shapes`.
-macro_rules! read_pieces {
-    ($statistics:ident) => {
-        fn read(
-            &self,
-            running: Running<'_, ()>,
-            stream: &Stream,
-            n: usize,
-            read: &mut dyn FnMut(&[f64], f64),
-        ) -> Result<()> {
-            self.pieces.read(running, stream, n, read)
-        }
+/// Kernels of an E-step in pieces.
+pub(super) trait PieceKernels: Debug + Send + Sized {
+    /// Numbers of the parameters.
+    fn len(&self) -> usize;
 
-        fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
-            layout.tensor_cores()?.$statistics(&self.shapes, sums)
-        }
-    };
+    /// Writes the parameters of a mixture.
+    fn write(&self, layouts: &Layouts<'_>, out: &mut [f32]);
+
+    /// Starts the kernels that make the parameters ready for those of the pieces.
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>>;
+
+    /// Starts the work on a piece, or at least what is wanted of it.
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>>;
+
+    /// The statistics of a mixture, from the sums over all samples.
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
 }
-pub(super) use read_pieces;
+
+/// Kernels with the memory of their pieces.
+#[derive(Debug)]
+pub(super) struct InPieces<K> {
+    kernels: K,
+    pieces: Pieces,
+}
+
+impl<K: PieceKernels + 'static> InPieces<K> {
+    pub fn boxed(gpu: &Gpu, kernels: K, division: Division) -> Result<Box<dyn EStepKernels>> {
+        Ok(Box::new(Self { kernels, pieces: Pieces::new(gpu, division)? }))
+    }
+}
+
+impl<K: PieceKernels> EStepKernels for InPieces<K> {
+    fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()> {
+        workspace.parameters.fill(self.kernels.len(), |to| self.kernels.write(layouts, to))
+    }
+
+    fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        _: &Layouts<'_>,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+        wanted: Wanted,
+    ) -> Result<Running<'a, ()>> {
+        let kernels = &self.kernels;
+        let running = kernels.start(Launcher { stream, kernels, parameters, piece: () })?;
+        self.pieces.start(stream, columns, running, wanted, |piece| {
+            kernels.start_piece(Launcher { stream, kernels, parameters, piece }, wanted)
+        })
+    }
+
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        self.pieces.read(running, stream, n, read)
+    }
+
+    fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
+        self.pieces.read_total(running, stream, n)
+    }
+
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {
+        self.kernels.statistics(layouts, sums)
+    }
+}
+
+/// Where kernels are launched: with the parameters of a mixture, over a piece, or before all of them.
+pub(super) struct Launcher<'a, K, P> {
+    pub stream: &'a Stream,
+    kernels: &'a K,
+    pub parameters: Numbers<'a, f32>,
+    pub piece: P,
+}
+
+impl<'a, K, P: Copy + 'a> Launcher<'a, K, P> {
+    /// Starts a kernel whose [`Launched`] says what it reads and writes.
+    pub fn launch<A: 'a>(&self, kernel: Kernel<A>, grid: Grid) -> Result<Running<'a, ()>>
+    where
+        Launched<'a, K, P, A>: Launch<Argument = A>,
+    {
+        let Self { stream, kernels, parameters, piece } = *self;
+        Ok(stream.launch(kernel, grid, Launched { kernels, parameters, piece, argument: PhantomData })?.borrowed())
+    }
+}
+
+/// A launch of the kernel with the argument `A`, one of `kernels`.
+pub(super) struct Launched<'a, K, P, A> {
+    pub kernels: &'a K,
+    pub parameters: Numbers<'a, f32>,
+    pub piece: P,
+    argument: PhantomData<fn(A)>,
+}
+
+impl<K, P: Copy, A> Clone for Launched<'_, K, P, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, P: Copy, A> Copy for Launched<'_, K, P, A> {}

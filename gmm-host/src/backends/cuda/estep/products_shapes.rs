@@ -1,6 +1,7 @@
 //! How the kernels of `products_mma` and of `products_wgmma` divide the work of a task, and the sections
 //! of their parameters.
-use crate::backends::cuda::plan::task::{Multiplies, Shape as LaunchShape, Task};
+use crate::backends::cuda::device::memory::sections;
+use crate::backends::cuda::plan::task::{Digits, Multiplies, Shape as LaunchShape, Task};
 use crate::backends::device_parameters::triangle;
 use gmm_kernels::estep::fused_mma::FusedShape;
 use gmm_kernels::estep::products_mma::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
@@ -92,7 +93,7 @@ impl Shapes {
     /// The shapes of a launch: `split` warps of a block of `exponents` are side by side along the
     /// components.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Self {
-        let Task { k, d, full, .. } = *task;
+        let (Task { k, d, .. }, full) = (*task, task.full());
         let tiles = Self::tiles(k);
         let m = products(d, full);
         let warps = launch.block / WARP;
@@ -173,42 +174,27 @@ impl Shapes {
         [of(self.exponents.products(), self.exponents.samples()), of(self.weigh.products(), RAW_PITCH)]
     }
 
-    /// Lengths of the sections of the parameters, in the order of [`Section`].
-    fn lengths(&self) -> [usize; 3] {
+    /// Where the parameters lie: the coefficients (rows, products); what each row's sum is multiplied by,
+    /// the constant that is added, and wₖ, (3, rows); and wₖ for `weigh`.
+    pub fn sections(&self) -> [Range<usize>; 3] {
         let rows = self.exponents.rows();
-        [rows * self.exponents.products(), 3 * rows, self.weigh.rows()]
+        sections([rows * self.exponents.products(), 3 * rows, self.weigh.rows()])
     }
 
     /// Numbers of all parameters.
     pub fn len(&self) -> usize {
-        self.lengths().iter().sum()
+        let [.., weights] = self.sections();
+        weights.end
     }
-
-    /// The range of a section in the parameters.
-    pub fn section(&self, section: Section) -> Range<usize> {
-        let [coefficients, constants, weights] = self.lengths();
-        match section {
-            Section::Coefficients => 0..coefficients,
-            Section::Constants => coefficients..coefficients + constants,
-            Section::Weights => coefficients + constants..coefficients + constants + weights,
-        }
-    }
-}
-
-/// A section of the parameters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Section {
-    /// (rows, products)
-    Coefficients,
-    /// What each row's sum is multiplied by, the constant that is added, and wₖ: (3, rows).
-    Constants,
-    /// wₖ for `weigh`.
-    Weights,
 }
 
 /// Why the tensor cores cannot compute a task in float16, if they cannot.
 pub(crate) fn loses_digits(task: &Task, multiplies: Option<Multiplies>) -> Option<String> {
     let problem = "takes no component so narrow and so far from the centre of the data that float16 loses digits";
-    let keeps = task.expandable || task.whitenable && multiplies == Some(Multiplies::Features);
+    let keeps = match task.digits {
+        Digits::Expandable => true,
+        Digits::Whitenable => multiplies == Some(Multiplies::Features),
+        Digits::Neither => false,
+    };
     (!keeps).then(|| problem.into())
 }

@@ -4,8 +4,7 @@ use super::centres::{distance, larger, mean_in_frame};
 use super::moments::{Moments, Quadratic};
 use super::products_shapes::{Shapes, products};
 use super::split_component::{Component, LinearTerm, largest, of_observed, pair_of_halves, power};
-use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
-use crate::backends::cuda::plan::task::Multiplies;
+use super::whitened_shapes::WhitenedShapes;
 use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
 use crate::data::frame::Frame;
 use crate::model::covariances::CovarianceType;
@@ -62,28 +61,8 @@ pub(crate) struct TensorCoresLayout {
 }
 
 impl TensorCoresLayout {
-    /// The layout for kernels that multiply these; the coefficients of products are in the
-    /// memory of former ones.
-    pub fn of(
-        multiplies: Multiplies,
-        memory: Vec<f32>,
-        mixture: &Mixture,
-        parameters: Arc<DeviceParameters<f32>>,
-        frame: &Frame,
-    ) -> Self {
-        match multiplies {
-            Multiplies::Features => Self::of_features(mixture, parameters, frame),
-            Multiplies::Products => Self::of_products(memory, mixture, parameters, frame),
-        }
-    }
-
-    #[cfg(test)]
-    fn new(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
-        Self::of_products(Vec::new(), mixture, parameters, frame)
-    }
-
     /// The layout for products of features, in the memory of former coefficients.
-    fn of_products(
+    pub fn of_products(
         memory: Vec<f32>,
         mixture: &Mixture,
         parameters: impl Into<Arc<DeviceParameters<f32>>>,
@@ -243,9 +222,9 @@ impl TensorCoresLayout {
         mixture.weights().iter().zip(&self.components).map(|(weight, component)| weight * component.missing).sum()
     }
 
-    /// The memory of the parameters, if nobody else has them, and that of the coefficients.
-    pub fn into_memory(self) -> (Option<DeviceParameters<f32>>, Vec<f32>) {
-        (Arc::into_inner(self.parameters), self.coefficients)
+    /// The memory of the coefficients.
+    pub fn into_memory(self) -> Vec<f32> {
+        self.coefficients
     }
 
     /// (K, D).
@@ -290,12 +269,13 @@ impl TensorCoresLayout {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
         let weights = || self.components.iter().map(|component| component.weight);
+        let [_, of_shifts, of_constants, of_weights] = shapes.sections();
         // Behind K, and between the sections, there are zeros.
-        out[k * triangle(d)..shapes.section(WhitenedSection::Shifts).start].fill(0.0);
-        out[shapes.section(WhitenedSection::Constants).start..].fill(0.0);
-        out[shapes.section(WhitenedSection::Weights)].iter_mut().zip(weights()).for_each(|(to, weight)| *to = weight);
-        let (matrices, rest) = out.split_at_mut(shapes.section(WhitenedSection::Shifts).start);
-        let (shifts, rest) = rest.split_at_mut(shapes.section(WhitenedSection::Shifts).len());
+        out[k * triangle(d)..of_shifts.start].fill(0.0);
+        out[of_constants.start..].fill(0.0);
+        out[of_weights].iter_mut().zip(weights()).for_each(|(to, weight)| *to = weight);
+        let (matrices, rest) = out.split_at_mut(of_shifts.start);
+        let (shifts, rest) = rest.split_at_mut(of_shifts.len());
         let (scales, rest) = rest.split_at_mut(k);
         let (seeds, rest) = rest.split_at_mut(k);
         seeds.iter_mut().zip(&self.components).for_each(|(to, component)| *to = component.seed);
@@ -319,7 +299,7 @@ impl TensorCoresLayout {
         });
     }
 
-    pub(super) fn parameters(&self) -> &DeviceParameters<f32> {
+    pub(super) fn parameters(&self) -> &Arc<DeviceParameters<f32>> {
         &self.parameters
     }
 
@@ -408,7 +388,7 @@ mod tests {
     fn a_held_diagonal_has_the_mean_and_is_normalised() {
         let variances = arr2(&[[31.7, 0.013, 2.1], [1.0, 0.02, 5.3], [1.0, 1.0, 1.0]]);
         let (mixture, frame, parameters) = some(Covariances::Diag(variances));
-        let layout = TensorCoresLayout::new(&mixture, parameters.clone(), &frame);
+        let layout = TensorCoresLayout::of_products(Vec::new(), &mixture, parameters.clone(), &frame);
         for c in 0..2 {
             let component = &layout.components[c];
             let mut log2 = f64::from(component.seed) + log2_factor(component);

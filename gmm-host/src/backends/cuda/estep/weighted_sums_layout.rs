@@ -2,6 +2,7 @@
 //! tested on any machine.
 use super::centres::{NEAR, farthest, means_in_frame};
 use super::sums::Sums;
+use crate::backends::cuda::device::memory::sections;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::task::Task;
 use crate::backends::device_parameters::DeviceParameters;
@@ -13,32 +14,22 @@ use gmm_kernels::data::QUAD;
 use gmm_kernels::estep::weighted_sums::{self, COMPONENTS, VALUES};
 use ndarray::{Array1, Array2, Array3};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A mixture as the kernels of the E-step read it.
 #[derive(Debug, Clone)]
 pub(crate) struct WeightedSumsLayout {
     covariance_type: CovarianceType,
-    parameters: DeviceParameters<f32>,
-    /// Pair and quad of features of each patch, where patches are pairs.
-    pub pairs: Vec<[u32; 2]>,
+    parameters: Arc<DeviceParameters<f32>>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
-    pub weights: Vec<f32>,
+    weights: Vec<f32>,
     /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty
     /// where the moments of all components are taken around the centre of the data.
-    pub centres: Vec<f32>,
-}
-
-/// A section of the parameters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Section {
-    /// The parameters of `tiled`.
-    Likelihood,
-    Weights,
-    Centres,
+    centres: Vec<f32>,
 }
 
 impl WeightedSumsLayout {
-    pub fn new(mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Self {
+    pub fn new(mixture: &Mixture, parameters: Arc<DeviceParameters<f32>>, frame: &Frame) -> Self {
         let (k, d) = mixture.means().dim();
         let padded = k.next_multiple_of(COMPONENTS);
         let mut weights = parameters.weight.clone();
@@ -48,18 +39,12 @@ impl WeightedSumsLayout {
         if farthest(&parameters, &centres) <= NEAR {
             centres.clear();
         }
-        let pairs = if parameters.has_triangles() { pairs(d) } else { Vec::new() };
-        Self { covariance_type: mixture.covariance_type(), parameters, pairs, weights, centres }
+        Self { covariance_type: mixture.covariance_type(), parameters, weights, centres }
     }
 
     /// (K, D).
-    pub fn dim(&self) -> (usize, usize) {
+    fn dim(&self) -> (usize, usize) {
         (self.parameters.n_components, self.parameters.n_features)
-    }
-
-    /// Whether components have triangles.
-    pub fn full(&self) -> bool {
-        self.parameters.has_triangles()
     }
 
     /// Whether the moments of each component are taken around its centre, not the data's.
@@ -67,36 +52,14 @@ impl WeightedSumsLayout {
         !self.centres.is_empty()
     }
 
-    /// Lengths of the sections, whole 16 bytes each; `rows`: of a tile of `tiled`.
-    fn lengths(&self, rows: usize) -> [usize; 3] {
-        let (k, d) = self.dim();
-        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full(), false);
-        [scales + constants, self.weights.len(), self.centres.len()].map(|len| len.next_multiple_of(4))
-    }
-
-    /// Numbers of all parameters.
-    pub fn len(&self, rows: usize) -> usize {
-        self.lengths(rows).iter().sum()
-    }
-
-    /// The range of a section in the array.
-    pub fn section(&self, section: Section, rows: usize) -> Range<usize> {
-        let [likelihood, weights, centres] = self.lengths(rows);
-        match section {
-            Section::Likelihood => 0..likelihood,
-            Section::Weights => likelihood..likelihood + weights,
-            Section::Centres => likelihood + weights..likelihood + weights + centres,
-        }
-    }
-
-    /// Writes the parameters.
-    pub fn write(&self, rows: usize, out: &mut [f32]) {
-        let (k, d) = self.dim();
-        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full(), false);
+    /// Writes the parameters to their [`parameters`] for a task of the mixture.
+    pub fn write(&self, task: &Task, rows: usize, out: &mut [f32]) {
+        let (scales, constants) = layout::tiled_lengths(task.k, task.d, rows, task.full(), false);
+        let [_, weights, centres] = parameters(task, rows);
         let (scales, rest) = out.split_at_mut(scales);
         layout::write_tiled(&self.parameters, rows, scales, &mut rest[..constants]);
-        out[self.section(Section::Weights, rows)][..self.weights.len()].copy_from_slice(&self.weights);
-        out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
+        out[weights][..self.weights.len()].copy_from_slice(&self.weights);
+        out[centres][..self.centres.len()].copy_from_slice(&self.centres);
     }
 
     /// The sums in the units of the data, from those that the kernels give.
@@ -104,13 +67,13 @@ impl WeightedSumsLayout {
         let Sums { log2, weight_scale, total_weight, frame, .. } = *sums_of;
         let sums = sums_of.weighted_values();
         let (k, d) = self.dim();
-        let patches = patches(d, task.full);
+        let patches = patches(d, task.full());
         let tasks = k.div_ceil(COMPONENTS) * patches;
         let sum = |c: usize, patch: usize, v: usize| {
             sums[(c % COMPONENTS * VALUES + v) * tasks + c / COMPONENTS * patches + patch]
         };
         let centre = |c: usize, j: usize| self.centres.get(c * d + j).map_or(0.0, |v| f64::from(*v));
-        let (first, second) = if task.full { self.of_pairs(sum, frame) } else { self.of_squares(sum, frame) };
+        let (first, second) = if task.full() { self.of_pairs(sum, frame) } else { self.of_squares(sum, frame) };
         CentredSums {
             weight: total_weight,
             log_likelihood: sums_of.log_likelihood(weight_scale * log2, self.parameters.offset),
@@ -136,8 +99,9 @@ impl WeightedSumsLayout {
     fn of_pairs(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
         let (k, d) = self.dim();
         let (mut first, mut second) = (Array2::zeros((k, d)), Array3::zeros((k, d, d)));
+        let pairs = pairs(d);
         for c in 0..k {
-            for (patch, [pair, quad]) in self.pairs.iter().enumerate() {
+            for (patch, [pair, quad]) in pairs.iter().enumerate() {
                 for v in 0..VALUES {
                     let (i, j) = (2 * *pair as usize + v / QUAD, QUAD * *quad as usize + v % QUAD);
                     // Features behind D are the number one.
@@ -153,9 +117,19 @@ impl WeightedSumsLayout {
     }
 }
 
+/// Where the parameters lie, each section of whole 16 bytes: those of `tiled` with tiles of so many rows, the
+/// weights, and the centres.
+pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
+    let Task { k, d, central, .. } = *task;
+    let (scales, constants) = layout::tiled_lengths(k, d, rows, task.full(), false);
+    let padded = k.next_multiple_of(COMPONENTS);
+    let lengths = [scales + constants, padded, if central { padded * d } else { 0 }];
+    sections(lengths.map(|len| len.next_multiple_of(4)))
+}
+
 /// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features
 /// by quads of features.
-fn pairs(d: usize) -> Vec<[u32; 2]> {
+pub(super) fn pairs(d: usize) -> Vec<[u32; 2]> {
     (0..=d / 2).flat_map(|pair| (0..=(2 * pair + 1) / QUAD).map(move |quad| [pair as u32, quad as u32])).collect()
 }
 
@@ -171,7 +145,7 @@ pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Patch
     /// Patches of a block, at most: the lanes of a warp.
     const MOST_PATCHES: usize = 32;
     let tiles = task.k.div_ceil(weighted_sums::COMPONENTS);
-    let patches = patches(task.d, task.full);
+    let patches = patches(task.d, task.full());
     let block_patches = patches.div_ceil(patches.div_ceil(MOST_PATCHES));
     let mut shape = weighted_sums::PatchShape {
         d: task.d as u32,
@@ -180,7 +154,7 @@ pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Patch
         block_tiles: tiles.min((threads / block_patches).max(1)) as u32,
         block_patches: block_patches as u32,
         stages: weighted_sums::MOST_STAGES,
-        full: task.full,
+        full: task.full(),
         central: task.central,
     };
     while shape.stages > 2 && shape.shared_bytes() > shared {

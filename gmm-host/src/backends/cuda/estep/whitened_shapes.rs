@@ -1,6 +1,7 @@
 //! How the kernels of `whitened_mma` and of `whitened_wgmma` divide the work of a task, and the
 //! sections of their parameters.
 use super::products_shapes::{MOST_SHARED, MOST_WARPS};
+use crate::backends::cuda::device::memory::sections;
 use crate::backends::cuda::plan::task::{Shape as LaunchShape, Task};
 use crate::backends::device_parameters::triangle;
 use gmm_kernels::estep::whitened_mma::{OuterShape, WhitenShape};
@@ -20,7 +21,7 @@ impl WhitenedShapes {
     /// The shapes of `whitened_wgmma`. None where a sample has too many features, and for
     /// diagonal covariances.
     pub fn of_warpgroups(task: &Task) -> Option<Self> {
-        let Task { k, d, full, .. } = *task;
+        let (Task { k, d, .. }, full) = (*task, task.full());
         let fits = full && d <= whitened_wgmma::MAX_FEATURES;
         fits.then_some(Self::Warpgroups(whitened_wgmma::Shape { d: d as u32, k: k as u32 }))
     }
@@ -29,7 +30,7 @@ impl WhitenedShapes {
     /// along the components. None where features of a stage, or of the fewest samples, do not fit
     /// into shared memory, and for diagonal covariances.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Option<Self> {
-        let Task { k, d, full, .. } = *task;
+        let (Task { k, d, .. }, full) = (*task, task.full());
         let whiten = |component_warps: u32, sample_warps: u32| WhitenShape {
             d: d as u32,
             k: k as u32,
@@ -86,35 +87,17 @@ impl WhitenedShapes {
         }
     }
 
-    /// Lengths of the sections of the parameters, in the order of [`WhitenedSection`]; whole
-    /// 16 bytes each.
-    fn lengths(&self) -> [usize; 4] {
+    /// Where the parameters lie, each section of whole 16 bytes: triangles row by row, (K, D·(D + 1)/2);
+    /// shifts (K, [`shifts`](Self::shifts)); what sums of products are multiplied by, seeds, and wₖ, (3, K);
+    /// and wₖ for the kernels that sum over samples.
+    pub fn sections(&self) -> [Range<usize>; 4] {
         let (k, d) = self.dim();
-        [k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
+        sections([k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4)))
     }
 
     /// Numbers of all parameters.
     pub fn len(&self) -> usize {
-        self.lengths().iter().sum()
+        let [.., weights] = self.sections();
+        weights.end
     }
-
-    /// The range of a section in the parameters.
-    pub fn section(&self, section: WhitenedSection) -> Range<usize> {
-        let lengths = self.lengths();
-        let start = lengths[..section as usize].iter().sum();
-        start..start + lengths[section as usize]
-    }
-}
-
-/// A section of the parameters for matrices.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum WhitenedSection {
-    /// Triangles row by row, (K, D·(D + 1)/2).
-    Matrices,
-    /// (K, [`WhitenedShapes::shifts`])
-    Shifts,
-    /// What sums of products are multiplied by, seeds, and wₖ: (3, K).
-    Constants,
-    /// wₖ for the kernels that sum over samples.
-    Weights,
 }

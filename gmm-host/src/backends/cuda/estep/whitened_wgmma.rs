@@ -2,27 +2,22 @@
 //! `warpgroup_whiten` leaves the exponents of a piece of the samples, `warpgroup_normalise` their
 //! log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up
 //! products of features, slice by slice.
-use super::launch::{EStepKernels, Layout, Wanted};
-use super::operand::{Operand, forming_grid, most_forming_blocks};
-use super::pieces::{Division, Others, Piece, Pieces, read_pieces};
+use super::launch::{EStepKernels, Wanted};
+use super::layouts::Layouts;
+use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
+use super::pieces::{Division, InPieces, Launched, Launcher, Others, Piece, PieceKernels};
 use super::products_shapes::loses_digits;
 use super::sums::Sums;
-use super::whitened_mma::{layout, prepare};
-use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
+use super::whitened_shapes::WhitenedShapes;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel};
 use crate::backends::cuda::device::launch::launch;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
-use crate::backends::cuda::device::samples::Columns;
-use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::workspace::Workspace;
+use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Unit, Variant, at_most};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, at_most};
 use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
-use crate::backends::device_parameters::DeviceParameters;
-use crate::data::frame::Frame;
 use crate::error::Result;
-use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
@@ -32,7 +27,6 @@ use gmm_kernels::estep::whitened_wgmma::{
 };
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARPGROUP;
-use std::sync::Arc;
 
 /// `whitened_wgmma`: the E-step of matrices with the products of warpgroups. Its block is that
 /// of `warpgroup_whiten`.
@@ -40,28 +34,18 @@ pub static WHITENED_WGMMA: WhitenedWgmmaFamily = WhitenedWgmmaFamily;
 pub struct WhitenedWgmmaFamily;
 
 impl Family for WhitenedWgmmaFamily {
-    fn name(&self) -> &'static str {
-        "whitened_wgmma"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Wgmma
-    }
-
-    fn about(&self) -> &'static str {
-        "the E-step and long totals of matrices by whitened features on the tensor cores"
+    fn facts(&self) -> Facts {
+        let about = "the E-step and long totals of matrices by whitened features on the tensor cores";
+        let complete = Facts::complete("whitened_wgmma", about, &[Operation::EStep]);
+        Facts { unit: Unit::Wgmma, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
     }
 
     fn sizes(&self) -> String {
         format!("D ≤ {MAX_FEATURES}")
     }
 
-    fn takes(&self) -> Takes {
-        Takes { covariances: CovarianceShapes::Matrices, ..Takes::complete(&[Operation::EStep]) }
-    }
-
     fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
-        at_most("features", MAX_FEATURES, task.d).or_else(|| loses_digits(task, self.on_tensor_cores(task.full)))
+        at_most("features", MAX_FEATURES, task.d).or_else(|| loses_digits(task, self.on_tensor_cores(task.full())))
     }
 
     fn shapes(&self, task: &Task, _: &Limits) -> Vec<LaunchShape> {
@@ -86,44 +70,27 @@ impl Family for WhitenedWgmmaFamily {
         ]
     }
 
-    fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
-        Some(if full { Multiplies::Features } else { Multiplies::Products })
+    fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
+        Some(Multiplies::Features)
     }
 
-    fn has_large_memory(&self) -> bool {
-        true
-    }
-
-    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
-        layout(mixture, parameters, frame)
-    }
-
-    fn e_step(
-        &self,
-        gpu: &Gpu,
-        _: &Layout,
-        variant: Variant,
-        task: &Task,
-        same: bool,
-    ) -> Result<Box<dyn EStepKernels>> {
-        Ok(Box::new(WhitenedWgmma::new(gpu, variant, task, same)?))
+    fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
+        WhitenedWgmma::boxed(gpu, variant, task, same)
     }
 }
 
-/// The part of the device's free memory that the exponents of a piece take at most.
-const EXPONENTS: usize = 8;
-
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
-pub struct WhitenedWgmma {
+struct WhitenedWgmma {
     split: Kernel<TrianglesArgs>,
     forming: Kernel<FeaturesArgs>,
     whiten: Kernel<WhitenArgs>,
     normalise: Kernel<NormaliseArgs>,
     respond: Kernel<RespondArgs>,
     outer: Kernel<OuterArgs>,
-    task: Task,
-    variant: Variant,
+    weighted: bool,
+    /// Threads of a block of `whiten`.
+    block: u32,
     shape: Shape,
     shapes: WhitenedShapes,
     multiprocessors: u32,
@@ -133,22 +100,20 @@ pub struct WhitenedWgmma {
     features: Operand,
     /// The responsibilities of a piece in float16.
     responsibilities: DeviceBuffer<u32>,
-    pieces: Pieces,
 }
 
 impl WhitenedWgmma {
     /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
     /// samples each time. The device's context is current.
-    fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
+    fn boxed(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::of_warpgroups(task) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
         let (n, multiprocessors) = (task.n, gpu.limits.multiprocessors);
-        let free = gpu.free_memory()?;
-        let wave = multiprocessors as usize * TILE;
-        let most = (free / EXPONENTS / size_of::<f32>() / shape.rows()).max(wave) / wave * wave;
-        let piece = most.min(n.next_multiple_of(TILE));
-        let features = Operand::new(gpu, |n| shape.features_len(n), piece, same.then_some(n))?;
+        let most = Division::most(gpu, shape.rows())?;
+        let piece = Division::piece(n, most, multiprocessors as usize * TILE, TILE);
+        let tile = Tile { samples: TILE, len: shape.features_len(1) };
+        let features = Operand::new(gpu, tile, piece, same.then_some(n))?;
         let slices = (multiprocessors / shape.outer_blocks()) as usize;
         // Two blocks, of which one computes while the other waits, even if that takes a few more
         // registers than they have: measured for D = 64, K = 32 and D = 32, K = 64, 0.32 and
@@ -164,224 +129,165 @@ impl WhitenedWgmma {
             n,
             piece,
             granularity: TILE,
+            min_slice: 4,
             slices,
             blocks: most_forming_blocks(multiprocessors),
             rows: shape.rows(),
             sums: shape.outer_sums(),
             others: Some(others),
         };
-        Ok(Self {
+        let kernels = Self {
             split: gpu.kernel(&entries::warpgroup_triangles(), None)?,
             forming: gpu.kernel(&entries::warpgroup_features(), None)?,
             whiten: gpu.kernel(&entries::warpgroup_whiten(shape), Some(REGISTERS / variant.shape.block / 8 * 8))?,
             normalise: gpu.kernel(&entries::warpgroup_normalise(), None)?,
             respond: gpu.kernel(&entries::warpgroup_respond(shape), Some(respond_registers))?,
             outer: gpu.kernel(&entries::warpgroup_outer(shape), Some(OUTER_REGISTERS))?,
-            task: *task,
-            variant,
+            weighted: task.weighted,
+            block: variant.shape.block,
             shape,
             shapes,
             multiprocessors,
             triangles: allocate(shape.triangles_len())?,
             features,
             responsibilities: allocate(shape.responsibilities_len(piece))?,
-            pieces: Pieces::new(gpu, division)?,
-        })
+        };
+        InPieces::boxed(gpu, kernels, division)
     }
 }
 
-impl EStepKernels for WhitenedWgmma {
-    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
-        prepare(&self.shapes, workspace, layout.tensor_cores()?)
+impl PieceKernels for WhitenedWgmma {
+    fn len(&self) -> usize {
+        self.shapes.len()
     }
 
-    fn start<'a>(
-        &'a self,
-        stream: &'a Stream,
-        _: &Layout,
-        parameters: Numbers<'a, f32>,
-        columns: Columns<'a>,
-        wanted: Wanted,
-    ) -> Result<Running<'a, ()>> {
-        let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
-        let (shape, triangles) = (self.shape, Numbers::of(&self.triangles));
-        let split = Split { shape, matrices: section(WhitenedSection::Matrices)?, triangles };
+    fn write(&self, layouts: &Layouts<'_>, out: &mut [f32]) {
+        layouts.tensor_cores(Multiplies::Features).write_whitened(&self.shapes, out);
+    }
+
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
+        at.launch(self.split, forming_grid(self.multiprocessors, self.triangles.len() / 8))
+    }
+
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>> {
+        let (shape, n) = (self.shape, at.piece.columns.n());
         let simple = |items| forming_grid(self.multiprocessors, items);
-        let running = stream.launch(self.split, simple(triangles.len() / 8), split)?.borrowed();
-        let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
-        let (weights, weighted) = (section(WhitenedSection::Weights)?, self.task.weighted);
-        let responsibilities = Numbers::of(&self.responsibilities);
-        self.pieces.start(stream, columns, running, wanted, |piece| {
-            let n = piece.columns.n();
-            let form = |features| {
-                let items = n.next_multiple_of(TILE) / 4 * shape.octets();
-                let forming = Forming { shape, columns: piece.columns, features };
-                Ok(stream.launch(self.forming, simple(items), forming)?.borrowed())
-            };
-            let (features, running) = self.features.of_piece(stream, &piece, |n| shape.features_len(n), form)?;
-            let whitening = Whitening { shape, features, triangles, shifts, constants, piece };
-            let groups = shape.groups() as u32;
-            let tiles = n.div_ceil(SAMPLES).div_ceil((self.variant.shape.block / WARPGROUP) as usize);
-            let blocks = (self.multiprocessors / groups).clamp(1, tiles as u32);
-            let grid = Grid::new(blocks, self.variant.shape.block, shape.whiten_bytes()).slices(groups as usize);
-            let running = running.followed_by(stream.launch(self.whiten, grid, whitening)?.borrowed());
-            let normalising = Normalising { shape, weights, weighted, piece };
-            let grid = Grid { shared: FINISH_SHARED_BYTES, ..simple(n) };
-            let running = running.followed_by(stream.launch(self.normalise, grid, normalising)?.borrowed());
-            if wanted == Wanted::Total {
-                return Ok(running);
-            }
-            let responding = Responding { shape, features, weights, responsibilities, piece };
-            let grid = Grid::new(shape.respond_groups(), RESPOND_BLOCK, shape.respond_bytes()).slices(piece.others.0);
-            let running = running.followed_by(stream.launch(self.respond, grid, responding)?.borrowed());
-            let summing = Summing { shape, features, responsibilities, piece };
-            let grid = Grid::new(shape.outer_blocks(), OUTER_BLOCK, shape.outer_bytes()).slices(piece.slices);
-            Ok(running.followed_by(stream.launch(self.outer, grid, summing)?.borrowed()))
+        let running = self.features.form(at.stream, &at.piece, || {
+            at.launch(self.forming, simple(n.next_multiple_of(TILE) / 4 * shape.octets()))
+        })?;
+        let groups = shape.groups() as u32;
+        let tiles = n.div_ceil(SAMPLES).div_ceil((self.block / WARPGROUP) as usize);
+        let blocks = (self.multiprocessors / groups).clamp(1, tiles as u32);
+        let grid = Grid::new(blocks, self.block, shape.whiten_bytes()).slices(groups as usize);
+        let running = running.followed_by(at.launch(self.whiten, grid)?);
+        let grid = Grid { shared: FINISH_SHARED_BYTES, ..simple(n) };
+        let running = running.followed_by(at.launch(self.normalise, grid)?);
+        if wanted == Wanted::Total {
+            return Ok(running);
+        }
+        let grid = Grid::new(shape.respond_groups(), RESPOND_BLOCK, shape.respond_bytes()).slices(at.piece.others.0);
+        let running = running.followed_by(at.launch(self.respond, grid)?);
+        let grid = Grid::new(shape.outer_blocks(), OUTER_BLOCK, shape.outer_bytes()).slices(at.piece.slices);
+        Ok(running.followed_by(at.launch(self.outer, grid)?))
+    }
+
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {
+        layouts.tensor_cores(Multiplies::Features).whitened_statistics(&self.shapes, sums)
+    }
+}
+
+launch!(Launched<'_, WhitenedWgmma, (), TrianglesArgs>, TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
+    let WhitenedWgmma { shape, shapes, triangles, .. } = launch.kernels;
+    let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
+    Ok(TrianglesArgs {
+        shape: *shape,
+        matrices: launch.parameters.part(matrices)?.read(k * (d * (d + 1) / 2), what)?,
+        triangles: Numbers::of(triangles).write(shape.triangles_len(), what)?,
+    })
+});
+
+launch!(
+    Launched<'_, WhitenedWgmma, Piece<'_>, FeaturesArgs>,
+    FeaturesArgs,
+    "warpgroup_features",
+    |launch, _grid, what| {
+        let (WhitenedWgmma { shape, features, .. }, piece) = (launch.kernels, &launch.piece);
+        require(what, piece.columns.d() == shape.d as usize)?;
+        Ok(FeaturesArgs {
+            shape: *shape,
+            columns: piece.columns.argument(0),
+            features: features.of_piece(piece)?.write(shape.features_len(piece.columns.n()), what)?,
         })
     }
+);
 
-    read_pieces!(whitened_statistics);
-
-    fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
-        self.pieces.read_total(running, stream, n)
-    }
-}
-
-/// A launch that splits the triangles.
-#[derive(Clone, Copy)]
-struct Split<'a> {
-    shape: Shape,
-    matrices: Numbers<'a, f32>,
-    triangles: Numbers<'a, u32>,
-}
-
-launch!(Split<'_>, TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
-    let shape = launch.shape;
-    let (k, d) = (shape.k as usize, shape.d as usize);
-    Ok(TrianglesArgs {
-        shape,
-        matrices: launch.matrices.read(k * (d * (d + 1) / 2), what)?,
-        triangles: launch.triangles.write(shape.triangles_len(), what)?,
-    })
-});
-
-/// A launch that splits features.
-#[derive(Clone, Copy)]
-struct Forming<'a> {
-    shape: Shape,
-    columns: Columns<'a>,
-    features: Numbers<'a, u32>,
-}
-
-launch!(Forming<'_>, FeaturesArgs, "warpgroup_features", |launch, _grid, what| {
-    let (shape, columns) = (launch.shape, launch.columns);
-    require(what, columns.d() == shape.d as usize)?;
-    Ok(FeaturesArgs {
-        shape,
-        columns: columns.argument(0),
-        features: launch.features.write(shape.features_len(columns.n()), what)?,
-    })
-});
-
-/// A launch that gives exponents.
-#[derive(Clone, Copy)]
-struct Whitening<'a> {
-    shape: Shape,
-    features: Numbers<'a, u32>,
-    triangles: Numbers<'a, u32>,
-    shifts: Numbers<'a, f32>,
-    constants: Numbers<'a, f32>,
-    piece: Piece<'a>,
-}
-
-launch!(Whitening<'_>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
-    let (shape, n) = (launch.shape, launch.piece.columns.n());
-    let k = shape.k as usize;
+launch!(Launched<'_, WhitenedWgmma, Piece<'_>, WhitenArgs>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
+    let (WhitenedWgmma { shape, shapes, features, triangles, .. }, piece) = (launch.kernels, &launch.piece);
+    let (n, (k, _), [_, shifts, constants, _]) = (piece.columns.n(), shapes.dim(), shapes.sections());
     require(what, WHITEN_BLOCKS.contains(&grid.threads) && grid.blocks.1 as usize >= shape.groups())?;
     grid.require_shared(what, shape.whiten_bytes())?;
     Ok(WhitenArgs {
-        shape,
+        shape: *shape,
         n: n as u64,
         group_units: shape.group_units() as u32,
-        features: launch.features.read(shape.features_len(n), what)?,
-        triangles: launch.triangles.read(shape.triangles_len(), what)?,
-        shifts: launch.shifts.read(k * shape.width(), what)?,
-        constants: launch.constants.read(2 * k, what)?,
-        q: launch.piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?.q,
+        features: features.of_piece(piece)?.read(shape.features_len(n), what)?,
+        triangles: Numbers::of(triangles).read(shape.triangles_len(), what)?,
+        shifts: launch.parameters.part(shifts)?.read(k * shape.width(), what)?,
+        constants: launch.parameters.part(constants)?.read(2 * k, what)?,
+        q: piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?.q,
     })
 });
 
-/// A launch that gives maxima, factors and the total.
-#[derive(Clone, Copy)]
-struct Normalising<'a> {
-    shape: Shape,
-    weights: Numbers<'a, f32>,
-    weighted: bool,
-    piece: Piece<'a>,
-}
+launch!(
+    Launched<'_, WhitenedWgmma, Piece<'_>, NormaliseArgs>,
+    NormaliseArgs,
+    "warpgroup_normalise",
+    |launch, grid, what| {
+        let (WhitenedWgmma { shape, shapes, weighted, .. }, piece) = (launch.kernels, &launch.piece);
+        let (columns, [.., weights]) = (piece.columns, shapes.sections());
+        grid.require_shared(what, FINISH_SHARED_BYTES)?;
+        Ok(NormaliseArgs {
+            shape: *shape,
+            columns: columns.argument(0),
+            weights: launch.parameters.part(weights)?.read(shape.k as usize, what)?,
+            sample_weights: columns.weights_if(*weighted),
+            exponents: piece.exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
+            output: piece.output.argument(grid.blocks.0)?,
+        })
+    }
+);
 
-launch!(Normalising<'_>, NormaliseArgs, "warpgroup_normalise", |launch, grid, what| {
-    let (shape, Piece { columns, exponents, output, .. }) = (launch.shape, launch.piece);
-    grid.require_shared(what, FINISH_SHARED_BYTES)?;
-    Ok(NormaliseArgs {
-        shape,
-        columns: columns.argument(0),
-        weights: launch.weights.read(shape.k as usize, what)?,
-        sample_weights: columns.weights_if(launch.weighted),
-        exponents: exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
-        output: output.argument(grid.blocks.0)?,
-    })
-});
-
-/// A launch that gives responsibilities and their sums.
-#[derive(Clone, Copy)]
-struct Responding<'a> {
-    shape: Shape,
-    features: Numbers<'a, u32>,
-    weights: Numbers<'a, f32>,
-    responsibilities: Numbers<'a, u32>,
-    piece: Piece<'a>,
-}
-
-launch!(Responding<'_>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
-    let (shape, piece) = (launch.shape, launch.piece);
-    let (n, (slices, sums)) = (piece.columns.n(), piece.others);
+launch!(Launched<'_, WhitenedWgmma, Piece<'_>, RespondArgs>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
+    let (WhitenedWgmma { shape, shapes, features, responsibilities, .. }, piece) = (launch.kernels, &launch.piece);
+    let (n, (slices, sums), [.., weights]) = (piece.columns.n(), piece.others, shapes.sections());
     require(what, piece.exponents.stride.is_multiple_of(TILE))?;
     require(what, grid.threads == RESPOND_BLOCK && grid.blocks == (shape.respond_groups(), slices as u32))?;
     grid.require_shared(what, shape.respond_bytes())?;
     Ok(RespondArgs {
-        shape,
+        shape: *shape,
         n: n as u64,
-        features: launch.features.read(shape.features_len(n), what)?,
+        features: features.of_piece(piece)?.read(shape.features_len(n), what)?,
         exponents: piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?,
-        weights: launch.weights.read(shape.rows(), what)?,
-        responsibilities: launch.responsibilities.write(shape.responsibilities_len(n), what)?,
+        weights: launch.parameters.part(weights)?.read(shape.rows(), what)?,
+        responsibilities: Numbers::of(responsibilities).write(shape.responsibilities_len(n), what)?,
         slices: slices as u32,
         add: piece.add.into(),
         sums: sums.write(slices * shape.respond_sums(), what)?,
     })
 });
 
-/// A launch that adds up the sums of each slice of the samples.
-#[derive(Clone, Copy)]
-struct Summing<'a> {
-    shape: Shape,
-    features: Numbers<'a, u32>,
-    responsibilities: Numbers<'a, u32>,
-    piece: Piece<'a>,
-}
-
-launch!(Summing<'_>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
-    let (shape, Piece { slices, sums, add, .. }, n) = (launch.shape, launch.piece, launch.piece.columns.n());
+launch!(Launched<'_, WhitenedWgmma, Piece<'_>, OuterArgs>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
+    let (WhitenedWgmma { shape, features, responsibilities, .. }, piece) = (launch.kernels, &launch.piece);
+    let (n, slices) = (piece.columns.n(), piece.slices);
     require(what, grid.threads == OUTER_BLOCK && grid.blocks == (shape.outer_blocks(), slices as u32))?;
     grid.require_shared(what, shape.outer_bytes())?;
     Ok(OuterArgs {
-        shape,
+        shape: *shape,
         n: n as u64,
-        features: launch.features.read(shape.features_len(n), what)?,
-        responsibilities: launch.responsibilities.read(shape.responsibilities_len(n), what)?,
+        features: features.of_piece(piece)?.read(shape.features_len(n), what)?,
+        responsibilities: Numbers::of(responsibilities).read(shape.responsibilities_len(n), what)?,
         slices: slices as u32,
-        add: add.into(),
-        sums: sums.write(slices * shape.outer_sums(), what)?,
+        add: piece.add.into(),
+        sums: piece.sums.write(slices * shape.outer_sums(), what)?,
     })
 });

@@ -4,11 +4,11 @@ use super::{Float32, Planned};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::{Chunk, MAX_TOTALS, Pass};
 use crate::backends::cuda::device::stream::finite;
+use crate::backends::cuda::families::{candidates, usable};
 use crate::backends::cuda::likelihood::{NearSets, Sets, Work};
 use crate::backends::cuda::options::Requested;
-use crate::backends::cuda::plan::families::{candidates, families};
 use crate::backends::cuda::plan::family::Family;
-use crate::backends::cuda::plan::task::{Operation, Task};
+use crate::backends::cuda::plan::task::{Digits, Operation, Task};
 use crate::backends::device_parameters::frame_offset;
 use crate::error::Result;
 use crate::evaluator::Evaluator;
@@ -39,7 +39,7 @@ impl Float32<'_> {
         let parameters: Vec<_> =
             if planned { Vec::new() } else { sets.iter().filter_map(|set| self.parameters(set).ok()).collect() };
         let plan = match self.plan(task, &parameters, Some(near))? {
-            Planned::By(plan) if plan.variant.family.compares_sets() => plan,
+            Planned::By(plan) if plan.variant.family.facts().compares_sets => plan,
             _ => return Ok(none),
         };
         for pass in self.data.passes() {
@@ -92,8 +92,9 @@ impl Float32<'_> {
     fn can_compare(&self, task: &Task) -> bool {
         let limits = &self.data.gpu().limits;
         let requested = self.requested.and_then(Requested::family);
-        let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
-        families.iter().any(|family| family.compares_sets() && family.problem(task, limits).is_none())
+        usable(task, requested, limits)
+            .iter()
+            .any(|family| family.facts().compares_sets && family.problem(task, limits).is_none())
     }
 
     /// Writes the totals of sets that are all of one task: of those near to the reference by
@@ -102,11 +103,12 @@ impl Float32<'_> {
     pub(super) fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
         let fixed = self.batch_reference.clone();
         let requested = self.requested.and_then(Requested::family);
-        let compares =
-            fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(|family| family.compares_sets());
+        let compares = fixed.is_some()
+            || sets.len() >= FEWEST_NEAR_SETS
+            || requested.is_some_and(|family| family.facts().compares_sets);
         let fits = |reference: &&Mixture| self.task(Operation::Totals, reference) == *task;
         let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
-        let near_task = Task { expandable: true, ..*task };
+        let near_task = Task { digits: Digits::Expandable, ..*task };
         let compares = compares && (self.plans.contains_key(&near_task) || self.can_compare(&near_task));
         let mut near_totals = vec![None; sets.len()];
         if compares {

@@ -8,13 +8,13 @@ use crate::backends::cuda::device::stream::seconds;
 use crate::backends::cuda::device::workspace::Workspace;
 use crate::backends::cuda::estep::EStep;
 use crate::backends::cuda::estep::whitened_wgmma::WHITENED_WGMMA;
+use crate::backends::cuda::families::{self, candidates, families, total_on_tensor_cores};
 use crate::backends::cuda::general::{self, GENERAL, General};
 use crate::backends::cuda::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, Work, exp2_bias, layout};
 use crate::backends::cuda::metropolis::shape::Shape;
 use crate::backends::cuda::metropolis::{self, Metropolis};
 use crate::backends::cuda::missing::add_offsets;
 use crate::backends::cuda::options::{CudaOptions, Requested};
-use crate::backends::cuda::plan::families::{self, families, total_on_tensor_cores};
 use crate::backends::cuda::plan::family::{Family, Variant};
 use crate::backends::cuda::plan::task::{Operation, Task};
 use crate::backends::cuda::plan::timing::Chooser;
@@ -26,7 +26,6 @@ use crate::data::samples::Rows;
 use crate::error::Result;
 use crate::evaluator::{DataFacts, Description, Evaluator, check_features};
 use crate::metropolis::{MetropolisSteps, MetropolisTarget};
-use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::precision::Precision;
 use crate::sampling::Sampling;
@@ -77,9 +76,9 @@ enum Planned {
 }
 
 impl Planned {
-    /// See [`Family::compares_sets`].
+    /// See [`Facts::compares_sets`](super::plan::family::Facts::compares_sets).
     fn compares_sets(&self) -> bool {
-        matches!(self, Self::By(plan) if plan.variant.family.compares_sets())
+        matches!(self, Self::By(plan) if plan.variant.family.facts().compares_sets)
     }
 }
 
@@ -134,23 +133,8 @@ impl<'a> Float32<'a> {
 
     /// The operation over mixtures like this one.
     pub fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
-        let size = self.data.chunk_size();
-        let covariance_type = mixture.covariance_type();
-        Task {
-            operation,
-            n: if operation == Operation::Scores { size.min(SCORES) } else { size },
-            k: mixture.n_components(),
-            d: self.data.d(),
-            full: matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied),
-            tied: covariance_type == CovarianceType::Tied,
-            central: false,
-            expandable: false,
-            whitenable: false,
-            // A sample's score does not depend on its weight.
-            weighted: self.data.weighted() && operation != Operation::Scores,
-            gaps: self.data.gaps(),
-            precision: Precision::Float32,
-        }
+        let task = Task::new(operation, &self.data, mixture);
+        Task { n: if operation == Operation::Scores { task.n.min(SCORES) } else { task.n }, ..task }
     }
 
     /// The requested kernel, where it has the operation.
@@ -207,7 +191,7 @@ impl<'a> Float32<'a> {
             scores: scores.as_ref().map(Numbers::of),
             plan: None,
         };
-        let variant = self.chooser(gpu).choose(task, family, &mut trial)?;
+        let variant = self.chooser(gpu).choose(task, family, candidates(task, family, &gpu.limits), &mut trial)?;
         Ok(Planned::By(Plan::new(gpu, variant, task)?))
     }
 
@@ -238,7 +222,7 @@ impl<'a> Float32<'a> {
     /// A total as a natural logarithm, from a plan's sum of all samples and the constant of the
     /// set.
     fn total(&self, plan: &Plan, log2: f64, offset: f64) -> Result<f64> {
-        let bias = if plan.variant.family.has_exp2_bias() { exp2_bias(self.data.gpu())? } else { 0.0 };
+        let bias = if plan.variant.family.facts().exp2_bias { exp2_bias(self.data.gpu())? } else { 0.0 };
         Ok(layout::total(self.data.weight_scale() * log2, self.data.total_weight(), offset, bias))
     }
 
@@ -331,7 +315,7 @@ impl Evaluator for Float32<'_> {
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
         let whitened =
-            |requested| matches!(requested, Requested::Family(family) if family.name() == WHITENED_WGMMA.name());
+            |requested| matches!(requested, Requested::Family(family) if family.name() == WHITENED_WGMMA.facts().name);
         if self.requested.is_none_or(whitened)
             && let Some((task, variant)) = total_on_tensor_cores(&task, &self.data.gpu().limits)
             && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?

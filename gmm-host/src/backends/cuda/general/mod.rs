@@ -7,12 +7,13 @@ pub(crate) mod layout;
 use super::device::gpu::{Gpu, Limits};
 use super::device::kernel::Kernel;
 use super::device::memory::{Numbers, allocate, enlarge, zeroed};
-use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
+use super::device::place::Element;
+use super::device::samples::{Chunk, Columns, DeviceSamples};
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
 use super::likelihood::{ReduceSets, Totals};
 use super::missing::add_offsets;
-use super::plan::family::{Family, Takes, Variant};
+use super::plan::family::{Facts, Family, Variant};
 use super::plan::task::{Operation, Shape as LaunchShape, Task};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
@@ -52,28 +53,18 @@ const SHAPE: LaunchShape = LaunchShape::new(1, BLOCK, 8);
 pub const VARIANT: Variant = Variant { family: &GENERAL, shape: SHAPE, cached: None };
 
 impl Family for GeneralFamily {
-    fn name(&self) -> &'static str {
-        "general"
-    }
-
-    fn about(&self) -> &'static str {
-        "every operation of one parameter set, in float32 and float64"
+    fn facts(&self) -> Facts {
+        let about = "every operation of one parameter set, in float32 and float64";
+        let operations = &[Operation::Total, Operation::Scores, Operation::EStep];
+        Facts { gaps: true, ..Facts::complete("general", about, operations) }
     }
 
     fn sizes(&self) -> String {
         "any".into()
     }
 
-    fn takes(&self) -> Takes {
-        Takes { gaps: true, ..Takes::complete(&[Operation::Total, Operation::Scores, Operation::EStep]) }
-    }
-
     fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
         None
-    }
-
-    fn takes_float64(&self, _: &Task) -> bool {
-        true
     }
 
     fn shapes(&self, _: &Task, _: &Limits) -> Vec<LaunchShape> {
@@ -85,17 +76,12 @@ impl Family for GeneralFamily {
     }
 
     fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
-        fn of<T: Element>(task: &Task) -> Vec<String> {
-            let (density, accumulate) = match launches::is_wide::<T>(task.full, task.d) {
-                true => (entries::wide_density::<T>(), entries::wide_accumulate::<T>()),
-                false => (entries::density(task.full, task.gaps, false), entries::accumulate(task.full, task.gaps)),
-            };
-            vec![density.name().into(), entries::posterior::<T>().name().into(), accumulate.name().into()]
-        }
-        match task.precision {
-            Precision::Float32 => of::<f32>(task),
-            Precision::Float64 => of::<f64>(task),
-        }
+        let (full, gaps) = (task.full(), task.gaps);
+        vec![
+            entries::density::<f32>(full, gaps, false).name().into(),
+            entries::posterior::<f32>().name().into(),
+            entries::accumulate::<f32>(full, gaps).name().into(),
+        ]
     }
 }
 

@@ -11,7 +11,7 @@ use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::Workspace;
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, at_most, fitting, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::error::Result;
@@ -39,27 +39,18 @@ pub fn group(shape: Shape, k: usize, d: usize) -> usize {
 }
 
 impl Family for BatchFamily {
-    fn name(&self) -> &'static str {
-        "batch"
-    }
-
-    fn about(&self) -> &'static str {
-        "totals of many parameter sets in one read of the data"
+    fn facts(&self) -> Facts {
+        let about = "totals of many parameter sets in one read of the data";
+        Facts { exp2_bias: true, ..Facts::plain("batch", about, &[Operation::Total, Operation::Totals]) }
     }
 
     fn sizes(&self) -> String {
         format!("D ≤ {MAX_FEATURES}, K as shared memory allows")
     }
 
-    fn takes(&self) -> Takes {
-        Takes::plain(&[Operation::Total, Operation::Totals])
-    }
-
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { k, d, .. } = *task;
-        let too_large = || format!("cannot hold {k} components of {d} features in shared memory");
-        at_most("features", MAX_FEATURES, d)
-            .or_else(|| (shared_bytes(d, even(k), 1, 256) > limits.shared_per_block).then(too_large))
+        let fits = |task: &Task| shared_bytes(task.d, even(task.k), 1, 256) <= limits.shared_per_block;
+        at_most("features", MAX_FEATURES, task.d).or_else(|| no_room(task, fits))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
@@ -92,17 +83,9 @@ impl Family for BatchFamily {
         vec![entries::batch(task.d).name().into()]
     }
 
-    fn max_registers(&self, _: &Task) -> Option<u32> {
-        Some(168)
-    }
-
-    fn has_exp2_bias(&self) -> bool {
-        true
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         Ok(Arc::new(Ready {
-            kernel: gpu.kernel(&entries::batch(task.d), self.max_registers(task))?,
+            kernel: gpu.kernel(&entries::batch(task.d), Some(168))?,
             reduce: gpu.kernel(&entries::reduce_sets(), None)?,
             variant,
             task: *task,

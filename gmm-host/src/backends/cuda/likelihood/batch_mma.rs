@@ -11,7 +11,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::Workspace;
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{Family, Takes, Unit, Variant, at_most};
+use crate::backends::cuda::plan::family::{Facts, Family, Unit, Variant, at_most, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::{Error, Result};
 use gmm_kernels::data::QUAD;
@@ -33,35 +33,24 @@ pub struct NearSetsFamily {
 }
 
 impl Family for NearSetsFamily {
-    fn name(&self) -> &'static str {
-        if self.unit == Unit::Wgmma { "batch_wgmma" } else { "batch_mma" }
-    }
-
-    fn unit(&self) -> Unit {
-        self.unit
-    }
-
-    fn about(&self) -> &'static str {
-        "totals of parameter sets near to each other, on the tensor cores"
+    fn facts(&self) -> Facts {
+        let name = if self.unit == Unit::Wgmma { "batch_wgmma" } else { "batch_mma" };
+        let about = "totals of parameter sets near to each other, on the tensor cores";
+        let plain = Facts::plain(name, about, &[Operation::Totals]);
+        Facts { unit: self.unit, compares_sets: true, exp2_bias: true, ..plain }
     }
 
     fn sizes(&self) -> String {
         format!("D ≤ {MAX_FEATURES}, K as shared memory allows")
     }
 
-    fn takes(&self) -> Takes {
-        Takes::plain(&[Operation::Totals])
-    }
-
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { k, d, .. } = *task;
-        let too_large = || {
-            let none = self.shapes(task, limits).is_empty();
-            none.then(|| format!("cannot hold {k} components of {d} features in shared memory"))
-        };
+        let too_large = || no_room(task, |task| !self.shapes(task, limits).is_empty());
         let too_far = "takes parameter sets only that are so near to each other that float16 keeps the digits of their \
                        differences";
-        at_most("features", MAX_FEATURES, d).or_else(too_large).or_else(|| (!task.expandable).then(|| too_far.into()))
+        at_most("features", MAX_FEATURES, task.d)
+            .or_else(too_large)
+            .or_else(|| (!task.is_expandable()).then(|| too_far.into()))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
@@ -79,7 +68,7 @@ impl Family for NearSetsFamily {
         let all = all.into_iter().map(|(split, block, per)| Shape::new(split, block, per));
         let fits = |&shape: &Shape| {
             let shared = self.shared_bytes(task, shape);
-            let registers = self.max_registers(task).unwrap_or(0) * shape.block * shape.per_multiprocessor;
+            let registers = registers(task) * shape.block * shape.per_multiprocessor;
             shared <= limits.shared_per_block
                 && shape.per_multiprocessor <= limits.blocks_by_shared(shared)
                 && registers <= REGISTERS
@@ -113,25 +102,10 @@ impl Family for NearSetsFamily {
         vec![entries::batch_parameters().name().into(), self.entry(task).name().into()]
     }
 
-    fn max_registers(&self, task: &Task) -> Option<u32> {
-        // 512 threads then leave registers of a multiprocessor, or 384, for a warp of
-        // `reduce_sets`: the sums of one batch are added up beside the blocks of another thread's
-        // batch, which hold their place for the whole of their time.
-        Some(if steps(task.d) <= 2 { 120 } else { 160 })
-    }
-
-    fn compares_sets(&self) -> bool {
-        true
-    }
-
-    fn has_exp2_bias(&self) -> bool {
-        true
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         Ok(Arc::new(Ready {
             parameters: gpu.kernel(&entries::batch_parameters(), None)?,
-            kernel: gpu.kernel(&self.entry(task), self.max_registers(task))?,
+            kernel: gpu.kernel(&self.entry(task), Some(registers(task)))?,
             reduce: gpu.kernel(&entries::reduce_sets(), None)?,
             variant,
             task: *task,
@@ -139,6 +113,14 @@ impl Family for NearSetsFamily {
             unit: self.unit,
         }))
     }
+}
+
+/// Registers of a thread.
+fn registers(task: &Task) -> u32 {
+    // 512 threads then leave registers of a multiprocessor, or 384, for a warp of `reduce_sets`: the sums
+    // of one batch are added up beside the blocks of another thread's batch, which hold their place for
+    // the whole of their time.
+    if steps(task.d) <= 2 { 120 } else { 160 }
 }
 
 impl NearSetsFamily {

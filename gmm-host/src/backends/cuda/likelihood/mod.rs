@@ -19,7 +19,7 @@ use super::device::mismatch;
 use super::device::samples::{Columns, MAX_TOTALS};
 use super::device::stream::{Running, Stream, seconds};
 use super::device::workspace::Workspace;
-use super::plan::families;
+use super::families;
 use super::plan::family::Variant;
 use super::plan::task::{Operation, Task};
 use super::plan::timing::Trial;
@@ -85,7 +85,7 @@ impl Plan {
         if sets.len() == 0 || sets.len() > most {
             return Err(mismatch("the parameter sets of a launch", vec![most], vec![sets.len()]));
         }
-        if matches!(sets, Sets::Near(_)) != family.compares_sets() {
+        if matches!(sets, Sets::Near(_)) != family.facts().compares_sets {
             return Err(self.wrong());
         }
         let other = match sets {
@@ -129,7 +129,7 @@ pub struct LikelihoodTrial<'a> {
 impl<'a> LikelihoodTrial<'a> {
     /// The sets as a variant takes them.
     fn sets(&self, variant: Variant) -> Sets<'a> {
-        self.near.filter(|_| variant.family.compares_sets()).map_or(Sets::Apart(self.sets), Sets::Near)
+        self.near.filter(|_| variant.family.facts().compares_sets).map_or(Sets::Apart(self.sets), Sets::Near)
     }
 }
 

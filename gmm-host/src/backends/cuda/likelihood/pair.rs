@@ -10,7 +10,7 @@ use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::{Output, Workspace};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting, holds_no_samples};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, fitting, no_room};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use gmm_kernels::data::QUAD;
@@ -24,24 +24,18 @@ pub static PAIR: PairFamily = PairFamily;
 pub struct PairFamily;
 
 impl Family for PairFamily {
-    fn name(&self) -> &'static str {
-        "pair"
-    }
-
-    fn about(&self) -> &'static str {
-        "totals and scores with a thread for each sample and component"
+    fn facts(&self) -> Facts {
+        let about = "totals and scores with a thread for each sample and component";
+        let operations = &[Operation::Total, Operation::Scores];
+        Facts { always_has_split: true, ..Facts::plain("pair", about, operations) }
     }
 
     fn sizes(&self) -> String {
         "D that fits into shared memory".into()
     }
 
-    fn takes(&self) -> Takes {
-        Takes::plain(&[Operation::Total, Operation::Scores])
-    }
-
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        holds_no_samples(self, task, limits)
+        no_room(task, |task| !self.shapes(task, limits).is_empty())
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
@@ -56,10 +50,6 @@ impl Family for PairFamily {
 
     fn is_launchable(&self, shape: Shape) -> bool {
         shape.split == shape.block / WARP
-    }
-
-    fn always_has_split(&self) -> bool {
-        true
     }
 
     fn samples_of_block(&self, _: Shape) -> usize {

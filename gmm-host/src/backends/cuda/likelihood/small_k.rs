@@ -10,8 +10,8 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::workspace::{Output, Workspace};
 use crate::backends::cuda::device::{mismatch, require};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
-use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, at_most, fitting};
+use crate::backends::cuda::plan::task::{Covariance, Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::error::Result;
 use gmm_kernels::data::QUAD;
@@ -24,20 +24,14 @@ pub static SMALL_K: SmallKFamily = SmallKFamily;
 pub struct SmallKFamily;
 
 impl Family for SmallKFamily {
-    fn name(&self) -> &'static str {
-        "small_k"
-    }
-
-    fn about(&self) -> &'static str {
-        "totals of one read of the data, with the components in the argument"
+    fn facts(&self) -> Facts {
+        let about = "totals of one read of the data, with the components in the argument";
+        let complete = Facts::complete("small_k", about, &[Operation::Total]);
+        Facts { gaps: true, exp2_bias: true, timed_with_all_samples: true, ..complete }
     }
 
     fn sizes(&self) -> String {
         format!("K ≤ {COMPONENTS}, D ≤ {MAX_FEATURES}")
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { gaps: true, ..Takes::complete(&[Operation::Total]) }
     }
 
     fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
@@ -72,21 +66,10 @@ impl Family for SmallKFamily {
         vec![entries::small_k_name(task.d, kind(task))]
     }
 
-    fn max_registers(&self, task: &Task) -> Option<u32> {
-        // It holds as many marks of what is observed as features.
-        Some(if task.gaps { 168 } else { 120 })
-    }
-
-    fn has_exp2_bias(&self) -> bool {
-        true
-    }
-
-    fn is_timed_with_all_samples(&self) -> bool {
-        true
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        let kernels = Kernels::new(gpu, task.d, kind(task), self.max_registers(task))?;
+        // With missing values it holds as many marks of what is observed as features.
+        let max_registers = if task.gaps { 168 } else { 120 };
+        let kernels = Kernels::new(gpu, task.d, kind(task), max_registers)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);
         Ok(Arc::new(Ready { kernels, variant, task: *task, grid }))
     }
@@ -121,10 +104,10 @@ impl LikelihoodKernels for Ready {
 
 /// The kind of kernel for a task.
 pub fn kind(task: &Task) -> Kind {
-    match task {
-        Task { tied: true, .. } => Kind::Tied,
-        Task { full: true, .. } => Kind::Full,
-        Task { gaps: true, .. } => Kind::Observed,
+    match task.covariance {
+        Covariance::Tied => Kind::Tied,
+        Covariance::Full => Kind::Full,
+        _ if task.gaps => Kind::Observed,
         _ => Kind::Diagonal,
     }
 }
@@ -178,10 +161,10 @@ macro_rules! instances {
 
         impl Kernels {
             /// The kernel for D features.
-            pub fn new(gpu: &Gpu, d: usize, kind: Kind, max_registers: Option<u32>) -> Result<Self> {
+            pub fn new(gpu: &Gpu, d: usize, kind: Kind, max_registers: u32) -> Result<Self> {
                 $(
                     if let Some(entry) = entries::small_k::<$row>(d, kind) {
-                        return Ok(Self::$name(gpu.kernel(&entry, max_registers)?));
+                        return Ok(Self::$name(gpu.kernel(&entry, Some(max_registers))?));
                     }
                 )*
                 Err(mismatch("the features of `small_k`", vec![16], vec![d]))

@@ -11,7 +11,7 @@ use crate::backends::cuda::device::require;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::workspace::{Output, Workspace};
-use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
+use crate::backends::cuda::plan::family::{Facts, Family, Variant, fitting};
 use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::error::Result;
 use gmm_kernels::entries;
@@ -30,24 +30,17 @@ pub struct TiledFamily {
 }
 
 impl Family for TiledFamily {
-    fn name(&self) -> &'static str {
-        if self.rows == 8 { "tiled8" } else { "tiled16" }
-    }
-
-    fn about(&self) -> &'static str {
-        if self.rows == 8 {
-            "totals and scores in tiles of eight components, or rows of a triangle"
-        } else {
-            "totals and scores in tiles of sixteen components, or rows of a triangle"
-        }
+    fn facts(&self) -> Facts {
+        let (name, about) = match self.rows {
+            8 => ("tiled8", "totals and scores in tiles of eight components, or rows of a triangle"),
+            _ => ("tiled16", "totals and scores in tiles of sixteen components, or rows of a triangle"),
+        };
+        let complete = Facts::complete(name, about, &[Operation::Total, Operation::Scores]);
+        Facts { gaps: self.rows == 8, always_has_split: true, ..complete }
     }
 
     fn sizes(&self) -> String {
         "any".into()
-    }
-
-    fn takes(&self) -> Takes {
-        Takes { gaps: self.rows == 8, ..Takes::complete(&[Operation::Total, Operation::Scores]) }
     }
 
     fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
@@ -55,7 +48,7 @@ impl Family for TiledFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        let tiles = if task.full { task.k } else { task.k.div_ceil(self.rows) } as u32;
+        let tiles = if task.full() { task.k } else { task.k.div_ceil(self.rows) } as u32;
         let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
         let all = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
         let all = all.iter().flat_map(|&(block, per)| across(block).map(move |a| Shape::new(a, block, per))).collect();
@@ -67,10 +60,6 @@ impl Family for TiledFamily {
         warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two()
     }
 
-    fn always_has_split(&self) -> bool {
-        true
-    }
-
     fn samples_of_block(&self, shape: Shape) -> usize {
         Tiled::block_samples(shape.block, shape.split)
     }
@@ -80,11 +69,11 @@ impl Family for TiledFamily {
     }
 
     fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::tiled(self.rows, task.full, task.gaps).name().into()]
+        vec![entries::tiled(self.rows, task.full(), task.gaps).name().into()]
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        let kernel = gpu.kernel(&entries::tiled(self.rows, task.full, task.gaps), None)?;
+        let kernel = gpu.kernel(&entries::tiled(self.rows, task.full(), task.gaps), None)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);
         Ok(Arc::new(Ready { kernel, variant, task: *task, grid, rows: self.rows }))
     }
@@ -103,7 +92,7 @@ struct Ready {
 impl LikelihoodKernels for Ready {
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
         workspace.blocks.enlarge(self.grid.blocks.0 as usize)?;
-        let Task { k, d, full, gaps, .. } = self.task;
+        let (Task { k, d, gaps, .. }, full) = (self.task, self.task.full());
         let (scales, constants) = layout::tiled_lengths(k, d, self.rows, full, gaps);
         workspace.parameters.fill(scales + constants, |to| {
             let (scales, constants) = to.split_at_mut(scales);
@@ -118,7 +107,7 @@ impl LikelihoodKernels for Ready {
             cached_quads: self.variant.cached_quads(self.task.d),
             k: self.task.k,
             rows: self.rows,
-            full: self.task.full,
+            full: self.task.full(),
             gaps: self.task.gaps,
             across: self.variant.shape.split,
             parameters: workspace.parameters.device(),

@@ -1,15 +1,13 @@
 //! What a family of kernels says of itself: its name, what it cannot do and why, the shapes of
 //! launches that are worth timing, and its launches. Each family is a type in a file of its own,
-//! which implements [`Family`]; [`families`](super::families) is the list of them.
+//! which implements [`Family`]; [`families`](crate::backends::cuda::families) is the list of them.
 use super::task::{Multiplies, Operation, Shape, Task};
 use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::Grid;
-use crate::backends::cuda::estep::launch::{EStepKernels, Layout};
+use crate::backends::cuda::estep::launch::EStepKernels;
+use crate::backends::cuda::estep::layouts::Layouts;
 use crate::backends::cuda::likelihood::launch::LikelihoodKernels;
-use crate::backends::device_parameters::DeviceParameters;
-use crate::data::frame::Frame;
 use crate::error::{Error, Result};
-use crate::model::mixture::Mixture;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -30,29 +28,6 @@ impl CovarianceShapes {
     /// Whether matrices are among them, or else diagonals.
     pub fn contain(self, matrices: bool) -> bool {
         self == Self::All || (self == Self::Matrices) == matrices
-    }
-}
-
-/// The operations of a family, and the samples and mixtures that it takes.
-#[derive(Debug, Clone, Copy)]
-pub struct Takes {
-    pub operations: &'static [Operation],
-    /// Samples with missing values (under diagonal covariances).
-    pub gaps: bool,
-    pub covariances: CovarianceShapes,
-    /// Samples with weights.
-    pub weights: bool,
-}
-
-impl Takes {
-    /// Complete samples with or without weights, and all covariances.
-    pub const fn complete(operations: &'static [Operation]) -> Self {
-        Self { operations, gaps: false, covariances: CovarianceShapes::All, weights: true }
-    }
-
-    /// Complete samples without weights, and diagonal covariances.
-    pub const fn plain(operations: &'static [Operation]) -> Self {
-        Self { operations, gaps: false, covariances: CovarianceShapes::Diagonals, weights: false }
     }
 }
 
@@ -84,33 +59,72 @@ impl fmt::Display for Unit {
     }
 }
 
-/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
-pub trait Family: Sync {
-    /// The name that a user asks for it by: what it computes, and its unit if that is another one
-    /// than [`Unit::Cores`].
-    fn name(&self) -> &'static str;
-
+/// What does not depend on the task.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// The name that a user asks for it by: what it computes, and its unit if that is another one than
+    /// [`Unit::Cores`].
+    pub name: &'static str,
     /// What it multiplies with.
-    fn unit(&self) -> Unit {
-        Unit::Cores
+    pub unit: Unit,
+    /// What it computes and how, in a few words.
+    pub about: &'static str,
+    pub operations: &'static [Operation],
+    /// Whether it takes samples with missing values (under diagonal covariances).
+    pub gaps: bool,
+    pub covariances: CovarianceShapes,
+    /// Whether it takes samples with weights.
+    pub weights: bool,
+    /// Whether its text form has the split where that is one.
+    pub always_has_split: bool,
+    /// Whether it evaluates parameter sets by what they differ in from a reference.
+    pub compares_sets: bool,
+    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is
+    /// in every sample's likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
+    pub exp2_bias: bool,
+    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the samples
+    /// does not tell what all of them take.
+    pub timed_with_all_samples: bool,
+    /// Whether its E-step holds so much memory that it is ready for one task at a time.
+    pub large_memory: bool,
+}
+
+impl Facts {
+    /// Of a family of ordinary instructions that takes complete samples with or without weights, and all
+    /// covariances.
+    pub const fn complete(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
+        Self {
+            name,
+            unit: Unit::Cores,
+            about,
+            operations,
+            gaps: false,
+            covariances: CovarianceShapes::All,
+            weights: true,
+            always_has_split: false,
+            compares_sets: false,
+            exp2_bias: false,
+            timed_with_all_samples: false,
+            large_memory: false,
+        }
     }
 
-    /// What it computes and how, in a few words.
-    fn about(&self) -> &'static str;
+    /// Of one that takes complete samples without weights, and diagonal covariances.
+    pub const fn plain(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
+        let complete = Self::complete(name, about, operations);
+        Self { covariances: CovarianceShapes::Diagonals, weights: false, ..complete }
+    }
+}
+
+/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
+pub trait Family: Sync {
+    fn facts(&self) -> Facts;
 
     /// The numbers of components K and features D that it takes, in words.
     fn sizes(&self) -> String;
 
-    fn takes(&self) -> Takes;
-
-    /// Why it cannot do a task that is of its operations and of what it [`takes`](Self::takes), on a
-    /// device that has its unit.
+    /// Why it cannot do a task that its [`Facts`] do not exclude.
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
-
-    /// Whether it computes in float64 where the task asks for it.
-    fn takes_float64(&self, _: &Task) -> bool {
-        false
-    }
 
     /// The shapes that are worth timing, the likely best first.
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape>;
@@ -126,11 +140,6 @@ pub trait Family: Sync {
         shape.split == 1
     }
 
-    /// Whether its text form has the split where that is one.
-    fn always_has_split(&self) -> bool {
-        false
-    }
-
     /// Samples that a block takes at a time.
     fn samples_of_block(&self, shape: Shape) -> usize {
         shape.block as usize
@@ -142,39 +151,10 @@ pub trait Family: Sync {
     /// The entries of the kernels that it launches for a task, by name.
     fn entries(&self, task: &Task, shape: Shape) -> Vec<String>;
 
-    /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on
-    /// an H200).
-    fn max_registers(&self, _: &Task) -> Option<u32> {
-        None
-    }
-
-    /// Whether it evaluates parameter sets by what they differ in from a reference.
-    fn compares_sets(&self) -> bool {
-        false
-    }
-
-    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's
-    /// 2^x is in every sample's likelihood. (With the maximum taken out the largest term is 2⁰,
-    /// which is exact.)
-    fn has_exp2_bias(&self) -> bool {
-        false
-    }
-
     /// What it multiplies on the tensor cores in an E-step of matrices (`full`) or of diagonals;
     /// None if it does not use these.
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         None
-    }
-
-    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the
-    /// samples does not tell what all of them take.
-    fn is_timed_with_all_samples(&self) -> bool {
-        false
-    }
-
-    /// Whether its E-step holds so much memory that it is ready for one task at a time.
-    fn has_large_memory(&self) -> bool {
-        false
     }
 
     /// Its kernels for log-likelihoods, made ready for a task. The device's context is current.
@@ -186,19 +166,19 @@ pub trait Family: Sync {
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
     }
 
-    /// A mixture as its E-step reads it; None if it has no E-step with a layout.
-    fn layout(&self, _: &Mixture, _: &Arc<DeviceParameters<f32>>, _: &Frame) -> Option<Layout> {
-        None
+    /// Whether its E-step takes the moments of each component of this mixture around the component's
+    /// centre.
+    fn is_central(&self, _: &Layouts<'_>) -> bool {
+        false
     }
 
-    /// Its kernels of the E-step, made ready for up to `task.n` samples at once of mixtures in the
-    /// layout of this one; `same`: for the same `task.n` samples each time. The device's context is
-    /// current.
+    /// Its kernels of the E-step, made ready for up to `task.n` samples at once; `same`: for the same
+    /// `task.n` samples each time. The device's context is current.
     ///
     /// # Errors
     /// [`Error::Kernel`] if it has none.
-    fn e_step(&self, _: &Gpu, _: &Layout, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
-        let problem = "has no E-step of this mixture".into();
+    fn e_step(&self, _: &Gpu, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        let problem = "has no E-step".into();
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
     }
 }
@@ -206,16 +186,14 @@ pub trait Family: Sync {
 impl<'a> dyn Family + 'a {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
-        let takes = self.takes();
-        let refusal = if !self.takes_float64(task) && task.precision == crate::precision::Precision::Float64 {
-            "computes in float32"
-        } else if !takes.operations.contains(&task.operation) {
+        let takes = self.facts();
+        let refusal = if !takes.operations.contains(&task.operation) {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
             "takes samples without missing values only"
         } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
             "does not compute what is linear in the features alone"
-        } else if !takes.covariances.contain(task.full) {
+        } else if !takes.covariances.contain(task.full()) {
             match takes.covariances {
                 CovarianceShapes::Matrices => "takes covariances of type full or tied only",
                 _ => "takes covariances of type diag or spherical only",
@@ -223,14 +201,18 @@ impl<'a> dyn Family + 'a {
         } else if task.weighted && !takes.weights {
             "takes samples without weights only"
         } else {
-            return self.unit().problem(limits).or_else(|| self.limit(task, limits));
+            return takes.unit.problem(limits).or_else(|| self.limit(task, limits));
         };
         Some(refusal.into())
     }
 
+    pub fn name(&self) -> &'static str {
+        self.facts().name
+    }
+
     /// Whether it has an operation.
     pub fn has(&self, operation: Operation) -> bool {
-        self.takes().operations.contains(&operation)
+        self.facts().operations.contains(&operation)
     }
 }
 
@@ -259,10 +241,15 @@ pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
     (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
 }
 
-/// Why an E-step cannot be launched, where no shape fits into shared memory.
-pub fn holds_no_samples(family: &dyn Family, task: &Task, limits: &Limits) -> Option<String> {
-    let none = family.shapes(task, limits).is_empty();
-    none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
+/// Why a task has no room in shared memory, where it does not fit: its components, if one of them would fit,
+/// or else its features.
+pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
+    let Task { k, d, .. } = *task;
+    let what = match fits(&Task { k: 1, ..*task }) {
+        true => format!("{k} components of {d} features, but fewer,"),
+        false => format!("samples of {d} features"),
+    };
+    (!fits(task)).then(|| format!("cannot hold {what} in shared memory"))
 }
 
 /// The shapes of which a multiprocessor holds as many blocks as they ask for; if there is none, the
@@ -297,7 +284,7 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape { split, block, per_multiprocessor } = self.shape;
         f.write_str(self.family.name())?;
-        if split != 1 || self.family.always_has_split() {
+        if split != 1 || self.family.facts().always_has_split {
             write!(f, "/{split}")?;
         }
         write!(f, ":{block}x{per_multiprocessor}:")?;

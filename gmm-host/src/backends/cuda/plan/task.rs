@@ -1,6 +1,8 @@
 //! A task: an operation, with all that the choice of its kernels depends on; and the shape of a
 //! launch.
-use crate::precision::Precision;
+use crate::backends::cuda::device::samples::DeviceSamples;
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
 use std::fmt;
 
 /// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing
@@ -31,7 +33,31 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An operation, with all that the choice of its kernel and launch depends on.
+/// The covariances of a task's mixtures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Covariance {
+    /// Types `diag` and `spherical`.
+    Diagonal,
+    Full,
+    Tied,
+    /// An E-step of type `tied`, of which only what is linear in the features is computed for each
+    /// sample: what is quadratic is the same for all components, and its sum over the samples does not
+    /// depend on the mixture.
+    TiedLinear,
+}
+
+/// What the tensor cores multiply without a loss of digits that would show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Digits {
+    /// Products of features, by which squares in the exponents are expanded (E-step), or in the
+    /// differences of the parameter sets' exponents (totals of many sets); and features.
+    Expandable,
+    /// Features, with the triangles of matrices (E-step).
+    Whitenable,
+    Neither,
+}
+
+/// An operation in float32, with all that the choice of its kernel and launch depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Task {
     pub operation: Operation,
@@ -39,62 +65,77 @@ pub struct Task {
     pub n: usize,
     pub k: usize,
     pub d: usize,
-    /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`,
-    /// `spherical`), or the task is [linear](Self::is_linear).
-    pub full: bool,
-    /// Whether the components have one matrix (`tied`).
-    pub tied: bool,
+    pub covariance: Covariance,
     /// Whether the moments of each component are taken around the component's centre, not the
     /// data's (E-step).
     pub central: bool,
-    /// Whether the squares in the exponents can be expanded without a loss of digits that would
-    /// show (E-step), or those in the differences of the parameter sets' exponents (totals of many
-    /// sets).
-    pub expandable: bool,
-    /// Whether the tensor cores keep the digits of an E-step of matrices as triangles times features:
-    /// wherever it is `expandable`, and beyond.
-    pub whitenable: bool,
+    pub digits: Digits,
     /// Whether samples have weights.
     pub weighted: bool,
     /// Whether values are missing (then the covariances are diagonal).
     pub gaps: bool,
-    pub precision: Precision,
 }
 
 impl fmt::Display for Task {
     /// The size class: everything that the choice depends on, N to the power of ten.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.operation;
-        let shape = match (self.full, self.tied) {
-            (true, true) => "tied",
-            (false, true) => "tied linear",
-            (true, false) => "full",
-            (false, false) => "diag",
+        let shape = match self.covariance {
+            Covariance::Diagonal => "diag",
+            Covariance::Full => "full",
+            Covariance::Tied => "tied",
+            Covariance::TiedLinear => "tied linear",
         };
         write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
         f.write_str(if self.central { " central" } else { "" })?;
-        f.write_str(match (self.expandable, self.whitenable) {
-            (true, _) => " expandable",
-            (false, true) => " whitenable",
-            (false, false) => "",
+        f.write_str(match self.digits {
+            Digits::Expandable => " expandable",
+            Digits::Whitenable => " whitenable",
+            Digits::Neither => "",
         })?;
         f.write_str(if self.weighted { " weighted" } else { "" })?;
-        f.write_str(if self.gaps { " gaps" } else { "" })?;
-        f.write_str(if self.precision == Precision::Float64 { " float64" } else { "" })
+        f.write_str(if self.gaps { " gaps" } else { "" })
     }
 }
 
 impl Task {
-    /// Whether this is an E-step of components with one matrix (`tied`), of which only what is
-    /// linear in the features is computed for each sample: what is quadratic is the same for all
-    /// components, and its sum over the samples does not depend on the mixture.
+    /// The task of an operation over mixtures like this one, of whose digits nothing is known.
+    pub fn new(operation: Operation, data: &DeviceSamples<f32>, mixture: &Mixture) -> Self {
+        let (k, d) = mixture.means().dim();
+        Self {
+            operation,
+            n: data.chunk_size(),
+            k,
+            d,
+            covariance: match mixture.covariance_type() {
+                CovarianceType::Full => Covariance::Full,
+                CovarianceType::Tied => Covariance::Tied,
+                CovarianceType::Diag | CovarianceType::Spherical => Covariance::Diagonal,
+            },
+            central: false,
+            digits: Digits::Neither,
+            // A sample's score does not depend on its weight.
+            weighted: data.weighted() && operation != Operation::Scores,
+            gaps: data.gaps(),
+        }
+    }
+
+    /// Whether exponents are computed with matrices.
+    pub fn full(&self) -> bool {
+        matches!(self.covariance, Covariance::Full | Covariance::Tied)
+    }
+
     pub fn is_linear(&self) -> bool {
-        self.tied && !self.full
+        self.covariance == Covariance::TiedLinear
+    }
+
+    pub fn is_expandable(&self) -> bool {
+        self.digits == Digits::Expandable
     }
 
     /// Whether an E-step takes so long that its shapes are worth timing.
     pub fn is_long(&self) -> bool {
-        let pairs = if self.full { self.d * self.d } else { 4 * self.d };
+        let pairs = if self.full() { self.d * self.d } else { 4 * self.d };
         self.n.saturating_mul(self.k).saturating_mul(pairs) >= LONG_ESTEP
     }
 }
@@ -102,7 +143,7 @@ impl Task {
 /// The shape of a launch, of which a family offers several where its time depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// What a family divides besides; its documentation says what. One where it divides nothing.
+    /// A second division (lanes, tiles, warps), which each family documents. One where it divides nothing.
     pub split: u32,
     /// Threads of a block.
     pub block: u32,
@@ -117,7 +158,7 @@ impl Shape {
 }
 
 /// What the tensor cores multiply with what they have of a mixture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Multiplies {
     Features,
     /// Products of two features.

@@ -3,10 +3,9 @@
 //!
 //! The first choice of a process for a task stands until its end, so that equal evaluations give
 //! equal bits. The file makes it stand from process to process; a damaged file counts as empty.
-use super::families::candidates;
 use super::family::{Family, Variant};
 use super::task::Task;
-use crate::backends::cuda::device::gpu::{Gpu, Limits, lock};
+use crate::backends::cuda::device::gpu::{Gpu, lock};
 use crate::backends::cuda::device::ptx::checksum;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -64,16 +63,15 @@ pub struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// The fastest variant for a task, among those of the requested family if there is one: the
-    /// only candidate, or the remembered choice, or else the fastest by a measurement.
+    /// The fastest of a task's variants, which are of the requested family if there is one: the only
+    /// one, or the remembered choice, or else the fastest by a measurement.
     pub fn choose(
         &self,
         task: &Task,
         requested: Option<&'static dyn Family>,
+        variants: Vec<Variant>,
         trial: &mut dyn Trial,
     ) -> Result<Variant> {
-        let limits: &Limits = &self.gpu.limits;
-        let variants = candidates(task, requested, limits);
         if let [only] = variants[..] {
             return Ok(only);
         }
@@ -95,7 +93,7 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
     let mut best: Option<(f64, Variant)> = None;
     let mut failure = None;
     for variant in variants {
-        let n = if variant.family.is_timed_with_all_samples() { task.n } else { enough };
+        let n = if variant.family.facts().timed_with_all_samples { task.n } else { enough };
         let compile = Instant::now();
         let prepared = trial.prepare(variant, n);
         compiling += compile.elapsed();
@@ -178,8 +176,7 @@ fn write(path: &Path, key: String, value: String) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::cuda::plan::task::Operation;
-    use crate::precision::Precision;
+    use crate::backends::cuda::plan::task::{Covariance, Digits, Operation};
 
     #[test]
     fn the_file_is_replaced_as_a_whole_and_damage_is_ignored() {
@@ -204,14 +201,11 @@ mod tests {
             n: 1_000_000,
             k: 8,
             d: 13,
-            full: false,
-            tied: false,
+            covariance: Covariance::Diagonal,
             central: false,
-            expandable: false,
-            whitenable: false,
+            digits: Digits::Neither,
             weighted: false,
             gaps: false,
-            precision: Precision::Float32,
         };
         let (a, b): (Variant, Variant) = ("small_k:128x4:0".parse().unwrap(), "small_k:128x3:0".parse().unwrap());
         let first = key("NVIDIA H200", &task, None, &[a, b]);

@@ -18,7 +18,8 @@ mod store;
 
 use super::super::device::memory::{Numbers, allocate, copied, enlarge, zeroed};
 use super::super::device::mismatch;
-use super::super::device::samples::{Columns, Element};
+use super::super::device::place::Element;
+use super::super::device::samples::Columns;
 use super::super::device::slots::Slots;
 use super::super::device::stream::{Running, Stream};
 use super::super::device::workspace::Upload;

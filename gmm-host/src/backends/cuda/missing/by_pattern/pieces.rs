@@ -2,7 +2,7 @@
 use super::arrangement::{Batch, Shape};
 use super::{ByPattern, Goal, Ready, most_rows};
 use crate::backends::cuda::device::memory::Numbers;
-use crate::backends::cuda::device::samples::Element;
+use crate::backends::cuda::device::place::Element;
 use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::general::accumulate_kernel;
 use crate::backends::cuda::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};

@@ -2,8 +2,8 @@
 use super::arrangement::Arrangement;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::memory::{Numbers, copied};
-use crate::backends::cuda::device::place::limit_or_free;
-use crate::backends::cuda::device::samples::{Columns, Element};
+use crate::backends::cuda::device::place::Element;
+use crate::backends::cuda::device::samples::{Columns, limit_or_free};
 use crate::data::frame::Frame;
 use crate::data::samples::{Samples, weight_scale};
 use crate::error::{Error, Result};

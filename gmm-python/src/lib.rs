@@ -15,6 +15,7 @@ mod mixture;
 mod pairwise;
 mod regression;
 mod remote;
+mod standard;
 mod start;
 mod statistics;
 mod threads;
@@ -83,6 +84,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mixture::Mixtures>()?;
     module.add_class::<pairwise::InnerProducts>()?;
     module.add_class::<regression::Regression>()?;
+    module.add_class::<standard::Standardization>()?;
     module.add_class::<statistics::Statistics>()?;
     module.add_class::<variational::VariationalMixture>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;

@@ -212,10 +212,9 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         for number, (label, gm, (begin, end)) in enumerate(zip(self.classes_.tolist(), mixtures, ranges, strict=True)):
             try:
                 if fits is not None:
-                    gm._forget()
                     fit = fits[number]
                     note_regularization(self, fit.mixture.over_regularized(gm.reg_covar), f" in class {label!r}")
-                    gm._keep(fit, units, x.dtype)
+                    gm._keep(fit if units is None else fit.restored(units), x.dtype)
                     continue
                 with warnings.catch_warnings():
                     # `fit` says for which classes it has not converged.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,10 +16,10 @@ from . import _core, _parameters, _start
 from ._documentation import documented
 from ._fitted import take_features
 from ._fitting import Fitting, ill_defined
-from ._mixture import Mixture, ScikitLearn
-from ._reports import Iteration, Start
+from ._mixture import Mixture
+from ._parameters import ScikitLearn
+from ._reports import Iteration
 from ._samples import ArraySamples, Evaluations, Samples
-from ._units import Units
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -141,7 +140,7 @@ class GaussianMixture(Fitting):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
-    _shared = _parameters.SHARED
+    _theirs, _engine_class = ScikitLearn, _core.Mixture
     retained_: list[int]
     _OPTIONS = (*_core.option_names()[0], "prior")
 
@@ -209,9 +208,9 @@ class GaussianMixture(Fitting):
 
     _point = _written = _mixture
 
-    def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
-        exact = self._set_arrays(mixture, dtype) == np.float64
-        self._keep_made(mixture if exact else self._make())
+    def _set(self, engine: _core.Mixture, dtype: np.dtype[Any]) -> None:
+        exact = self._set_arrays(engine, dtype) == np.float64
+        self._keep_made(engine if exact else self._make())
 
     @classmethod
     def from_parameters(
@@ -248,36 +247,6 @@ class GaussianMixture(Fitting):
         dtype = np.dtype(np.float32 if narrow else np.float64)
         return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
 
-    @classmethod
-    def _of(
-        cls, mixture: _core.Mixture, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]
-    ) -> Self:
-        gm = cls(len(mixture.weights), covariance_type=mixture.covariance_type, **params)
-        gm._forget()
-        gm._set_mixture(mixture, dtype)
-        gm._take_bounds(found)
-        return gm
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
-        """Read a mixture from a file of `save` or of the command ``gmm``.
-
-        Parameters: path
-        **params : dict -- Parameters of the estimator, which the file does not hold.
-        Returns:
-        gm : GaussianMixture -- The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
-        """
-        mixture, found = _core.Mixture.read(os.fspath(path))
-        return cls._of(mixture, np.dtype(np.float64), found, params)
-
-    def to_sklearn(self) -> Any:
-        """Return the same mixture as an object of scikit-learn.
-
-        Returns: gm : sklearn.mixture.GaussianMixture -- With the same parameters, and fitted if this one is.
-        """
-        params = self.get_params()
-        return self._copy_to(ScikitLearn(**{name: params[name] for name in self._shared}))
-
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion; the lower the better.
 
@@ -312,7 +281,7 @@ class GaussianMixture(Fitting):
         """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
         frozen = _parameters.frozen(self.freeze, self.n_components)
         mixture, retained = average.update(self._mixture(), self.reg_covar, frozen)
-        self._set_mixture(mixture, self.means_.dtype)
+        self._set(mixture, self.means_.dtype)
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
 
@@ -372,8 +341,7 @@ class GaussianMixture(Fitting):
                 yield gm, error
                 continue
             take_features(gm, samples.estimator)
-            gm._forget()
-            gm._keep(fit, None, samples.dtype)
+            gm._keep(fit, samples.dtype)
             gm._finish(fit)
             n = data.total_weight
             yield gm, data.mean_score(gm._mixture()) * n, n
@@ -389,8 +357,7 @@ class GaussianMixture(Fitting):
             raise ValueError("freeze is given beside growing, but a component that is split changes all parameters; leave out one of them")
         with ArraySamples(self, X, sample_weight) as samples:
             data = samples.load()
-            units: Units | None
-            units, fitted_data = samples.standardize() if self.standardize else (None, data)
+            fitted_data = samples.standardize() if self.standardize else data
             before: GaussianMixture | None = None
             for gm, *found in fitted:
                 if isinstance(found[0], _core.TooFewSamplesError):
@@ -398,94 +365,39 @@ class GaussianMixture(Fitting):
                     continue
                 total, n = found
                 if before is not None and before.covariance_type == gm.covariance_type:
-                    of_type = units and units._replace(covariance_type=gm.covariance_type)
-                    gm._grow(before, fitted_data, of_type, samples.dtype)
+                    gm._grow(before, fitted_data, samples)
                     total = data.mean_score(gm._mixture()) * n
                 before = gm
                 yield gm, total, n
 
-    def _grow(
-        self, before: GaussianMixture, data: _core.Data, units: Units | None, dtype: np.dtype[Any]
-    ) -> None:
+    def _grow(self, before: GaussianMixture, data: _core.Data, samples: ArraySamples) -> None:
         """Take the fit that starts at the mixture of fewer components, if it is better."""
         # One more run than there are.
         options = {**self._options(data.shape[1]), "n_init": 1}
         seed = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
-        smaller = before._mixture() if units is None else units.apply_to_mixture(before._mixture())
-        start = data.grown(options, seed, smaller)
-        if start is None:
-            return
         with ill_defined(self):
-            fit = data.fit(options, None, start)
+            fit = data.grown(options, seed, before._mixture(), samples.units)
+        if fit is None:
+            return
         if fit.error is not None:
             raise fit.error
-        bound = self.lower_bound_ + (0.0 if units is None else units.log_scale)
-        if len(fit.lower_bounds) and fit.lower_bounds[-1] > bound:
-            self._keep(fit, units, dtype)
+        if len(fit.lower_bounds) and fit.lower_bounds[-1] > self.lower_bound_:
+            self._keep(fit, samples.dtype)
 
-    def _fit(self, samples: Samples) -> Evaluations:
-        """Fit, and give the samples in the device."""
-        parameters = self._checked_start(samples.shape)
-        # Errors about `freeze` and `prior` come before the samples are loaded.
-        _parameters.frozen(self.freeze, self.n_components)
-        _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
-        data = samples.load()
-        _start.check_memory(self, samples.shape[1])
-        # What is fitted to: the data, or in other units.
-        units, fitted_data = None, data
-        if self.standardize:
-            units, fitted_data = samples.standardize()
-            parameters = units.apply_to_parameters(parameters)
-        best = self._best_run(samples, fitted_data, units, parameters)
-        self._keep(best, units, samples.dtype)
-        self._finish(best)
-        return data
-
-    def _checked_start(self, shape: tuple[int, int]) -> _start.Parameters:
-        """Check that there can be a start for samples of this shape; give the parameters of it that are given."""
-        n_samples, n_features = shape
-        self._check_start(n_samples)
-        return _start.checked_parameters(self, n_features)
-
-    def _options(self, n_features: int, parameters: _start.Parameters = (None, None, None)) -> dict[str, Any]:
+    def _options(self, n_features: int) -> dict[str, Any]:
         """Return the options of a fit, with the parameters of its start that are given."""
+        given = _start.checked_parameters(self, n_features)
         prior, arrays = _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
-        given = dict(zip(("weights_init", "means_init", "precisions_init"), parameters, strict=True))
-        return self._engine_options({**given, **arrays}, prior=prior)
+        return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior)
 
-    def _best_run(
-        self,
-        samples: Samples,
-        data: Evaluations,
-        units: Units | None,
-        parameters: _start.Parameters,
-    ) -> _core.Fit:
-        """Fit from each start; give the best run."""
-        before = None
-        if self.warm_start and hasattr(self, "converged_"):
-            before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
-        log_scale = 0.0 if units is None else units.log_scale
-        with ill_defined(self):
-            if self.n_init > 1 and (fit := samples.fit_side_by_side(self)) is not None:
-                return fit
-        total_weight = data.total_weight
+    def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
+        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None:
+            if _start.is_side_by_side(samples.X, self):
+                with ill_defined(self):
+                    fit = samples.fit_many([self])[0]
+                return fit if samples.units is None else fit.restored(samples.units)
+        return super()._best_run(samples, data, options)
 
-        def start(random_state: np.random.RandomState) -> Start:
-            found, shift = samples.start(parameters, random_state, total_weight)
-            return int(random_state.randint(0, 2**31 - 1)) if found is None else (found, shift)
-
-        options = self._options(samples.shape[1], parameters if before is None else (None, None, None))
-        return self._run(data, options, log_scale, start, before)
-
-    def _keep(self, fit: _core.Fit, units: Units | None, dtype: np.dtype[Any]) -> None:
-        """Set the attributes to what a run has found, in the units of the data."""
-        mixture, bounds = fit.mixture, [float(bound) for bound in fit.lower_bounds]
-        if units is not None:
-            mixture, bounds = units.restore(mixture), [bound - units.log_scale for bound in bounds]
-        self._set_mixture(mixture, dtype)
-        self.converged_ = fit.converged
-        self.n_iter_ = len(bounds)
-        self.lower_bounds_ = bounds
-        self.lower_bound_ = bounds[-1] if bounds else -math.inf
+    def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
+        super()._keep(fit, dtype)
         self.retained_ = fit.retained
-        self._average, self._chunks = None, 0

@@ -252,11 +252,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         fitted: Estimator = clone(self.estimator)
         fit = self._fits[number]
         take_features(fitted, self)
-        if isinstance(fitted, BayesianGaussianMixture):
-            fitted._keep(fit, None, 0.0, self._dtype)
-        else:
-            fitted._forget()
-            fitted._keep(fit, None, self._dtype)
+        fitted._keep(fit, self._dtype)
         return fitted
 
     def predict(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.int64]:

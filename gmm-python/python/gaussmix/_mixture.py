@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, fina
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.mixture import GaussianMixture as _ScikitLearn
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,15 +17,13 @@ from . import _core, _tables
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
 from ._documentation import documented
 from ._gpu import beside, on_host
-from ._parameters import count, whole
+from ._parameters import ScikitLearn, count, whole
 from ._warnings import warn
 
 if TYPE_CHECKING:
     Feature = SupportsIndex | str
     RandomState = int | np.random.RandomState | None
 
-#: scikit-learn's class, also when ours is in its place.
-ScikitLearn: Any = _ScikitLearn
 #: The attributes of scikit-learn's fitted mixtures that are arrays.
 ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 

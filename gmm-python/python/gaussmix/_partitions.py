@@ -116,7 +116,7 @@ class Partition(NamedTuple):
     name : str -- What an error calls it, for example ``rows 0 to 9999 of x.npy``.
     samples : Rows, RowGroups, Array or None -- Where the samples are; None where the engine has them itself.
     weights : Joined, Array or None -- Where the sample weights are, if there are any.
-    units : tuple of ndarray or None -- What is subtracted from the columns, and what they are divided by then.
+    units : Standardization or None -- The units that the samples are brought to.
     first : int -- The number of its first row in the array or file of which it holds rows.
     labels : Joined, Array or None -- Where the labels of the samples are, if there are any.
     """
@@ -124,7 +124,7 @@ class Partition(NamedTuple):
     name: str
     samples: Rows | RowGroups | Array | None
     weights: Joined | Array | None = None
-    units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    units: _core.Standardization | None = None
     first: int = 0
     labels: Joined | Array | None = None
 
@@ -139,7 +139,7 @@ class Partition(NamedTuple):
         assert self.samples is not None  # An engine that has the samples puts them here first.
         x = floats(self.samples.read(), dtype)
         if self.units is not None:
-            x = ((x - self.units[0]) / self.units[1]).astype(x.dtype, copy=False)
+            x = self.units.apply(x)
         weights = None
         if self.weights is not None:
             given = self.weights.read()

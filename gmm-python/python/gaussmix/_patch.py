@@ -13,8 +13,8 @@ from sklearn import get_config
 
 from ._estimator import GaussianMixture
 from ._fitted import Abstract
-from ._mixture import ScikitLearn
-from ._variational import BayesianGaussianMixture, BayesianScikitLearn
+from ._parameters import BayesianScikitLearn, ScikitLearn
+from ._variational import BayesianGaussianMixture
 from ._warnings import warn
 
 

@@ -38,8 +38,8 @@ Start = int | tuple[_core.Mixture, float] | _core.Statistics
 class Course:
     """The runs of a fit as the engine sees them: where each begins, and what is said of it."""
 
-    def __init__(self, estimator: Any, log_scale: float, start: Callable[[], Start]) -> None:
-        self.estimator, self.log_scale, self._start = estimator, log_scale, start
+    def __init__(self, estimator: Any, start: Callable[[], Start]) -> None:
+        self.estimator, self._start = estimator, start
         self.began = self.last = perf_counter()
 
     def begin(self, run: int) -> None:
@@ -71,7 +71,7 @@ class Course:
             arrays = (mixture.weights, mixture.means, mixture.covariances)
             mixture = _core.Mixture(*arrays, mixture.covariance_type)
         value = Mixture._of(mixture, getattr(self.estimator, "feature_names_in_", None))
-        return self.estimator.callback(Iteration(run, iteration, lower_bound - self.log_scale, change, value))
+        return self.estimator.callback(Iteration(run, iteration, lower_bound, change, value))
 
     def end(self, lower_bound: float, converged: bool) -> None:
         verbose = self.estimator.verbose if self.estimator.max_iter > 0 else 0
@@ -79,6 +79,4 @@ class Course:
         if verbose == 1:
             print(f"Initialization {state}.")
         elif verbose > 1:
-            seconds = perf_counter() - self.began
-            bound = lower_bound - self.log_scale
-            print(f"Initialization {state}. time lapse {seconds:.5f}s\t lower bound {bound:.5f}.")
+            print(f"Initialization {state}. time lapse {perf_counter() - self.began:.5f}s\t lower bound {lower_bound:.5f}.")

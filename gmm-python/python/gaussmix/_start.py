@@ -16,7 +16,8 @@ from sklearn.utils import check_array, check_random_state
 
 from . import _core
 from ._arrays import Floats
-from ._gpu import on_gpu, on_host
+from ._gpu import on_gpu
+from ._reports import Start
 from ._warnings import warn
 
 #: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``: the engine's
@@ -24,8 +25,8 @@ from ._warnings import warn
 #: method: its k-means takes a few passes over all samples, scikit-learn's far more.
 SCIKIT_LEARN_START = 16384
 
-#: Initial weights, means and precisions, where they are given.
-Parameters = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]
+#: The parameters of a start that can be given.
+INITIAL = ("weights_init", "means_init", "precisions_init")
 
 
 def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
@@ -33,10 +34,10 @@ def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
     return {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance_type]
 
 
-def checked_parameters(estimator: Any, n_features: int) -> Parameters:
+def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     """Check ``weights_init``, ``means_init`` and ``precisions_init``, with scikit-learn's messages."""
     k, kind = estimator.n_components, estimator.covariance_type
-    weights, means, precisions = estimator.weights_init, estimator.means_init, estimator.precisions_init
+    weights, means, precisions = (getattr(estimator, name) for name in INITIAL)
     if weights is not None:
         weights = _checked(weights, (k,), "weights")
         if np.any(weights < 0.0) or np.any(weights > 1.0):
@@ -54,17 +55,16 @@ def checked_parameters(estimator: Any, n_features: int) -> Parameters:
         means = _checked(means, (k, n_features), "means").astype(np.float64)
     if precisions is not None:
         precisions = _checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
+        precisions = precisions.astype(np.float64)
         if kind in ("diag", "spherical"):
             if np.any(precisions <= 0.0):
                 raise ValueError(f"'{kind} precision' should be positive")
-            precisions = precisions.astype(np.float64)
         else:
-            precisions = precisions.astype(np.float64)
             transposed = np.swapaxes(precisions, -1, -2)
             if not is_positive_definite(precisions, transposed):
                 raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
             precisions = (precisions + transposed) / 2
-    return weights, means, precisions
+    return dict(zip(INITIAL, (weights, means, precisions), strict=True))
 
 
 def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
@@ -128,7 +128,7 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
 
     ``X`` may be what a caller gave; what has no shape is small.
     """
-    given = any(getattr(estimator, name, None) is not None for name in ("weights_init", "means_init", "precisions_init"))
+    given = any(getattr(estimator, name, None) is not None for name in INITIAL)
     return (
         is_name(estimator.init_params)
         and estimator.init_params == "kmeans"
@@ -172,13 +172,27 @@ def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int)
         )
 
 
+def is_given(estimator: Any) -> bool:
+    """Say whether all parameters of the start are given."""
+    return all(getattr(estimator, name, None) is not None for name in INITIAL)
+
+
+def check_units(estimator: Any) -> None:
+    """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
+    if estimator.covariance_type == "spherical":
+        raise ValueError(
+            "standardize=True cannot give spherical covariances, because variances in the units of the data "
+            "differ by column; use covariance_type='diag'"
+        )
+
+
 def is_name(init_params: Any) -> bool:
     """Say whether a start is found by a method with a name, rather than given."""
     return isinstance(init_params, str)
 
 
 def _given_statistics(
-    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None, units: Any
+    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None, units: _core.Standardization | None
 ) -> _core.Statistics:
     """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them.
 
@@ -198,7 +212,7 @@ def _given_statistics(
             raise ValueError(f"init_params has labels outside of 0 to {k - 1}, or -1 for samples without one")
         resp = (array[:, np.newaxis] == np.arange(k)).astype(np.float64)
     elif array.shape == (k, n_features) and array.dtype.kind in "fiu":
-        means = array if units is None or callable(estimator.init_params) else (array - units.mean) / units.scale
+        means = array if units is None or callable(estimator.init_params) else units.apply(array.astype(np.float64))
         distances = [np.sum((X - mean) ** 2, axis=1) for mean in means]
         resp = (np.argmin(distances, axis=0)[:, np.newaxis] == np.arange(k)).astype(np.float64)
     else:
@@ -222,7 +236,7 @@ def statistics_of(
     estimator: Any,
     random_state: np.random.RandomState,
     sample_weight: NDArray[np.float64] | None,
-    units: Any = None,
+    units: _core.Standardization | None = None,
 ) -> _core.Statistics:
     """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start; of samples in units."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
@@ -254,24 +268,6 @@ def statistics_of(
     return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[chosen]), resp, kind)
 
 
-def mixture_of(
-    X: Floats,
-    statistics: _core.Statistics,
-    covariance_type: str,
-    reg_covar: float,
-    sample_weight: NDArray[np.float64] | None,
-    total_weight: float,
-) -> tuple[_core.Mixture, float]:
-    """Make the parameters of a start's statistics, with weights that sum to 1; also give their sum before that, by weight.
-
-    A component without samples gets the mean 0 and the variance ``reg_covar``, as in scikit-learn.
-    """
-    counts = statistics.counts
-    if covariance_type == "tied" and counts.sum() < 0.99 * total_weight:
-        return _tied(X, statistics, reg_covar, sample_weight), float(counts.sum())
-    return _core.mixture_of_clusters(statistics, reg_covar), float(counts.sum())
-
-
 def _tied(
     X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: NDArray[np.float64] | None
 ) -> _core.Mixture:
@@ -294,47 +290,22 @@ def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     return n_samples <= SCIKIT_LEARN_START or n_samples * n_features <= estimator._numbers_of_own_start
 
 
-def few(X: Floats | _core.GpuArray, estimator: Any) -> Floats | None:
-    """Give the samples, if scikit-learn's start is made of them; otherwise the engine is to find one."""
-    if not is_of_scikit_learn((X.shape[0], X.shape[1]), estimator):
-        return None
-    x: Floats = on_host(X)
-    # scikit-learn's k-means takes no missing values; the engine's does.
-    return None if is_name(estimator.init_params) and estimator.missing and np.isnan(x).any() else x
-
-
 def start(
-    X: Floats | _core.GpuArray,
-    given: Parameters,
+    X: Floats,
     estimator: Any,
     random_state: np.random.RandomState,
     sample_weight: NDArray[np.float64] | None,
     total_weight: float,
-    units: Any = None,
-) -> tuple[_core.Mixture | None, float]:
-    """Give the mixture that a run starts at, and the logarithm of the sum that its weights have in scikit-learn.
-
-    There is no mixture where the engine is to find one.
-    """
-    weights, means, precisions = given
-    kind = estimator.covariance_type
-    if weights is not None and means is not None and precisions is not None:
-        return _core.Mixture.from_precisions(weights, means, precisions, kind), 0.0
-    if (x := few(X, estimator)) is None:
-        return None, 0.0
-    statistics = statistics_of(x, estimator, random_state, sample_weight, units)
-    if is_name(estimator.init_params):
-        found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)
-    else:
-        found, count = _core.mixture_of_clusters(statistics, estimator.reg_covar), total_weight
-    # Of k-means and random responsibilities all samples count, of the other starts one for each component.
-    shift = 0.0
-    if weights is None and is_name(estimator.init_params) and estimator.init_params in ("k-means++", "random_from_data"):
-        shift = math.log(count / total_weight)
-    if weights is None and means is None and precisions is None:
-        return found, shift
-    weights = found.weights if weights is None else weights
-    means = found.means if means is None else means
-    if precisions is not None:
-        return _core.Mixture.from_precisions(weights, means, precisions, kind), shift
-    return _core.Mixture(weights, means, found.covariances, kind), shift
+    units: _core.Standardization | None,
+) -> Start:
+    """Return where a run begins: at statistics, or at a mixture and the logarithm of the sum that its weights have in scikit-learn."""
+    statistics, init_params = statistics_of(X, estimator, random_state, sample_weight, units), estimator.init_params
+    one_for_each = is_name(init_params) and init_params in ("k-means++", "random_from_data")
+    if not one_for_each or not hasattr(estimator, "weights_init"):
+        return statistics
+    # Only one sample counts for each component.
+    share = float(statistics.counts.sum()) / total_weight
+    shift = math.log(share) if estimator.weights_init is None else 0.0
+    if estimator.covariance_type == "tied" and share < 0.99:
+        return _tied(X, statistics, estimator.reg_covar, sample_weight), shift
+    return _core.mixture_of_clusters(statistics, estimator.reg_covar), shift

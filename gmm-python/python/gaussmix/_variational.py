@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.mixture import BayesianGaussianMixture as _ScikitLearn
 from sklearn.utils import check_array
 
 from . import _core, _parameters, _start
@@ -17,16 +14,12 @@ from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import Fitted
 from ._fitting import Fitting
-from ._parameters import BAYESIAN_SHARED
-from ._reports import Iteration, Start
-from ._samples import Evaluations, Samples
-from ._units import Units
+from ._parameters import BayesianScikitLearn
+from ._reports import Iteration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: scikit-learn's class, also when ours is in its place.
-BayesianScikitLearn: Any = _ScikitLearn
 #: The attributes that scikit-learn's object has too, beside those of every mixture.
 _POSTERIOR = (
     "weight_concentration_",
@@ -56,7 +49,7 @@ class FittedPosterior(Fitted):
     mean_prior_: NDArray[Any]
     degrees_of_freedom_prior_: float
     covariance_prior_: Any
-    _shared = BAYESIAN_SHARED
+    _theirs, _more, _engine_class = BayesianScikitLearn, _POSTERIOR, _core.VariationalMixture
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
 
@@ -65,8 +58,8 @@ class FittedPosterior(Fitted):
         """The lower bound of the log-evidence of the samples that were fitted to, with all constants."""
         return float(self.lower_bound_) + self._posterior().constant_terms
 
-    def _set_posterior(self, posterior: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
-        dtype = self._set_arrays(posterior, dtype)
+    def _set(self, engine: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
+        posterior, dtype = engine, self._set_arrays(engine, dtype)
 
         def narrow(array: NDArray[np.float64]) -> NDArray[Any]:
             return array.astype(dtype, copy=False)
@@ -134,33 +127,9 @@ class FittedPosterior(Fitted):
         self._seen = 0.0
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
-        """Read a posterior from a file of `save`.
-
-        Parameters: path
-        **params : dict -- Parameters of the estimator, which the file does not hold.
-        Returns:
-        gm : BayesianGaussianMixture
-            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
-        """
-        posterior, found = _core.VariationalMixture.read(os.fspath(path))
-        kinds = {
-            "covariance_type": posterior.covariance_type,
-            "weight_concentration_prior_type": posterior.prior["weight_concentration_prior_type"],
-        }
-        gm = cls(n_components=len(posterior.weights), **kinds, **params)
-        gm._set_posterior(posterior, np.dtype(np.float64))
-        gm._take_bounds(found)
-        return gm
-
-    def to_sklearn(self) -> Any:
-        """Return the same mixture as an object of scikit-learn.
-
-        Returns: gm : sklearn.mixture.BayesianGaussianMixture -- With the same parameters, and fitted if this one is.
-        """
-        params = self.get_params()
-        other = BayesianScikitLearn(**{name: params[name] for name in BAYESIAN_SHARED})
-        return self._copy_to(other, _POSTERIOR)
+    def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
+        kind = {"weight_concentration_prior_type": engine.prior["weight_concentration_prior_type"]}
+        return super()._of(engine, dtype, found, {**kind, **params})
 
 
 @with_documentation_of(GaussianMixture)
@@ -317,27 +286,6 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         self.missing = missing
         self.callback = callback
 
-    def _fit(self, samples: Samples) -> Evaluations:
-        """Fit, and give the samples in the device."""
-        self._check_start(samples.shape[0])
-        options = self._options(samples.shape[1])
-        data = samples.load()
-        _start.check_memory(self, samples.shape[1])
-        units: Units | None = None
-        fitted_data, shift = data, 0.0
-        if self.standardize:
-            units, fitted_data = samples.standardize()
-            for name, apply in (("mean_prior", units.apply), ("covariance_prior", units.apply_to_covariances)):
-                if options["arrays"][name] is not None:
-                    options["arrays"][name] = apply(options["arrays"][name])
-            # The densities of samples, and of precisions a priori, in units that differ by these factors.
-            degrees = samples.shape[1] if self.degrees_of_freedom_prior is None else self.degrees_of_freedom_prior
-            shift = data.total_weight * units.log_scale + self.n_components * degrees * np.log(units.scale).sum()
-        best = self._best_run(samples, fitted_data, units, shift, options)
-        self._keep(best, units, shift, samples.dtype)
-        self._finish(best)
-        return data
-
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the step of stochastic variational inference; give its lower bound, if all samples were as those of the chunk."""
         seen = self._seen + statistics.weight
@@ -345,7 +293,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         before = self._posterior()
         after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze, self.n_components))
         bound = after.lower_bound_of(before, statistics.scaled(total / statistics.weight), self.reg_covar)
-        self._set_posterior(after, self.means_.dtype)
+        self._set(after, self.means_.dtype)
         self._seen = seen
         return bound
 
@@ -380,29 +328,6 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
             raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
         array = (array + array.T) / 2
         return array[np.newaxis] if kind == "full" else array
-
-    def _best_run(
-        self, samples: Samples, data: Evaluations, units: Units | None, shift: float, options: dict[str, Any]
-    ) -> _core.Fit:
-        """Fit from each start; give the best run."""
-        before = None
-        if self.warm_start and hasattr(self, "converged_"):
-            before = self._posterior() if units is None else units.apply_to_posterior(self._posterior())
-
-        def start(random_state: np.random.RandomState) -> Start:
-            found = samples.statistics(random_state)
-            return int(random_state.randint(0, 2**31 - 1)) if found is None else found
-
-        return self._run(data, options, shift, start, before)
-
-    def _keep(self, fit: _core.Fit, units: Units | None, shift: float, dtype: np.dtype[Any]) -> None:
-        """Set the attributes to what a run has found, in the units of the data."""
-        self._forget()
-        self._set_posterior(fit.mixture if units is None else units.restore_posterior(fit.mixture), dtype)
-        self.converged_ = fit.converged
-        self.lower_bounds_ = [float(bound) - shift for bound in fit.lower_bounds]
-        self.n_iter_ = len(self.lower_bounds_)
-        self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
 
 
 def _checked(values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:

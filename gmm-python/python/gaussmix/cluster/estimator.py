@@ -59,7 +59,7 @@ class ClusterEstimator(Fitting):
     def _make_engine(self) -> Engine:
         return InProcess() if self.engine is None else self.engine
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
+    def _plan(self, engine: Any, X: Any, sample_weight: Any, labels: Any) -> Plan:
         return plan(engine, X, sample_weight, self.partition_rows, labels, self.n_components)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
@@ -218,7 +218,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
     @classmethod
     def _fitted(
-        cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
+        cls, estimators: Iterable[Any], X: Any, sample_weight: Any
     ) -> Iterator[
         tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]
     ]:
@@ -226,7 +226,6 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
         with ExitStack() as stack:
             for estimator in estimators:
                 estimator._validate_params()
-                assert isinstance(estimator, GaussianMixture)
                 if samples is None:
                     # The workers load them once for all.
                     samples = ClusterSamples(estimator, X, sample_weight)

@@ -185,13 +185,15 @@ class Resident(ClusterEvaluations):
         course: Course | None,
         before: _core.Mixture | _core.VariationalMixture | None = None,
         lower_bound: float | None = None,
+        units: _core.Standardization | None = None,
     ) -> _core.Fit:
         with self.remote.told():
             data = self.data
             if self.n_components and before is None:
                 # The start heeds labels, which only the workers have.
                 data = _core.Data.remote(self.remote, self.remote.known(self.n_components), self.n_components)
-            return data.fit(options, course and Interruptible(course, self.remote.interrupts), before, lower_bound)
+            watched = course and Interruptible(course, self.remote.interrupts)
+            return data.fit(options, watched, before, lower_bound, units)
 
 
 class Interruptible:

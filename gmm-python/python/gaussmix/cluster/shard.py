@@ -15,7 +15,6 @@ from .. import _core
 from .._arrays import Floats, Missing, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
-from .._units import Moments
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
 
 #: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
@@ -160,7 +159,7 @@ class _Part:
         return data.totals(_core.Mixtures.from_bytes(parameters)) if data is not None and self.facts.total_weight > 0 else None
 
     def moments(self) -> Any:
-        return Moments.of(*self.read()) if self.facts.total_weight > 0 else None
+        return _core.Standardization.of(*self.read()) if self.facts.total_weight > 0 else None
 
     def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
         if number not in wanted:

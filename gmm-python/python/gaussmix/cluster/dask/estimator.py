@@ -15,7 +15,6 @@ from ..._arrays import floats
 from ..._documentation import documented, with_documentation_of, with_parameters_of
 from ..._partitions import Partition
 from .. import estimator
-from ..engine import Engine
 from ..plan import Plan, check_columns, divided
 from .collections import by_rows, is_frame, plan_of, type_of
 from .engine import DaskEngine
@@ -53,8 +52,7 @@ class OnDask(estimator.ClusterEstimator):
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        assert isinstance(engine, DaskEngine)
+    def _plan(self, engine: DaskEngine, X: Any, sample_weight: Any, labels: Any) -> Plan:
         return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
     def _values(self, operation: str, X: Any) -> Any:

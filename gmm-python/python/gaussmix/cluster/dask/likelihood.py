@@ -38,9 +38,10 @@ class Likelihood(likelihood.Likelihood):
     array([-2.087877, -2.337877])
     """
 
+    _engine: DaskEngine
+
     def __init__(self, X: Any, sample_weight: Any = None, *, client: Any = None, **options: Any) -> None:
         super().__init__(X, sample_weight, engine=DaskEngine(client), **options)
 
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
-        assert isinstance(self._engine, DaskEngine)
         return plan_of(self._engine, X, sample_weight, partition_rows, resident)

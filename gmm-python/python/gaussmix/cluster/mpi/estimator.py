@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from ... import _core, _estimator, _partitions, _variational
 from ..._documentation import documented, with_documentation_of, with_parameters_of
 from ..._partitions import Array
-from ..._samples import Evaluations, Samples
+from ..._samples import Evaluations
 from .. import estimator
-from ..engine import Engine
 from ..plan import Plan
 from ..remote import ClusterEvaluations
 from ..samples import ClusterSamples
@@ -67,17 +66,15 @@ class OnMPI(estimator.ClusterEstimator):
     def _make_engine(self) -> MPIEngine:
         return MPIEngine(self.comm)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        assert isinstance(engine, MPIEngine)
+    def _plan(self, engine: MPIEngine, X: Any, sample_weight: Any, labels: Any) -> Plan:
         return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
-    def _fit(self, samples: Samples) -> Evaluations:
-        assert isinstance(samples, ClusterSamples) and isinstance(samples.engine, MPIEngine)
-        engine = samples.engine
+    def _fit(self, samples: ClusterSamples) -> Evaluations:
+        engine: MPIEngine = samples.engine
 
         def work() -> None:
             # That of the local estimator, which stands behind this class in those that are made of both.
-            super(OnMPI, self)._fit(samples)  # type: ignore[safe-super]
+            super(OnMPI, self)._fit(samples)
 
         try:
             engine.together(work)
@@ -100,7 +97,6 @@ class OnMPI(estimator.ClusterEstimator):
         check_is_fitted(self)
         with ClusterSamples(self, X, sample_weight, reset=False) as samples:
             resident = samples._resident()
-            assert isinstance(samples.engine, MPIEngine)
 
             def told() -> Any:
                 with resident.remote.told():

@@ -143,13 +143,7 @@ def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
 
 
 class Missing(NamedTuple):
-    """What is missing in some rows.
-
-    Parameters:
-    unobserved : tuple of int -- The columns in which nothing is observed in a row with a weight.
-    empty_rows : int -- The number of rows in which nothing is observed.
-    first_empty_row : int or None -- The first of these rows.
-    """
+    """What is missing in some rows: columns without any value in a row with a weight, and rows without any value."""
 
     unobserved: tuple[int, ...]
     empty_rows: int
@@ -215,9 +209,8 @@ def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
 def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDArray[np.int64] | None = None) -> Iterator[None]:
     """Have the engine's errors name the rows of the caller.
 
-    Parameters:
-    order : sequence of int or None -- The caller's row of each row that the engine has, where they differ.
-    starts : ndarray of int or None -- Where each of several arrays begins that the caller gave as groups.
+    `order` has the caller's row of each row that the engine has, where they differ; `starts`, where each of several
+    arrays begins that the caller gave as groups.
     """
 
     def place(found: re.Match[str]) -> str:

@@ -57,6 +57,28 @@ PARAMETERS = {
         "Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.",
     ),
     "converged_": ("bool", "Whether the best run converged."),
+    "engine": ("Engine or None, default=None", "What the workers run on; by default this process."),
+    "client": (
+        "distributed.Client or None, default=None",
+        "The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster\n"
+        "within this process, which is closed at the end.",
+    ),
+    "comm": ("mpi4py.MPI.Comm or None, default=None", "The communicator; by default that of all processes."),
+    "partition_rows": (
+        "int or None, default=None",
+        "The rows of a partition. By default the chunks of a dask collection as they are; of an array or files there\n"
+        "are about 512 partitions of 4 to 256 MiB. The division decides the last bits of the result.",
+    ),
+    "resident": (
+        "bool or None, default=None",
+        "Whether partitions of files stay in the memory of their workers. Where they do not, each iteration reads them\n"
+        "again, one after the other. By default as many stay as half of the memory holds.",
+    ),
+    "paths": ("sequence of str", "Names and patterns."),
+    "partitions": ("sequence of Partition", "The partitions, by their numbers."),
+    "operation": ("str", "The name of the operation, for example 'statistics'."),
+    "message": ("bytes", "What the operation needs, for example the parameters."),
+    "groups": ("array-like of shape (n_samples,)", "The group of each sample: numbers, texts or times."),
     "path": ("str or path-like", "The file; its name ends in .json or .npz."),
 }
 
@@ -107,12 +129,20 @@ def _entry(entry: str) -> list[str]:
 
 
 def documented(thing: _Documented) -> _Documented:
-    """Fill in the docstring of a function, or those of a class and of its methods."""
-    members = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
-    for member in members:
+    """Fill in the docstring of a function, or those of a class and of its methods.
+
+    A public method without one has that of the class whose method it overrides.
+    """
+    members = {"": thing, **(vars(thing) if isinstance(thing, type) else {})}
+    for name, member in members.items():
         # Class methods, and scikit-learn's methods that are not always there, hold the function.
         holder: Any = getattr(member, "__func__", getattr(member, "fn", member))
-        if isinstance(holder, type | FunctionType) and holder.__doc__ and _SHORT.search(holder.__doc__):
+        if not isinstance(holder, type | FunctionType):
+            continue
+        if holder.__doc__ is None and not name.startswith("_"):
+            bases = thing.__mro__[1:] if isinstance(thing, type) else ()
+            holder.__doc__ = next((vars(base)[name].__doc__ for base in bases if name in vars(base)), None)
+        elif holder.__doc__ and _SHORT.search(holder.__doc__):
             holder.__doc__ = filled(holder.__doc__)
     return thing
 
@@ -129,12 +159,12 @@ def with_parameters_of(
     }
 
     def change(init: _Init) -> _Init:
-        own = {
-            name: parameter
+        own = [
+            parameter
             for name, parameter in inspect.signature(init).parameters.items()
-            if parameter.kind is not parameter.VAR_KEYWORD and name not in shared
-        }
-        init.__signature__ = inspect.Signature([*shared.values(), *own.values()])  # type: ignore[attr-defined]
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and name not in shared
+        ]
+        init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
         return init
 
     return change

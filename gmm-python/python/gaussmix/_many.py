@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start, _tables
 from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
+from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Estimator = GaussianMixture | BayesianGaussianMixture
 
 
+@documented
 class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Mixtures of many groups of samples, each fitted to its group alone.
 
@@ -38,42 +40,27 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     groups are; so with an integer for `random_state`, all begin with the same random numbers. A
     fit that fails stops no other.
 
-    Parameters
-    ----------
+    Parameters:
     estimator : GaussianMixture or BayesianGaussianMixture
-        The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have
-        initial parameters, `standardize`, `warm_start` or a `callback`.
+        The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have initial parameters,
+        `standardize`, `warm_start` or a `callback`.
     checkpoint : path-like or None, default=None
-        A file (.jsonl) to which each run is added when it has ended. If the file is there already,
-        its runs are not made again; the samples, their groups and the estimator's parameters must
-        be the same then, with an integer for `random_state`.
-    verbose : int, default=0
-        1 prints once a second how many runs have ended.
-
-    Attributes
-    ----------
+        A file (.jsonl) to which each run is added when it has ended. If the file is there already, its runs are not
+        made again; the samples, their groups and the estimator's parameters must be the same then, with an integer
+        for `random_state`.
+    verbose : int, default=0 -- 1 prints once a second how many runs have ended.
+    Attributes:
     groups_ : ndarray of shape (n_groups,)
         The groups in ascending order; the numbers from 0 where the samples came as a list.
-    sizes_ : ndarray of shape (n_groups,)
-        The number of samples of each group.
-    weights_ : ndarray of shape (n_groups, n_components)
-        The weights of each fit, NaN where it failed.
-    means_ : ndarray of shape (n_groups, n_components, n_features)
-        The means of each fit.
-    covariances_ : ndarray of shape (n_groups, ...)
-        The covariances of each fit, in the shape of their type.
-    converged_ : ndarray of shape (n_groups,)
-        Whether each fit converged.
-    n_iter_ : ndarray of shape (n_groups,)
-        The iterations of each fit.
-    lower_bound_ : ndarray of shape (n_groups,)
-        The lower bound of each fit, NaN where it failed.
-    errors_ : dict
-        For each group whose fit failed, why.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
+    sizes_ : ndarray of shape (n_groups,) -- The number of samples of each group.
+    weights_ : ndarray of shape (n_groups, n_components) -- The weights of each fit, NaN where it failed.
+    means_ : ndarray of shape (n_groups, n_components, n_features) -- The means of each fit.
+    covariances_ : ndarray of shape (n_groups, ...) -- The covariances of each fit, in the shape of their type.
+    converged_ : ndarray of shape (n_groups,) -- Whether each fit converged.
+    n_iter_ : ndarray of shape (n_groups,) -- The iterations of each fit.
+    lower_bound_ : ndarray of shape (n_groups,) -- The lower bound of each fit, NaN where it failed.
+    errors_ : dict -- For each group whose fit failed, why.
+    n_features_in_, feature_names_in_
 
     See Also
     --------
@@ -123,20 +110,13 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         KeyboardInterrupt is raised. So is an OSError at the end, if a run could not be written to
         the checkpoint.
 
-        Parameters
-        ----------
+        Parameters:
         X : array-like of shape (n_samples, n_features), or a sequence of such
             The samples; without `groups`, a sequence of those of each group.
-        groups : array-like of shape (n_samples,), default=None
-            The group of each sample: numbers, texts or times.
+        groups : array-like of shape (n_samples,), default=None -- The group of each sample: numbers, texts or times.
         sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two. For a sequence, the weights of all groups one after
-            the other.
-
-        Returns
-        -------
-        self : object
-            The mixtures.
+            A sample of weight 2 counts as two. For a sequence, the weights of all groups one after the other.
+        Returns: self : object -- The mixtures.
         """
         template = self._template()
         is_joined = groups is None
@@ -258,17 +238,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def predict(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.int64]:
         """Give the most probable component of each sample under the mixture of its group.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        groups : array-like of shape (n_samples,)
-            The group of each sample.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The components; -1 where the fit of the group failed.
+        Parameters: X, groups
+        Returns: labels : ndarray of shape (n_samples,) -- The components; -1 where the fit of the group failed.
         """
         check_is_fitted(self)
         return self._evaluate(X, groups, self._fits.labels)
@@ -276,17 +247,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample under the mixture of its group.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        groups : array-like of shape (n_samples,)
-            The group of each sample.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            The log-likelihoods; NaN where the fit of the group failed.
+        Parameters: X, groups
+        Returns: scores : ndarray of shape (n_samples,) -- The log-likelihoods; NaN where the fit of the group failed.
         """
         check_is_fitted(self)
         return self._evaluate(X, groups, self._fits.scores)
@@ -326,11 +288,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def table(self) -> dict[str, NDArray[Any]]:
         """Give a row for each group, as columns: ``pandas.DataFrame(many.table())``.
 
-        Returns
-        -------
+        Returns:
         table : dict of str to ndarray of shape (n_groups,)
-            The group, its size, the lower bound, iterations and convergence of its fit, and why it
-            failed (empty where it did not).
+            The group, its size, the lower bound, iterations and convergence of its fit, and why it failed (empty
+            where it did not).
         """
         check_is_fitted(self)
         return {
@@ -343,6 +304,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         }
 
 
+@documented
 def fit_many(
     X: ArrayLike | Sequence[ArrayLike],
     estimator: Estimator,
@@ -354,26 +316,16 @@ def fit_many(
 ) -> ManyMixtures:
     """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
 
-    Parameters
-    ----------
+    Parameters:
     X : array-like of shape (n_samples, n_features), or a sequence of such
         The samples; without `groups`, a sequence of those of each group.
-    estimator : GaussianMixture or BayesianGaussianMixture
-        The estimator with the parameters of all fits.
-    groups : array-like of shape (n_samples,), default=None
-        The group of each sample.
-    sample_weight : array-like of shape (n_samples,), default=None
-        A sample of weight 2 counts as two.
+    estimator : GaussianMixture or BayesianGaussianMixture -- The estimator with the parameters of all fits.
+    groups : array-like of shape (n_samples,), default=None -- The group of each sample.
+    sample_weight
     checkpoint : path-like or None, default=None
-        A file (.jsonl) to which each run is added when it has ended, and from which the same call
-        goes on.
-    verbose : int, default=0
-        1 prints once a second how many runs have ended.
-
-    Returns
-    -------
-    many : ManyMixtures
-        The mixtures.
+        A file (.jsonl) to which each run is added when it has ended, and from which the same call goes on.
+    verbose : int, default=0 -- 1 prints once a second how many runs have ended.
+    Returns: many : ManyMixtures -- The mixtures.
     """
     return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)
 

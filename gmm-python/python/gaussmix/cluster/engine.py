@@ -26,7 +26,7 @@ class Engine(ABC):
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, where the workers can.
 
-        Parameters: paths : sequence of str -- Names and patterns.
+        Parameters: paths
         Returns: files : list of File -- Each file with the shape and type of its array.
         """
         return [_partitions.inspect(path) for path in _partitions.expand(paths)]
@@ -44,18 +44,16 @@ class Engine(ABC):
         """Have each partition loaded by one worker, in the place of all that were loaded before.
 
         Parameters:
-        partitions : sequence of Partition -- The partitions, by their numbers.
+        partitions
         options : Options -- What workers make their shards with.
         Returns: facts : list of Facts -- What ``shard.load`` returned for each partition.
         """
 
     @abstractmethod
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
-        """Ask all shards.
+        """Ask all shards: hand operation and message on to ``shard.ask``.
 
-        Parameters:
-        operation : str -- To be handed on to ``shard.ask``.
-        message : bytes -- The same.
+        Parameters: operation, message
         Returns:
         answers : iterable of Answer
             All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
@@ -95,41 +93,20 @@ class InProcess(Engine):
         self._shards: list[Shard] = []
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Load partitions in turn.
-
-        Parameters:
-        partitions : sequence of Partition -- The partitions.
-        options : Options -- The options of the shards.
-        Returns: facts : list of Facts -- Those of each partition.
-        """
         # More than there are partitions would have none.
         n_shards = max(1, min(self.n_shards, len(partitions)))
         self._shards = [Shard(options) for _ in range(n_shards)]
         return [self._shards[i % n_shards].load(i, partition) for i, partition in enumerate(partitions)]
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
-        """Ask one shard after the other.
-
-        Parameters:
-        operation : str -- The operation.
-        message : bytes -- Its message.
-        Returns: answers : list of Answer -- All answers.
-        """
         return [answer for shard in self._shards for answer in shard.ask(operation, message)]
 
     def close(self) -> None:
-        """Drop the shards."""
         self._shards = []
 
 
 def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
-    """Do what may fail in one of several processes that all do it, and raise the error in all of them.
-
-    Parameters:
-    engine : Engine -- Knows of the other processes.
-    work : callable -- What to do.
-    Returns: result : object -- What `work` returned.
-    """
+    """Do what may fail in one of several processes that all do it, and raise the error in all of them."""
     error: Exception | None = None
     try:
         result = work()

@@ -28,17 +28,11 @@ class Likelihood(Evaluation):
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-    engine : Engine or None, default=None -- What the workers run on; by default this process.
+    engine
     device : str, default='auto' -- Where the workers compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances; by default it follows from their shape.
-    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
+    covariance_type, float64
     n_jobs : int or None, default=None -- The number of threads of a worker, as joblib counts.
-    partition_rows : int or None, default=None -- The rows of a partition, where samples are to be divided.
-    resident : bool or None, default=None -- Whether partitions stay in memory; by default as many as it holds.
-    missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
-        observed values.
+    partition_rows, resident, missing
 
     Examples
     --------

@@ -264,8 +264,7 @@ class Shard:
         """Answer a request for some partitions.
 
         Parameters:
-        operation : str -- The name of the operation, for example 'statistics'.
-        message : bytes -- What the operation needs, for example the parameters.
+        operation, message
         numbers : iterable of int, default=None -- The partitions; by default all of the shard.
         Returns: answers : list of Answer -- Values that are sums are added already as far as the tree allows.
         """

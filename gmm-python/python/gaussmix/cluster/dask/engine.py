@@ -98,10 +98,7 @@ class DaskEngine(Engine):
     A shard lives in the memory of its worker as the result of a task, so that it is freed when
     nobody refers to it any more, also when this process ends in another way than by `close`.
 
-    Parameters:
-    client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster of
-        this process, which `close` ends.
+    Parameters: client
     """
 
     def __init__(self, client: Any = None) -> None:
@@ -127,11 +124,6 @@ class DaskEngine(Engine):
         self._options: Options | None = None
 
     def files(self, paths: Sequence[str]) -> list[File]:
-        """Find files and read their heads, on the workers.
-
-        Parameters: paths : sequence of str -- Names and patterns.
-        Returns: files : list of File -- Each file with the shape and type of its array.
-        """
         self._live()
         names = self.client.submit(_partitions.expand, list(map(os.fspath, paths)), pure=False).result()
         heads = self.client.map(_partitions.inspect, names, pure=False)
@@ -140,13 +132,7 @@ class DaskEngine(Engine):
     # Loading
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Load each partition on one worker: chunks of dask collections where they are, files anywhere.
-
-        Parameters:
-        partitions : sequence of Partition -- The partitions.
-        options : Options -- The options of the shards.
-        Returns: facts : list of Facts -- Those of each partition.
-        """
+        # Chunks of dask collections where they are, files anywhere.
         self._shards, self._home, self._facts = {}, {}, {}
         self._partitions, self._options = list(partitions), options
         self._repeat(lambda: None)
@@ -249,13 +235,6 @@ class DaskEngine(Engine):
     # Asking
 
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
-        """Ask all shards, with one message to each worker.
-
-        Parameters:
-        operation : str -- The operation.
-        message : bytes -- Its message.
-        Returns: answers : list of Answer -- All answers.
-        """
         answers: list[Answer] = self._repeat(lambda: self._ask_all(operation, message))
         return answers
 

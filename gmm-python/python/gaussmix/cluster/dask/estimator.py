@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import dask.array
 import distributed
@@ -12,9 +12,10 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
-from ..._documentation import documented, with_documentation_of, with_parameters_of
+from ..._documentation import documented
 from ..._partitions import Partition
 from .. import estimator
+from ..estimator import on_workers
 from ..plan import Plan, check_columns, divided
 from .collections import by_rows, is_frame, plan_of, type_of
 from .engine import DaskEngine
@@ -36,18 +37,11 @@ def _read_block(
         raise partition.error(error) from error
 
 
-def _with_client(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
-    """Give the constraints of the parameters of a class, with a client in the place of the engine."""
-    constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
-    return {**constraints, "client": [distributed.Client, None]}
-
-
 @documented
 class OnDask(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
     client: Any
-    _connections: ClassVar[tuple[str, ...]] = ("client",)
 
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
@@ -107,7 +101,7 @@ class OnDask(estimator.ClusterEstimator):
         return dask.array.concatenate(blocks)
 
 
-@with_documentation_of(_estimator.GaussianMixture)
+@on_workers("client", [distributed.Client, None], _estimator.GaussianMixture)
 @documented
 class GaussianMixture(OnDask, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
@@ -127,16 +121,7 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
     it.
 
     Parameters:
-    n_components : int, default=1 -- The number of components.
-    client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster
-        within this process, which is closed at the end.
-    partition_rows : int or None, default=None
-        The rows of a partition. By default the chunks of a dask collection as they are, and of files about 512
-        partitions of 4 to 256 MiB.
-    resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers. Where they do not, each iteration reads them
-        again, one after the other. By default as many stay as half of a worker's memory holds.
+    client, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
 
     Examples
@@ -151,25 +136,8 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
     array([1, 1, 1, 0, 0, 0])
     """
 
-    _parameter_constraints = _with_client(estimator.GaussianMixture)
 
-    @with_parameters_of(_estimator.GaussianMixture)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        client: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _estimator.GaussianMixture.__init__(self, n_components, **params)
-        self.client = client
-        self.partition_rows = partition_rows
-        self.resident = resident
-
-
-@with_documentation_of(_variational.BayesianGaussianMixture)
+@on_workers("client", [distributed.Client, None], _variational.BayesianGaussianMixture)
 @documented
 class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
@@ -179,11 +147,7 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     :class:`GaussianMixture`.
 
     Parameters:
-    n_components : int, default=1 -- The largest number of components.
-    client : distributed.Client or None, default=None -- The connection to the cluster, as in :class:`GaussianMixture`.
-    partition_rows : int or None, default=None -- The rows of a partition, as in :class:`GaussianMixture`.
-    resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers, as in :class:`GaussianMixture`.
+    client, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
 
     Examples
@@ -196,19 +160,3 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     >>> gm.predict(x).compute()
     array([1, 1, 1, 0, 0, 0])
     """
-
-    _parameter_constraints = _with_client(estimator.BayesianGaussianMixture)
-
-    @with_parameters_of(_variational.BayesianGaussianMixture)
-    def __init__(
-        self,
-        *,
-        client: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _variational.BayesianGaussianMixture.__init__(self, **params)
-        self.client = client
-        self.partition_rows = partition_rows
-        self.resident = resident

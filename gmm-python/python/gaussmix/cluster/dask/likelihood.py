@@ -22,7 +22,7 @@ class Likelihood(likelihood.Likelihood):
     Parameters:
     X : dask array or dataframe, array-like, or paths -- The samples.
     sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
-    client : distributed.Client or None, default=None -- The connection to the cluster, as of :class:`GaussianMixture`.
+    client
     **options : dict
         `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
         :class:`gaussmix.cluster.Likelihood`.

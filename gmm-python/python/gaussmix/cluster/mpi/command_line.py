@@ -214,7 +214,7 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
 
     Parameters:
     arguments : sequence of str, default=None -- The arguments; by default those of the process.
-    comm : mpi4py.MPI.Comm, default=None -- The communicator; by default that of all processes.
+    comm
     Returns: code : int -- The exit code, the same on all ranks.
     """
     comm = world() if comm is None else comm

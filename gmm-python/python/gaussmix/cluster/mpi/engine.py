@@ -56,7 +56,7 @@ class MPIEngine(Engine):
     Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together`
     are called by all ranks.
 
-    Parameters: comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
+    Parameters: comm
     """
 
     def __init__(self, comm: Any = None) -> None:
@@ -133,31 +133,16 @@ class MPIEngine(Engine):
                 time.sleep(NAP)
 
     def agree(self, error: BaseException | None) -> None:
-        """Raise the error of the lowest rank that has one, in all ranks.
-
-        Parameters: error : BaseException or None -- That of this rank.
-        """
+        # The error of the lowest rank that has one.
         errors = self.comm.allgather(None if error is None else _travels(error))
         found = next((other for other in errors if other is not None), None)
         if found is not None:
             raise _of_all(found)
 
     def files(self, paths: Sequence[str]) -> list[File]:
-        """Find files and read their heads, on rank 0.
-
-        Parameters: paths : sequence of str -- Names and patterns.
-        Returns: files : list of File -- Each file with the shape and type of its array.
-        """
         return list(self.together(lambda: Engine.files(self, paths)))
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Load the partitions of this rank: a block of consecutive ones, or the one of its own array.
-
-        Parameters:
-        partitions : sequence of Partition -- All partitions.
-        options : Options -- The options of the shards.
-        Returns: facts : list of Facts -- Those of all partitions.
-        """
         if self._asking:
             # The other ranks have the same partitions already, in other units.
             self._send_down(("load", partitions[0].units, options))
@@ -208,13 +193,7 @@ class MPIEngine(Engine):
         return options._replace(threads=threads, device=device, memory=memory, gpu_memory=gpu_memory)
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
-        """Ask all ranks. It is called by rank 0.
-
-        Parameters:
-        operation : str -- The operation.
-        message : bytes -- Its message.
-        Returns: answers : list of Answer -- All answers.
-        """
+        # Called by rank 0 alone.
         self._send_down(("ask", operation, message))
         answers, error = self._answer(operation, message)
         if error is not None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _core, _estimator, _partitions, _variational
-from ..._documentation import documented, with_documentation_of, with_parameters_of
+from ..._documentation import documented
 from ..._partitions import Array
 from ..._samples import Evaluations
 from .. import estimator
+from ..estimator import on_workers
 from ..plan import Plan
 from ..remote import ClusterEvaluations
 from ..samples import ClusterSamples
@@ -49,19 +50,11 @@ class _Together(ClusterEvaluations):
         raise NotImplementedError("rank 0 fits, with the samples themselves")
 
 
-def _with_comm(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
-    """Give the constraints of the parameters of a class, with a communicator in the place of the engine."""
-    constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
-    # scikit-learn's word for any object.
-    return {**constraints, "comm": "no_validation"}
-
-
 @documented
 class OnMPI(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
     comm: Any
-    _connections: ClassVar[tuple[str, ...]] = ("comm",)
 
     def _make_engine(self) -> MPIEngine:
         return MPIEngine(self.comm)
@@ -112,7 +105,7 @@ class OnMPI(estimator.ClusterEstimator):
         return getattr(self._local(), method)(X)
 
 
-@with_documentation_of(_estimator.GaussianMixture)
+@on_workers("comm", "no_validation", _estimator.GaussianMixture)
 @documented
 class GaussianMixture(OnMPI, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
@@ -131,7 +124,6 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     work on rank 0 alone.
 
     Parameters:
-    n_components : int, default=1 -- The number of components.
     device : str, default='auto'
         Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer), 'cuda:N' (the GPU
         of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and exact).
@@ -140,34 +132,12 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
-    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
-    partition_rows : int or None, default=None
-        The rows of a partition of files. By default such that there are about 512 partitions of 4 to 256 MiB.
-    resident : bool or None, default=None
-        Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after
-        the other. By default as many stay as half of the memory holds.
+    comm, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
-    _parameter_constraints = _with_comm(estimator.GaussianMixture)
 
-    @with_parameters_of(_estimator.GaussianMixture)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        comm: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _estimator.GaussianMixture.__init__(self, n_components, **params)
-        self.comm = comm
-        self.partition_rows = partition_rows
-        self.resident = resident
-
-
-@with_documentation_of(_variational.BayesianGaussianMixture)
+@on_workers("comm", "no_validation", _variational.BayesianGaussianMixture)
 @documented
 class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
@@ -176,31 +146,12 @@ class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     :class:`gaussmix.BayesianGaussianMixture`; samples and ranks are as for :class:`GaussianMixture`.
 
     Parameters:
-    n_components : int, default=1 -- The largest number of components.
     device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
     n_jobs : int or None, default=None
         The number of threads of a rank, as joblib counts; by default its share of the cores.
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error.
-    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
-    partition_rows : int or None, default=None -- The rows of a partition of files, as in :class:`GaussianMixture`.
-    resident : bool or None, default=None -- Whether partitions of files stay in memory, as in :class:`GaussianMixture`.
+    comm, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """
-
-    _parameter_constraints = _with_comm(estimator.BayesianGaussianMixture)
-
-    @with_parameters_of(_variational.BayesianGaussianMixture)
-    def __init__(
-        self,
-        *,
-        comm: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _variational.BayesianGaussianMixture.__init__(self, **params)
-        self.comm = comm
-        self.partition_rows = partition_rows
-        self.resident = resident

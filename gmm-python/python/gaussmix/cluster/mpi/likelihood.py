@@ -25,7 +25,7 @@ class Likelihood(likelihood.Likelihood):
     X : array-like of shape (n_samples, n_features), or paths
         The samples of this rank, or files, of which each rank reads its part.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
+    comm
     **options : dict
         `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
         :class:`gaussmix.cluster.Likelihood`.

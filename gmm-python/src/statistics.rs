@@ -29,6 +29,12 @@ pub fn freeze(names: &[String]) -> PyResult<Freeze> {
     each.reduce(|a, b| Ok(a?.or(b?))).unwrap_or_else(|| Ok(Freeze::default()))
 }
 
+/// Raises `ValueError` for a text by which the program would not know what to leave as it is.
+#[pyfunction]
+pub fn check_freeze(text: &str) -> PyResult<()> {
+    text.parse::<Freeze>().map(drop).map_err(exception)
+}
+
 #[pymethods]
 impl Statistics {
     /// Form the statistics of responsibilities.

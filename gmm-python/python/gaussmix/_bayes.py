@@ -20,6 +20,7 @@ from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, 
 from ._documentation import documented
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
+from ._parameters import set_parameters
 
 #: The statistics of the samplers under the names that ArviZ gives them.
 _ARVIZ_NAMES = {
@@ -88,6 +89,13 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     (2, 100, 2, 1)
     """
 
+    covariance_type: str
+    prior: dict[str, Any] | None
+    random_state: int | np.random.RandomState | None
+    n_jobs: int | None
+    missing: bool
+    progress: bool
+
     def __init__(
         self,
         n_components: int = 1,
@@ -110,24 +118,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         missing: bool = False,
         progress: bool = False,
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.order = order
-        self.prior = prior
-        self.sampler = sampler
-        self.by_component = by_component
-        self.target_accept = target_accept
-        self.max_depth = max_depth
-        self.chains = chains
-        self.warmup = warmup
-        self.draws = draws
-        self.thin = thin
-        self.random_state = random_state
-        self.device = device
-        self.float64 = float64
-        self.n_jobs = n_jobs
-        self.missing = missing
-        self.progress = progress
+        set_parameters(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         """Say what the estimator takes."""
@@ -161,26 +152,12 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         random_state = self.random_state
         if not isinstance(random_state, (int, np.integer)):
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)
+        given = self.get_params(deep=False)
         for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
-            _check_count(name, getattr(self, name))
-        options = {
-            "n_components": self.n_components,
-            "covariance_type": self.covariance_type,
-            "prior": None if self.prior is None else json.dumps(self.prior),
-            "order": self.order,
-            "sampler": self.sampler,
-            "by_component": self.by_component,
-            "target_accept": self.target_accept,
-            "max_depth": self.max_depth,
-            "chains": self.chains,
-            "warmup": self.warmup,
-            "draws": self.draws,
-            "thin": self.thin,
-            "seed": int(random_state),
-            "device": self.device,
-            "float64": self.float64,
-            "threads": n_threads(self.n_jobs),
-        }
+            _check_count(name, given[name])
+        options = {name: value for name, value in given.items() if name not in ("random_state", "n_jobs", "missing", "progress")}
+        options |= {"prior": None if self.prior is None else json.dumps(self.prior), "seed": int(random_state)}
+        options["threads"] = n_threads(self.n_jobs)
         start = None if init is None else mixture_of(init, "init")._engine
         self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
         return self.go_on()

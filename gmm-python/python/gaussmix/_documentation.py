@@ -74,6 +74,7 @@ PARAMETERS = {
         "Whether partitions of files stay in the memory of their workers. Where they do not, each iteration reads them\n"
         "again, one after the other. By default as many stay as half of the memory holds.",
     ),
+    "work": ("callable", "What to do."),
     "paths": ("sequence of str", "Names and patterns."),
     "partitions": ("sequence of Partition", "The partitions, by their numbers."),
     "operation": ("str", "The name of the operation, for example 'statistics'."),

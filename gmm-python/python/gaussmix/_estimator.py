@@ -79,10 +79,10 @@ class GaussianMixture(Fitting):
         'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto' begins on
         the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
         'cuda' mean that GPU.
-    freeze : sequence of {'weights', 'means', 'covariances'}, dict or None, default=None
+    freeze : sequence of {'weights', 'means', 'covariances'}, dict, str or None, default=None
         Parameters that stay as the start has them. In a dict each name has the numbers of the components whose
         parameter stays, or a mask of them, or True for all, as in ``{"means": [0, 2]}``; ``{"weights": "equal"}``
-        makes all weights equal, and ``{"means": "equal"}`` all means.
+        makes all weights equal, and ``{"means": "equal"}`` all means. A text says it as for ``gmm fit --freeze``.
     prior : {'default'}, dict or None, default=None
         A prior, with which a fit finds the mode of the posterior (MAP), so that no component collapses. In a dict,
         `weight_concentration` (at least 1, default 1) is that of a Dirichlet distribution of the weights;
@@ -142,6 +142,7 @@ class GaussianMixture(Fitting):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
     _theirs, _engine_class = ScikitLearn, _core.Mixture
     retained_: list[int]
+    prior: str | Mapping[str, Any] | None
     _OPTIONS = (*_core.option_names()[0], "prior")
 
     def __init__(
@@ -163,7 +164,7 @@ class GaussianMixture(Fitting):
         verbose_interval: int = 10,
         halving: bool = False,
         device: str = "auto",
-        freeze: Sequence[str] | Mapping[str, Any] | None = None,
+        freeze: str | Sequence[str] | Mapping[str, Any] | None = None,
         prior: str | Mapping[str, Any] | None = None,
         standardize: bool = False,
         decay: float = 0.7,
@@ -171,29 +172,7 @@ class GaussianMixture(Fitting):
         missing: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.precisions_init = precisions_init
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.verbose_interval = verbose_interval
-        self.halving = halving
-        self.device = device
-        self.freeze = freeze
-        self.prior = prior
-        self.standardize = standardize
-        self.decay = decay
-        self.n_jobs = n_jobs
-        self.missing = missing
-        self.callback = callback
+        _parameters.set_parameters(self, locals())
 
     def _forget(self) -> None:
         super()._forget()

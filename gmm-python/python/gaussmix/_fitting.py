@@ -81,6 +81,7 @@ class Fitting(Prediction):
     n_components: int
     init_params: Any
     max_iter: int
+    n_init: int
     reg_covar: float
     missing: bool
     random_state: Any

@@ -13,6 +13,8 @@ from sklearn.mixture import BayesianGaussianMixture as _Bayesian
 from sklearn.mixture import GaussianMixture as _Gaussian
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from . import _core
+
 #: scikit-learn's classes, also when ours are in their places.
 ScikitLearn: Any = _Gaussian
 BayesianScikitLearn: Any = _Bayesian
@@ -29,7 +31,7 @@ _OWN: dict[str, list[Any]] = {
     "init_params": [StrOptions(set(CHOICES["init_params"])), "array-like", callable],
     "halving": ["boolean"],
     "device": [str],
-    "freeze": [list, tuple, set, dict, None],
+    "freeze": [str, list, tuple, set, dict, None],
     "standardize": ["boolean"],
     "decay": [Interval(Real, 0.5, 1.0, closed="right")],
     "n_jobs": [Integral, None],
@@ -69,8 +71,16 @@ def validate(estimator: Any, check: Callable[[], None]) -> None:
         _VALID.add(key)
 
 
-def frozen(freeze: Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:
+def set_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
+    """Set the parameters of an estimator, which are the local variables of its constructor."""
+    vars(estimator).update({name: value for name, value in given.items() if name not in ("self", "__class__")})
+
+
+def frozen(freeze: str | Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:
     """Check and sort what a fit is to leave as it is, each parameter as the engine takes it."""
+    if isinstance(freeze, str):
+        _core.check_freeze(freeze)
+        return [freeze]
     chosen = freeze if isinstance(freeze, Mapping) else dict.fromkeys(freeze or (), True)
     names = []
     for name, components in chosen.items():

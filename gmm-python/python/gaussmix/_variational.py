@@ -226,6 +226,10 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     _OPTIONS = tuple(
         name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS
     )
+    mean_prior: ArrayLike | None
+    degrees_of_freedom_prior: float | None
+    covariance_prior: ArrayLike | None
+    total_samples: float | None
     #: Of a column of a table, whose values are often few, fits end in as many optima as there are starts.
     _numbers_of_own_start: ClassVar[int] = 1 << 18
 
@@ -259,32 +263,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         missing: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weight_concentration_prior_type = weight_concentration_prior_type
-        self.weight_concentration_prior = weight_concentration_prior
-        self.mean_precision_prior = mean_precision_prior
-        self.mean_prior = mean_prior
-        self.degrees_of_freedom_prior = degrees_of_freedom_prior
-        self.covariance_prior = covariance_prior
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.verbose_interval = verbose_interval
-        self.halving = halving
-        self.device = device
-        self.freeze = freeze
-        self.standardize = standardize
-        self.decay = decay
-        self.total_samples = total_samples
-        self.n_jobs = n_jobs
-        self.missing = missing
-        self.callback = callback
+        _parameters.set_parameters(self, locals())
 
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the step of stochastic variational inference; give its lower bound, if all samples were as those of the chunk."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .. import _partitions
 from .._documentation import documented
 from .._partitions import File, Partition
+from .plan import Plan, plan
 from .shard import ADDED, Facts, Options, Shard
 from .tree import Answer
 
@@ -38,6 +39,26 @@ class Engine(ABC):
         """
         if error is not None:
             raise error
+
+    def together(self, work: Callable[[], _Value]) -> _Value:
+        """Do something that asks the workers. Engines of which several processes call `fit` do it in one of them.
+
+        Parameters: work
+        Returns: result : object -- What `work` returned.
+        """
+        return work()
+
+    def _plan(
+        self,
+        X: Any,
+        sample_weight: Any,
+        partition_rows: int | None,
+        resident: bool | None,
+        labels: Any = None,
+        n_components: int = 0,
+    ) -> Plan:
+        """Divide samples of the kinds that the engine knows, and weights and labels with them, into partitions."""
+        return plan(self, X, sample_weight, partition_rows, labels, n_components)
 
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:

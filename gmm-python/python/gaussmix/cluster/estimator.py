@@ -19,8 +19,7 @@ from .._documentation import documented, with_documentation_of
 from .._fitting import Fitting
 from .._samples import Samples
 from .engine import Engine, InProcess
-from .plan import Plan, plan
-from .remote import ClusterEvaluations, Resident
+from .remote import Resident
 from .samples import ClusterSamples
 
 _Estimator = TypeVar("_Estimator", bound="ClusterEstimator")
@@ -81,8 +80,9 @@ class ClusterEstimator(Fitting):
     def _make_engine(self) -> Engine:
         return InProcess() if self.engine is None else self.engine
 
-    def _plan(self, engine: Any, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        return plan(engine, X, sample_weight, self.partition_rows, labels, self.n_components)
+    def _own_rows(self, samples: ClusterSamples) -> slice:
+        """Return which of all samples are those of this process."""
+        return slice(None)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
         return ClusterSamples(self, X, sample_weight, labels)
@@ -92,8 +92,7 @@ class ClusterEstimator(Fitting):
         check_is_fitted(self)
         with ClusterSamples(self, X, sample_weight, reset=False) as samples:
             resident = samples._resident()
-            with resident.remote.told():
-                return work(resident)
+            return resident.told(lambda: work(resident))
 
     def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
         statistics: _core.Statistics = self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
@@ -189,7 +188,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                 else:
                     samples.serve(estimator)
                 try:
-                    data = cast(ClusterEvaluations, estimator._fit(samples))
+                    data = cast(Resident, estimator._fit(samples))
                 except _core.TooFewSamplesError as error:
                     yield estimator, error
                 else:

@@ -10,7 +10,7 @@ from .._arrays import n_threads
 from .._documentation import documented
 from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
-from .plan import Plan, check_facts, plan
+from .plan import check_facts
 from .remote import Interrupts, Remote
 from .shard import Options
 
@@ -60,7 +60,7 @@ class Likelihood(Evaluation):
         self._engine = InProcess() if engine is None else engine
         try:
             self._expect(covariance_type)
-            found = agreed(self._engine, lambda: self._plan(X, sample_weight, partition_rows, resident))
+            found = agreed(self._engine, lambda: self._engine._plan(X, sample_weight, partition_rows, resident))
             options = Options(
                 found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing
             )
@@ -72,13 +72,14 @@ class Likelihood(Evaluation):
         self._remote = Remote(self._engine, facts, Interrupts())
         self._data = _core.Data.remote(self._remote)
 
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
-        return plan(self._engine, X, sample_weight, partition_rows)
-
     def _ask(self, work: Callable[[], _Value]) -> _Value:
         """Do something that asks the workers."""
-        with self._remote.told():
-            return work()
+
+        def told() -> _Value:
+            with self._remote.told():
+                return work()
+
+        return self._engine.together(told)
 
     def _evaluate(self, *arguments: Any) -> Any:
         evaluate = super()._evaluate

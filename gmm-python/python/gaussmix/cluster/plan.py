@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
@@ -11,8 +11,10 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from .. import _partitions
 from .._arrays import Missing, na_as_nan
 from .._partitions import File, Partition
-from .engine import Engine
 from .shard import Facts
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 
 class Plan(NamedTuple):

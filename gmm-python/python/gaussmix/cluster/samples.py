@@ -44,7 +44,8 @@ class ClusterSamples(Samples):
         estimator = self.estimator
 
         def planned() -> Plan:
-            found = estimator._plan(self.engine, X, sample_weight, labels)
+            rows, resident, k = estimator.partition_rows, estimator.resident, estimator.n_components
+            found = self.engine._plan(X, sample_weight, rows, resident, labels, k)
             check_columns(estimator, found, reset)
             return found
 
@@ -88,7 +89,7 @@ class ClusterSamples(Samples):
                 self.loaded = wanted
 
         self.remote = Remote(self.engine, self.facts, self.interrupts, ready)
-        return Resident(self.remote, self.options.n_components)
+        return Resident(self.remote, self.options.n_components, self.estimator._own_rows(self))
 
     def standardize(self) -> Resident:
         self.units = self.remote.sum("moments")

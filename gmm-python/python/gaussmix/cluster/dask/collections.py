@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.array
 import numpy as np
@@ -13,7 +13,9 @@ from ... import _partitions
 from ..._arrays import floats
 from ..._partitions import Array, Partition
 from ..plan import Plan, plan
-from .engine import DaskEngine
+
+if TYPE_CHECKING:
+    from .engine import DaskEngine
 
 
 def is_frame(X: Any) -> bool:

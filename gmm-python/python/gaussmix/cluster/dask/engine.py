@@ -16,8 +16,10 @@ from ... import _partitions
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
 from ..engine import Engine
+from ..plan import Plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, MissingPartitionsError, merge
+from .collections import plan_of
 
 #: After so many seconds without an answer it is looked whether all workers are there.
 _LOOK = 0.5
@@ -128,6 +130,9 @@ class DaskEngine(Engine):
         names = self.client.submit(_partitions.expand, list(map(os.fspath, paths)), pure=False).result()
         heads = self.client.map(_partitions.inspect, names, pure=False)
         return list(self.client.gather(heads))
+
+    def _plan(self, *given: Any) -> Plan:
+        return plan_of(self, *given)
 
     # Loading
 

@@ -16,8 +16,8 @@ from ..._documentation import documented
 from ..._partitions import Partition
 from .. import estimator
 from ..estimator import on_workers
-from ..plan import Plan, check_columns, divided
-from .collections import by_rows, is_frame, plan_of, type_of
+from ..plan import check_columns, divided
+from .collections import by_rows, is_frame, type_of
 from .engine import DaskEngine
 
 
@@ -45,9 +45,6 @@ class OnDask(estimator.ClusterEstimator):
 
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
-
-    def _plan(self, engine: DaskEngine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)

@@ -6,8 +6,6 @@ from typing import Any
 
 from ..._documentation import documented
 from .. import likelihood
-from ..plan import Plan
-from .collections import plan_of
 from .engine import DaskEngine
 
 
@@ -38,10 +36,5 @@ class Likelihood(likelihood.Likelihood):
     array([-2.087877, -2.337877])
     """
 
-    _engine: DaskEngine
-
     def __init__(self, X: Any, sample_weight: Any = None, *, client: Any = None, **options: Any) -> None:
         super().__init__(X, sample_weight, engine=DaskEngine(client), **options)
-
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
-        return plan_of(self._engine, X, sample_weight, partition_rows, resident)

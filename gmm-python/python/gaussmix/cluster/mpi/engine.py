@@ -14,8 +14,10 @@ from ... import _core
 from ..._documentation import documented
 from ..._partitions import File, Partition
 from ..engine import Engine
+from ..plan import Plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, merge
+from .plan import plan_of
 
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
@@ -72,7 +74,7 @@ class MPIEngine(Engine):
 
         Within `work` it just calls what it is given, because the other ranks answer already.
 
-        Parameters: work : callable -- Called by rank 0.
+        Parameters: work
         Returns: result : object -- What `work` returned.
         """
         if self._asking:
@@ -149,6 +151,9 @@ class MPIEngine(Engine):
             return self._load(partitions[0].units, options)
         self._partitions = list(partitions)
         return self._load(partitions[0].units, options)
+
+    def _plan(self, *given: Any) -> Plan:
+        return plan_of(self, *given)
 
     def own(self, n_partitions: int) -> range:
         """Give the numbers of this rank's partitions: a block of consecutive ones.

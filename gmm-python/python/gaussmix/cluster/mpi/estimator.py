@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from ... import _core, _estimator, _partitions, _variational
+from ... import _estimator, _partitions, _variational
 from ..._documentation import documented
 from ..._partitions import Array
 from ..._samples import Evaluations
 from .. import estimator
 from ..estimator import on_workers
-from ..plan import Plan
-from ..remote import ClusterEvaluations
 from ..samples import ClusterSamples
 from .engine import MPIEngine
-from .plan import plan_of
-
-
-class _Together(ClusterEvaluations):
-    """The samples of all ranks, as all ranks evaluate them."""
-
-    def __init__(self, engine: MPIEngine, resident: ClusterEvaluations, own: slice) -> None:
-        self.engine, self.resident = engine, resident
-        #: What this rank wants of the values of all samples.
-        self.own = own
-
-    @property
-    def total_weight(self) -> float:
-        return self.resident.total_weight
-
-    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
-        labels: NDArray[np.int64] = self.engine.together(lambda: self.resident.labels(mixture))
-        return labels[self.own]
-
-    def total(self, mixture: _core.Mixture) -> float:
-        total: float = self.engine.together(lambda: self.resident.total(mixture))
-        return total
-
-    def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
-        statistics: _core.Statistics = self.engine.together(lambda: self.resident.e_step(mixture))
-        return statistics
-
-    def fit(self, *_: Any) -> _core.Fit:
-        raise NotImplementedError("rank 0 fits, with the samples themselves")
 
 
 @documented
@@ -59,8 +25,13 @@ class OnMPI(estimator.ClusterEstimator):
     def _make_engine(self) -> MPIEngine:
         return MPIEngine(self.comm)
 
-    def _plan(self, engine: MPIEngine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
+    def _own_rows(self, samples: ClusterSamples) -> slice:
+        # Of files all ranks get all values.
+        if not any(isinstance(partition.samples, Array) for partition in samples.plan.partitions):
+            return slice(None)
+        rank = samples.engine.rank
+        end = sum(fact.n_samples for fact in samples.facts[: rank + 1])
+        return slice(end - samples.facts[rank].n_samples, end)
 
     def _fit(self, samples: ClusterSamples) -> Evaluations:
         engine: MPIEngine = samples.engine
@@ -79,23 +50,7 @@ class OnMPI(estimator.ClusterEstimator):
             self.__dict__.update(fitted)
             if engine.rank != 0:
                 self._made = None
-        # Of files all ranks get all values.
-        own = slice(None)
-        if any(isinstance(partition.samples, Array) for partition in samples.plan.partitions):
-            end = sum(fact.n_samples for fact in samples.facts[: engine.rank + 1])
-            own = slice(end - samples.facts[engine.rank].n_samples, end)
-        return _Together(engine, samples._resident(), own)
-
-    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Any], Any]) -> Any:
-        check_is_fitted(self)
-        with ClusterSamples(self, X, sample_weight, reset=False) as samples:
-            resident = samples._resident()
-
-            def told() -> Any:
-                with resident.remote.told():
-                    return work(resident)
-
-            return samples.engine.together(told)
+        return samples._resident()
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)

@@ -7,9 +7,7 @@ from typing import Any
 
 from ..._documentation import documented
 from .. import likelihood
-from ..plan import Plan
 from .engine import MPIEngine
-from .plan import plan_of
 
 
 @documented
@@ -31,17 +29,8 @@ class Likelihood(likelihood.Likelihood):
         :class:`gaussmix.cluster.Likelihood`.
     """
 
-    _engine: MPIEngine
-
     def __init__(self, X: Any, sample_weight: Any = None, *, comm: Any = None, **options: Any) -> None:
         super().__init__(X, sample_weight, engine=MPIEngine(comm), **options)
-
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
-        return plan_of(self._engine, X, sample_weight, partition_rows, resident)
-
-    def _ask(self, work: Callable[[], Any]) -> Any:
-        ask = super()._ask
-        return self._engine.together(lambda: ask(work))
 
     def together(self, work: Callable[[], Any]) -> Any:
         """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_array
@@ -12,7 +12,9 @@ from ..._arrays import na_as_nan
 from ..._partitions import Array, Partition
 from ..engine import agreed
 from ..plan import Plan, plan
-from .engine import MPIEngine
+
+if TYPE_CHECKING:
+    from .engine import MPIEngine
 
 
 def plan_of(

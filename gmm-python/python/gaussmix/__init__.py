@@ -1,11 +1,10 @@
 """Gaussian mixtures on the CPU and on CUDA GPUs, with scikit-learn's interface.
 
-`GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn` puts them in
-their place.
-A `Mixture` is what they find: it evaluates and draws samples, has parts and distances, and makes other mixtures.
-`Likelihood` evaluates many mixtures over data that stays in a device, and `MixturePosterior` draws from the posterior.
-`fit_many` fits a mixture to each of many groups of samples.
-`GaussianMixtureRegressor`, `GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
+`GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn`
+puts them in their place. A `Mixture` is what they find: it evaluates and draws samples, has parts and distances, and
+makes other mixtures. `Likelihood` evaluates many mixtures over data that stays in a device, and `MixturePosterior`
+draws from the posterior. `fit_many` fits a mixture to each of many groups of samples. `GaussianMixtureRegressor`,
+`GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
 """
 
 import os

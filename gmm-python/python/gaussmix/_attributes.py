@@ -73,8 +73,8 @@ def _is_held(mixture: _core.Mixture | _core.VariationalMixture) -> bool:
 def _relative(inverse: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Frobenius norm of L⁻¹·E·L⁻ᵀ for errors E of matrices L·Lᵀ, of which the inverses are given.
 
-    With z = L⁻¹(x − μ) the error of a log density is (tr F − zᵀFz) / 2 to the first order, for F = L⁻¹·E·L⁻ᵀ: it has the mean 0 and
-    the standard deviation ‖F‖ / √2 over the samples of the component. ‖F‖² is the trace of (Σ⁻¹E)².
+    With z = L⁻¹(x − μ) the error of a log density is (tr F − zᵀFz) / 2 to the first order, for F = L⁻¹·E·L⁻ᵀ: it has
+    the mean 0 and the standard deviation ‖F‖ / √2 over the samples of the component. ‖F‖² is the trace of (Σ⁻¹E)².
     """
     product = inverse @ error
     squares: NDArray[np.float64] = np.abs(np.einsum("kij,kji->k", product, product))

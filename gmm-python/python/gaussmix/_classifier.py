@@ -40,11 +40,10 @@ _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "deca
 class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
     """Classification by a Gaussian mixture for each class.
 
-    The probability of a class is in proportion to its prior times the density of its mixture. The
-    mixtures are those that :class:`GaussianMixture` fits to the samples of each class alone, with
-    `standardize` in columns of which the samples of all classes have the variance 1; where
-    the start is by 'kmeans', all are fitted in one call of the engine, small ones side by side.
-    With one component for each class it is quadratic discriminant analysis.
+    The probability of a class is in proportion to its prior times the density of its mixture. The mixtures are those
+    that :class:`GaussianMixture` fits to the samples of each class alone, with `standardize` in columns of which the
+    samples of all classes have the variance 1; where the start is by 'kmeans', all are fitted in one call of the
+    engine, small ones side by side. With one component for each class it is quadratic discriminant analysis.
 
     Parameters:
     n_components : int, array-like of shape (n_classes,) or dict, default=1

@@ -111,8 +111,8 @@ def _symmetric(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
 class Differentiable:
     """The total log-likelihood Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) of samples in a device, and its derivatives.
 
-    The sample weights v are constants, the weights w any numbers that are not negative: they are
-    not divided by their sum, so that each is a variable of its own.
+    The sample weights v are constants, the weights w any numbers that are not negative: they are not divided by their
+    sum, so that each is a variable of its own.
 
     Parameters:
     samples : array-like of shape (n_samples, n_features) -- The samples, which are kept and must not change.

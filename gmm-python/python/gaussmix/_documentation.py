@@ -95,9 +95,9 @@ _SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes):(?: (\S.*))?$", re.MU
 def filled(text: str) -> str:
     """Return a docstring in numpydoc's form.
 
-    In the short form a section begins with ``Parameters:``, ``Returns:`` or ``Attributes:``, and ends at a blank line or
-    at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by their
-    names alone, as in ``Parameters: X, sample_weight``.
+    In the short form a section begins with ``Parameters:``, ``Returns:`` or ``Attributes:``, and ends at a blank line
+    or at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by
+    their names alone, as in ``Parameters: X, sample_weight``.
     """
     lines: list[str] = []
     # The indentation of the section that a line is in.

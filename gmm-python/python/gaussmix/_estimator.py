@@ -32,16 +32,15 @@ _TOGETHER = 256
 class GaussianMixture(Fitting):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
-    Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and
-    from the same start both find the same mixture. The arithmetic is done by the engine of this
-    package, on the CPU or on a GPU, in the type of the data: float32 stays float32. The attributes
-    of a fit to float32 data are float32 too, unless the mixture is one that float32 cannot hold
-    (features that are nearly collinear, means very many standard deviations from 0, variances
-    beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at
-    all. Then all of them are float64.
+    Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and from the same start
+    both find the same mixture. The arithmetic is done by the engine of this package, on the CPU or on a GPU, in the
+    type of the data: float32 stays float32. The attributes of a fit to float32 data are float32 too, unless the mixture
+    is one that float32 cannot hold (features that are nearly collinear, means very many standard deviations from 0,
+    variances beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at all. Then all
+    of them are float64.
 
-    The data must not be changed by another thread during a call; it is not copied. An array in a
-    GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
+    The data must not be changed by another thread during a call; it is not copied. An array in a GPU's memory (of
+    PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
 
     Parameters:
     n_components : int, default=1 -- The number of components.

@@ -161,8 +161,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
-        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns
-        of a table by them.
+        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns of a table by them.
 
         Parameters: path
         """

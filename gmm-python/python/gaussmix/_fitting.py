@@ -135,9 +135,9 @@ class Fitting(Prediction):
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from a chunk of the data.
 
-        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk
-        contributes its statistics to a moving average, from which the parameters follow: stepwise
-        EM, or stochastic variational inference. Chunks should be random samples of the same data.
+        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk contributes its
+        statistics to a moving average, from which the parameters follow: stepwise EM, or stochastic variational
+        inference. Chunks should be random samples of the same data.
 
         Parameters: X, y, sample_weight
         Returns: self : object -- The mixture after the chunk.

@@ -79,9 +79,9 @@ class Evaluation:
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the total log-likelihood and its derivatives.
 
-        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the
-        two mirrored entries of a covariance matrix are two variables with the same derivative. A
-        component of weight 0 has one by its weight too.
+        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
+        of a covariance matrix are two variables with the same derivative. A component of weight 0 has one by its weight
+        too.
 
         Parameters: weights, means, covariances
         Returns:
@@ -109,9 +109,8 @@ class Evaluation:
     ) -> _core.Statistics:
         """Return the sufficient statistics under a mixture, from which an M-step follows.
 
-        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and
-        `Statistics.from_bytes` carry them from one computer to another, and ``a.to_mixture()`` is
-        the M-step.
+        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
+        them from one computer to another, and ``a.to_mixture()`` is the M-step.
 
         Parameters: weights, means, covariances
         Returns: statistics : Statistics -- Counts, means and scatter of the components, and the log-likelihood.
@@ -123,11 +122,10 @@ class Evaluation:
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
 
-    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays
-    have the shapes (K,), (K, D) and that of the covariance type. Where each has one more axis in
-    front, they are B sets of parameters, and the result is an array (B,) of totals, which takes
-    less time than B calls. ``likelihood(mixture)`` takes a `Mixture` or a fitted estimator instead, or
-    a list of them; so do the methods.
+    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays have the shapes (K,),
+    (K, D) and that of the covariance type. Where each has one more axis in front, they are B sets of parameters, and
+    the result is an array (B,) of totals, which takes less time than B calls. ``likelihood(mixture)`` takes a `Mixture`
+    or a fitted estimator instead, or a list of them; so do the methods.
 
     Several threads may call the same object; they take turns.
 

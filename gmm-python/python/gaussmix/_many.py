@@ -16,7 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start, _tables
-from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
+from ._arrays import (
+    Floats,
+    checked_weights,
+    n_threads,
+    refuse_masked,
+    rows_of_caller,
+    validated,
+)
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -35,10 +42,9 @@ Estimator = GaussianMixture | BayesianGaussianMixture
 class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Mixtures of many groups of samples, each fitted to its group alone.
 
-    All fits are made in one call of the engine: small ones side by side, each on one core. Each
-    is, to the last bit, the fit of the estimator to the samples of its group, whatever the other
-    groups are; so with an integer for `random_state`, all begin with the same random numbers. A
-    fit that fails stops no other.
+    All fits are made in one call of the engine: small ones side by side, each on one core. Each is, to the last bit,
+    the fit of the estimator to the samples of its group, whatever the other groups are; so with an integer for
+    `random_state`, all begin with the same random numbers. A fit that fails stops no other.
 
     Parameters:
     estimator : GaussianMixture or BayesianGaussianMixture
@@ -106,9 +112,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     ) -> Self:
         """Fit a mixture to each group.
 
-        Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and
-        KeyboardInterrupt is raised. So is an OSError at the end, if a run could not be written to
-        the checkpoint.
+        Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and KeyboardInterrupt is
+        raised. So is an OSError at the end, if a run could not be written to the checkpoint.
 
         Parameters:
         X : array-like of shape (n_samples, n_features), or a sequence of such

@@ -419,8 +419,8 @@ class Mixture:
     def condition(self, given: Mapping[Any, float]) -> Mixture:
         """Return the distribution of the other features, given values of some.
 
-        Each component has its mean and covariance given the values, and a weight in proportion to its density at
-        them. The mean of the result is what `GaussianMixture.impute` fills in.
+        Each component has its mean and covariance given the values, and a weight in proportion to its density at them.
+        The mean of the result is what `GaussianMixture.impute` fills in.
 
         Parameters:
         given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
@@ -738,8 +738,8 @@ class Mixture:
         """Return the Fisher vector of a set of samples, by which sets are compared.
 
         It has the mean over the samples of the derivatives of the log density by weights, means and standard
-        deviations, each over its own deviation in a sample of the mixture: numbers near 0 where the samples are as
-        the mixture says. One E-step gives them. The mixture must have 'diag' covariances.
+        deviations, each over its own deviation in a sample of the mixture: numbers near 0 where the samples are as the
+        mixture says. One E-step gives them. The mixture must have 'diag' covariances.
 
         Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics

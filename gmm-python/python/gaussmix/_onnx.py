@@ -34,8 +34,8 @@ _OPSET, _FORMAT = 18, 9
 def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     """Write what a fitted model predicts as a graph of ONNX.
 
-    It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape
-    (n_samples, n_features), without missing values. It gives
+    It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape (n_samples, n_features),
+    without missing values. It gives
 
     - of a mixture ``label``, ``probabilities`` and ``score`` (the log density);
     - of a classifier ``label`` and ``probabilities``;
@@ -55,10 +55,10 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
 def register_skl2onnx() -> None:
     """Make skl2onnx know the models of this package, so that it converts pipelines with them.
 
-    It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the
-    pipeline's numbers. Of the options of scikit-learn's own classes a classifier takes ``zipmap``
-    (its probabilities are an array with either value) and ``nocl`` (``True`` numbers the classes
-    from 0), and a mixture ``score_samples`` (``False`` leaves out ``score``).
+    It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the pipeline's numbers. Of the
+    options of scikit-learn's own classes a classifier takes ``zipmap`` (its probabilities are an array with either
+    value) and ``nocl`` (``True`` numbers the classes from 0), and a mixture ``score_samples`` (``False`` leaves out
+    ``score``).
 
     Examples
     --------
@@ -244,8 +244,8 @@ class _Graph:
 def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.0) -> tuple[str, str]:
     """Add the logarithm of weight times density of each component, (n_samples, n_components).
 
-    Add besides what the shares of the components follow from: the same, but of a sample that no
-    component reaches that of the nearest ones without its distance.
+    Add besides what the shares of the components follow from: the same, but of a sample that no component reaches that
+    of the nearest ones without its distance.
     """
     weights, means, factors = mixture.weights, mixture.means, mixture.precisions_cholesky
     k, d = means.shape

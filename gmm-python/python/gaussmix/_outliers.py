@@ -40,9 +40,8 @@ _AT_ONCE = 1 << 22
 class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Outliers: samples where a Gaussian mixture has a small density.
 
-    A mixture is fitted to the samples, outliers among them, and a threshold is set for its log
-    density: by the samples, of which a given share is to lie below it, or by the mixture, of whose
-    own samples a given share would.
+    A mixture is fitted to the samples, outliers among them, and a threshold is set for its log density: by the samples,
+    of which a given share is to lie below it, or by the mixture, of whose own samples a given share would.
 
     Parameters:
     contamination : 'auto' or float, default=0.1

@@ -108,8 +108,8 @@ class Array(NamedTuple):
 class Partition(NamedTuple):
     """What one worker loads as one piece.
 
-    Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about the
-    last bits of a result; which worker holds which of them does not.
+    Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about
+    the last bits of a result; which worker holds which of them does not.
 
     Parameters:
     name : str -- What an error calls it, for example ``rows 0 to 9999 of x.npy``.

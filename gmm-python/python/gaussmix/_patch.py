@@ -104,8 +104,9 @@ def patch_sklearn() -> None:
     Modules that have imported these classes by their names get ours too. What the engine cannot serve is left to
     scikit-learn, with a warning that says why.
 
-    Objects of scikit-learn's classes, also those that were made before, and of ours are instances of the classes in their place. From
-    then on ours are instances of scikit-learn's classes and of its `BaseMixture` too, for modules that have these by other names.
+    Objects of scikit-learn's classes, also those that were made before, and of ours are instances of the classes in
+    their place. From then on ours are instances of scikit-learn's classes and of its `BaseMixture` too, for modules
+    that have these by other names.
     """
     for patched, (ours, theirs) in _CLASSES.items():
         theirs.register(ours)  # type: ignore[attr-defined]

@@ -31,11 +31,10 @@ _Result = TypeVar("_Result")
 class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Regression by a Gaussian mixture of features and targets.
 
-    A mixture is fitted to the samples of both, side by side. Given features, the targets have a
-    mixture of as many Gaussians, whose weights and means depend on the features: `predict` gives
-    its mean and deviation, `sample_y` draws from it and `log_prob` is its density. With 'full' and
-    'tied' covariances each component is a linear regression. 'diag' and 'spherical' ones know of
-    features and targets only that they have the same components.
+    A mixture is fitted to the samples of both, side by side. Given features, the targets have a mixture of as many
+    Gaussians, whose weights and means depend on the features: `predict` gives its mean and deviation, `sample_y` draws
+    from it and `log_prob` is its density. With 'full' and 'tied' covariances each component is a linear regression.
+    'diag' and 'spherical' ones know of features and targets only that they have the same components.
 
     Parameters:
     n_components : int, default=1 -- The number of components. One is linear regression.

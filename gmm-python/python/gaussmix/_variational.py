@@ -137,13 +137,12 @@ class FittedPosterior(Fitted):
 class BayesianGaussianMixture(FittedPosterior, Fitting):
     """A Gaussian mixture, fitted by variational inference.
 
-    Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`,
-    and from the same start both find the same mixture. A fit gives weight only to as many components
-    as the samples need; `n_components` is their largest number. The arithmetic is done by the engine
-    of this package, as in :class:`GaussianMixture`.
+    Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`, and from the same
+    start both find the same mixture. A fit gives weight only to as many components as the samples need; `n_components`
+    is their largest number. The arithmetic is done by the engine of this package, as in :class:`GaussianMixture`.
 
-    Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the
-    attributes `weights_`, `means_` and `covariances_`.
+    Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the attributes
+    `weights_`, `means_` and `covariances_`.
 
     Parameters:
     n_components : int, default=1 -- The largest number of components.

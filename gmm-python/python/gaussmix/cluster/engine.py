@@ -20,8 +20,8 @@ _Value = TypeVar("_Value")
 class Engine(ABC):
     """Has workers load partitions, and asks all of them.
 
-    The methods are called in one process, by one thread at a time. A worker's exception is to be
-    raised by the method that waits for the worker.
+    The methods are called in one process, by one thread at a time. A worker's exception is to be raised by the method
+    that waits for the worker.
     """
 
     def files(self, paths: Sequence[str]) -> list[File]:

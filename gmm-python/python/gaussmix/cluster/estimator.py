@@ -159,12 +159,11 @@ class ClusterEstimator(Fitting):
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the
-    results, but for the rounding of sums. `gaussmix.dask.GaussianMixture` and
-    `gaussmix.mpi.GaussianMixture` bring their own engines.
+    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
+    rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
 
-    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
-    read. Sample weights and labels are arrays, or with files of samples paths of .npy files too.
+    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
+    and labels are arrays, or with files of samples paths of .npy files too.
 
     Parameters:
     engine, partition_rows, resident
@@ -200,10 +199,9 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are
-    the results, but for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and
-    `gaussmix.mpi.BayesianGaussianMixture` bring their own engines. Samples are as those of
-    :class:`GaussianMixture`.
+    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
+    for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
+    their own engines. Samples are as those of :class:`GaussianMixture`.
 
     Parameters:
     engine, partition_rows, resident

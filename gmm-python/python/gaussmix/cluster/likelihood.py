@@ -21,9 +21,8 @@ _Value = TypeVar("_Value")
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in the devices of an engine's workers.
 
-    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with
-    those of several, which travel together, there and back. `close`, or a ``with`` statement, frees
-    the memory of the workers.
+    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with those of several, which
+    travel together, there and back. `close`, or a ``with`` statement, frees the memory of the workers.
 
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples.

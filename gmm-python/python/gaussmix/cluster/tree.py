@@ -85,8 +85,8 @@ def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add the answers of several shards to a request whose values are sums.
 
-    They are added as far as the tree over the partitions allows. An engine may call it for any part
-    of the answers, on any worker: the bits of the sum of all stay the same.
+    They are added as far as the tree over the partitions allows. An engine may call it for any part of the answers, on
+    any worker: the bits of the sum of all stay the same.
 
     Parameters:
     answers : iterable of Answer -- Answers of one or several shards.

@@ -97,8 +97,8 @@ def _merge(left: list[Answer], right: list[Answer], n_partitions: int) -> list[A
 class DaskEngine(Engine):
     """Shards in the workers of a cluster of Dask.
 
-    A shard lives in the memory of its worker as the result of a task, so that it is freed when
-    nobody refers to it any more, also when this process ends in another way than by `close`.
+    A shard lives in the memory of its worker as the result of a task, so that it is freed when nobody refers to it any
+    more, also when this process ends in another way than by `close`.
 
     Parameters: client
     """

@@ -1,4 +1,4 @@
-"""The estimators over dask arrays, dask dataframes, and files that the workers read."""
+"""The estimators and the likelihood over dask arrays, dask dataframes, and files that the workers read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import dask.array
 import distributed
 import numpy as np
 from dask.delayed import delayed
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    check_is_fitted,
+)
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
 from ..._documentation import documented
 from ..._partitions import Partition
-from .. import estimator
+from .. import estimator, likelihood
 from ..estimator import on_workers
 from ..plan import check_columns, divided
 from .collections import by_rows, is_frame, type_of
@@ -103,19 +107,16 @@ class OnDask(estimator.ClusterEstimator):
 class GaussianMixture(OnDask, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
-    samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which
-    the workers read; sample weights and labels the same, divided as the samples are. `predict`,
-    `predict_proba` and `score_samples` of collections and files give dask arrays, which are
-    computed when they are asked for.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The samples are a dask
+    array, a dask dataframe, an array, or paths of .npy and Parquet files, which the workers read; sample weights and
+    labels the same, divided as the samples are. `predict`, `predict_proba` and `score_samples` of collections and files
+    give dask arrays, which are computed when they are asked for.
 
-    Each worker loads its partitions once and keeps them in its device. An iteration sends the
-    parameters and brings back sums over the samples, which are added in the order of the
-    partitions: the same partitions on the same kind of device give the same bits, whatever the
-    number of workers. The partitions of a worker that dies are loaded by others, and the fit goes
-    on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device` is
-    that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives
-    it.
+    Each worker loads its partitions once and keeps them in its device. An iteration sends the parameters and brings
+    back sums over the samples, which are added in the order of the partitions: the same partitions on the same kind of
+    device give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by
+    others, and the fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device`
+    is that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives it.
 
     Parameters:
     client, partition_rows, resident
@@ -139,9 +140,8 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
 class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of
-    :class:`gaussmix.BayesianGaussianMixture`; samples, partitions and workers are as for
-    :class:`GaussianMixture`.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,
+    partitions and workers are as for :class:`GaussianMixture`.
 
     Parameters:
     client, partition_rows, resident
@@ -157,3 +157,33 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     >>> gm.predict(x).compute()
     array([1, 1, 1, 0, 0, 0])
     """
+
+
+@documented
+class Likelihood(likelihood.Likelihood):
+    """The log-likelihood of samples that stay in the workers of a cluster of Dask.
+
+    It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one round trip, as all
+    walkers of a sampler should. `close`, or a ``with`` statement, frees the memory of the workers.
+
+    Parameters:
+    X : dask array or dataframe, array-like, or paths -- The samples.
+    sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
+    client
+    **options : dict
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
+        :class:`gaussmix.cluster.Likelihood`.
+
+    Examples
+    --------
+    >>> import dask.array
+    >>> from gaussmix.dask import Likelihood
+    >>> x = dask.array.from_array([[0.0], [1.0]], chunks=(1, 1))
+    >>> weights, means, covariances = [1.0], [[0.5]], [1.0]
+    >>> with Likelihood(x) as likelihood:
+    ...     likelihood([weights, weights], [means, [[0.0]]], [covariances, covariances]).round(6)
+    array([-2.087877, -2.337877])
+    """
+
+    def __init__(self, X: Any, sample_weight: Any = None, *, client: Any = None, **options: Any) -> None:
+        super().__init__(X, sample_weight, engine=DaskEngine(client), **options)

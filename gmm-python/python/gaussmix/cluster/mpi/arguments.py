@@ -1,7 +1,7 @@
 """The arguments of the command ``python -m gaussmix.mpi``.
 
-Its options are those that the library has for a fit, and parameters of the estimators and of `gaussmix.select`:
-their names, defaults, values and descriptions are taken from there.
+Its options are those that the library has for a fit, and parameters of the estimators and of `gaussmix.select`: their
+names, defaults, values and descriptions are taken from there.
 """
 
 from __future__ import annotations

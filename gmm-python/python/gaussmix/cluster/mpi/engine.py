@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ... import _core
+import numpy as np
+from sklearn.utils import check_array
+
+from ... import _core, _partitions
+from ..._arrays import na_as_nan
 from ..._documentation import documented
-from ..._partitions import File, Partition
-from ..engine import Engine
-from ..plan import Plan
+from ..._partitions import Array, File, Partition
+from ..engine import Engine, agreed
+from ..plan import Plan, plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, merge
-from .plan import plan_of
 
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
@@ -55,8 +58,8 @@ def _of_all(error: BaseException) -> BaseException:
 class MPIEngine(Engine):
     """Shards in the ranks of a communicator.
 
-    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together`
-    are called by all ranks.
+    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together` are called by all
+    ranks.
 
     Parameters: comm
     """
@@ -152,8 +155,38 @@ class MPIEngine(Engine):
         self._partitions = list(partitions)
         return self._load(partitions[0].units, options)
 
-    def _plan(self, *given: Any) -> Plan:
-        return plan_of(self, *given)
+    def _plan(
+        self,
+        X: Any,
+        sample_weight: Any,
+        partition_rows: int | None,
+        resident: bool | None,
+        labels: Any = None,
+        n_components: int = 0,
+    ) -> Plan:
+        """Divide files, or make one partition of the array of each rank."""
+        if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
+            return plan(self, X, sample_weight, partition_rows, labels, n_components)
+
+        def own() -> tuple[Partition, Any]:
+            if _partitions.are_paths(X):
+                raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
+            if resident is False:
+                raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
+            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, n_components)
+            return partition._replace(name=f"the samples of rank {self.rank}"), x.dtype
+
+        partition, kind = agreed(self, own)
+        abouts = self.comm.allgather((kind.str, sample_weight is not None, labels is not None))
+        dtype = _partitions.common_dtype(kind for kind, _, _ in abouts)
+        # Signs that there are some; the ranks have them.
+        weights, known = (Array(None) if any(about[i] for about in abouts) else None for i in (1, 2))
+        partitions = [
+            Partition(f"the samples of rank {rank}", None, weights, labels=known) for rank in range(self.size)
+        ]
+        partitions[self.rank] = partition
+        return Plan(partitions, dtype, X)
 
     def own(self, n_partitions: int) -> range:
         """Give the numbers of this rank's partitions: a block of consecutive ones.

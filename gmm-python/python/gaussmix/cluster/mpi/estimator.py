@@ -1,7 +1,8 @@
-"""The estimators that all ranks of a communicator call."""
+"""The estimators and the likelihood that all ranks of a communicator call."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -10,7 +11,7 @@ from ... import _estimator, _partitions, _variational
 from ..._documentation import documented
 from ..._partitions import Array
 from ..._samples import Evaluations
-from .. import estimator
+from .. import estimator, likelihood
 from ..estimator import on_workers
 from ..samples import ClusterSamples
 from .engine import MPIEngine
@@ -65,18 +66,16 @@ class OnMPI(estimator.ClusterEstimator):
 class GaussianMixture(OnMPI, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
-    ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks:
-    either all ranks name the same .npy or Parquet files, of which each reads its part, or each
-    gives an array of its own samples, with their weights and labels (all do, in the order of the
-    ranks; one may be empty).
-    Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and
-    `score_samples` are about the array of each rank; of files they give each rank all values.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All ranks call the same
+    methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks: either all ranks name the same .npy or
+    Parquet files, of which each reads its part, or each gives an array of its own samples, with their weights and
+    labels (all do, in the order of the ranks; one may be empty). Afterwards all ranks have the same fitted mixture.
+    `predict`, `predict_proba` and `score_samples` are about the array of each rank; of files they give each rank all
+    values.
 
-    An iteration sends the parameters and brings back sums over the samples, which are added in the
-    order of the partitions: the same partitions on the same kind of device give the same bits,
-    whatever the number of ranks. An error of one rank is raised in all. `verbose` and `callback`
-    work on rank 0 alone.
+    An iteration sends the parameters and brings back sums over the samples, which are added in the order of the
+    partitions: the same partitions on the same kind of device give the same bits, whatever the number of ranks. An
+    error of one rank is raised in all. `verbose` and `callback` work on rank 0 alone.
 
     Parameters:
     device : str, default='auto'
@@ -97,8 +96,8 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
 class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of
-    :class:`gaussmix.BayesianGaussianMixture`; samples and ranks are as for :class:`GaussianMixture`.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
+    are as for :class:`GaussianMixture`.
 
     Parameters:
     device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
@@ -110,3 +109,33 @@ class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     comm, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """
+
+
+@documented
+class Likelihood(likelihood.Likelihood):
+    """The log-likelihood of samples that stay in the ranks of an MPI communicator.
+
+    It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count
+    are those of rank 0. Several sets of parameters in one call travel together: down the tree of the ranks and, as
+    totals, up again. `together` lets a sampler run on rank 0 alone.
+
+    Parameters:
+    X : array-like of shape (n_samples, n_features), or paths
+        The samples of this rank, or files, of which each rank reads its part.
+    sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
+    comm
+    **options : dict
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
+        :class:`gaussmix.cluster.Likelihood`.
+    """
+
+    def __init__(self, X: Any, sample_weight: Any = None, *, comm: Any = None, **options: Any) -> None:
+        super().__init__(X, sample_weight, engine=MPIEngine(comm), **options)
+
+    def together(self, work: Callable[[], Any]) -> Any:
+        """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
+
+        Parameters: work : callable -- Called by rank 0 only, for example to run a sampler.
+        Returns: result : object -- What `work` returned, on all ranks. Its error is raised on all ranks too.
+        """
+        return self._engine.together(work)

@@ -49,9 +49,7 @@ def is_plain(X: Any, n_features: int | None = None) -> TypeGuard[Floats]:
     )
 
 
-def validated(
-    estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False
-) -> Floats | _core.GpuArray:
+def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False) -> Floats | _core.GpuArray:
     """Convert ``X`` as scikit-learn does, to float64 or float32 in native byte order.
 
     Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays
@@ -131,9 +129,7 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    x: Floats = check_array(
-        na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
-    )
+    x: Floats = check_array(na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
@@ -226,9 +222,7 @@ def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDAr
         raise type(error)(re.sub(r"\brow (\d+)", place, str(error))) from None
 
 
-def checked_labels(
-    labels: Any, n_samples: int, n_components: int, first: int = 0
-) -> NDArray[np.int64] | NDArray[np.bool_]:
+def checked_labels(labels: Any, n_samples: int, n_components: int, first: int = 0) -> NDArray[np.int64] | NDArray[np.bool_]:
     """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed.
 
     Errors count samples from `first`, the number of the first one.
@@ -261,9 +255,7 @@ def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] |
     refuse_masked(sample_weight, "sample_weight")
     if isinstance(sample_weight, Number):
         return np.full(n_samples, sample_weight, dtype=np.float64)
-    weights = check_array(
-        on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True
-    )
+    weights = check_array(on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True)
     if weights.ndim != 1:
         raise ValueError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array.")
     if weights.shape != (n_samples,):

@@ -16,14 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import (
-    Floats,
-    Missing,
-    checked_weights,
-    n_threads,
-    note_missing,
-    validated,
-)
+from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
 from ._documentation import documented
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
@@ -40,11 +33,7 @@ _ARVIZ_NAMES = {
     "energy__": "energy",
 }
 #: The axes of the covariances behind those of chains and draws.
-_AXES = {
-    "full": ["component", "feature", "other_feature"],
-    "diag": ["component", "feature"],
-    "spherical": ["component"],
-}
+_AXES = {"full": ["component", "feature", "other_feature"], "diag": ["component", "feature"], "spherical": ["component"]}
 
 
 @documented
@@ -238,9 +227,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         # Its functions differ by version.
         arviz: Any = import_module("arviz")
 
-        statistics: dict[str, NDArray[Any]] = {
-            _ARVIZ_NAMES.get(name, name): values for name, values in self.sample_stats_.items()
-        }
+        statistics: dict[str, NDArray[Any]] = {_ARVIZ_NAMES.get(name, name): values for name, values in self.sample_stats_.items()}
         if "diverging" in statistics:
             statistics["diverging"] = statistics["diverging"] != 0
         groups = {"posterior": self.draws_, "sample_stats": statistics}

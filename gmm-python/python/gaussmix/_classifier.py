@@ -92,11 +92,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     @with_parameters(_WITHOUT)
     def __init__(
-        self,
-        n_components: int | ArrayLike | Mapping[Any, int] = 1,
-        *,
-        priors: ArrayLike | Mapping[Any, float] | None = None,
-        **params: Any,
+        self, n_components: int | ArrayLike | Mapping[Any, int] = 1, *, priors: ArrayLike | Mapping[Any, float] | None = None, **params: Any
     ) -> None:
         super().__init__(n_components, **params)
         self.priors = priors
@@ -117,9 +113,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         Returns: self : object -- The fitted classifier.
         """
         if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample"
-            )
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample")
         x: Floats = on_host(self._checked(X, reset=True))
         refuse_masked(y, "y")
         y = column_or_1d(y, warn=True)
@@ -176,17 +170,11 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             return [given] * len(labels)
         numbers = np.asarray(self._of_each_class("n_components", given)).tolist()
         if not isinstance(numbers, list) or len(numbers) != len(labels):
-            raise ValueError(
-                f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes"
-            )
+            raise ValueError(f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes")
         return numbers
 
     def _fit_each(
-        self,
-        mixtures: list[GaussianMixture],
-        x: Floats,
-        weights: NDArray[np.float64] | None,
-        ranges: list[tuple[int, int]],
+        self, mixtures: list[GaussianMixture], x: Floats, weights: NDArray[np.float64] | None, ranges: list[tuple[int, int]]
     ) -> None:
         """Fit the mixtures to their ranges of the samples."""
         first, fits = mixtures[0], None

@@ -23,9 +23,7 @@ NO_SECOND_DERIVATIVES = (
 _ASYMMETRY = 1e-4
 
 
-def arrays_of(
-    covariance_type: str | None, weights: Any, means: Any, covariances: Any
-) -> tuple[Any, Any, Any]:
+def arrays_of(covariance_type: str | None, weights: Any, means: Any, covariances: Any) -> tuple[Any, Any, Any]:
     """Return weights, means and covariances that are given as such, or as a mixture in the place of the weights."""
     if means is not None and covariances is not None:
         return weights, means, covariances
@@ -60,16 +58,12 @@ class Parameters(NamedTuple):
     total: float
 
     @classmethod
-    def of(
-        cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike, covariance_type: str | None
-    ) -> Parameters:
+    def of(cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike, covariance_type: str | None) -> Parameters:
         """Take weights that sum to anything, and covariances of which mirrored entries are variables of their own."""
         w, m, c = (np.asarray(p, dtype=np.float64) for p in (weights, means, covariances))
         total = float(w.sum())
         if not 0 < total < np.inf:
-            raise ValueError(
-                f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0"
-            )
+            raise ValueError(f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0")
         is_tied = covariance_type == "tied" or (covariance_type is None and c.shape != m.shape)
         matrices = c.ndim == 3 or (c.ndim == 2 and is_tied)
         return cls(w / total, m, _symmetric(c) if matrices else c, matrices, total)
@@ -121,9 +115,7 @@ class Differentiable:
     **options : Any -- Those of `Likelihood`.
     """
 
-    def __init__(
-        self, samples: Any, sample_weight: Any = None, covariance_type: str | None = None, **options: Any
-    ) -> None:
+    def __init__(self, samples: Any, sample_weight: Any = None, covariance_type: str | None = None, **options: Any) -> None:
         self.covariance_type = covariance_type
         self._samples = samples
         self._options = {"covariance_type": covariance_type, "copy": False, **options}

@@ -42,14 +42,10 @@ PARAMETERS = {
     ),
     "missing": (
         "bool, default=False",
-        "Whether NaN stands for a value that is missing at random. The likelihood of a sample is then\n"
-        "that of its observed values.",
+        "Whether NaN stands for a value that is missing at random. The likelihood of a sample is then\nthat of its observed values.",
     ),
     "other": ("Mixture or estimator", "A mixture of the same features, or an estimator that was fitted."),
-    "feature": (
-        "int or str, default=None",
-        "The feature, by number, counted from 0, or by name; needed unless it is the only one.",
-    ),
+    "feature": ("int or str, default=None", "The feature, by number, counted from 0, or by name; needed unless it is the only one."),
     "n_features_in_": ("int", "The number of features."),
     "feature_names_in_": ("ndarray of shape (n_features_in_,)", "Their names, where the data had names."),
     "precisions_cholesky_": (
@@ -154,9 +150,7 @@ def with_parameters_of(
     """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature; some have other defaults."""
     theirs = inspect.signature(estimator.__init__).parameters  # type: ignore[misc]
     shared = {
-        name: parameter.replace(default=defaults.get(name, parameter.default))
-        for name, parameter in theirs.items()
-        if name not in without
+        name: parameter.replace(default=defaults.get(name, parameter.default)) for name, parameter in theirs.items() if name not in without
     }
 
     def change(init: _Init) -> _Init:

@@ -122,9 +122,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         arrays = (self.weights_, self.means_, getattr(self, "covariances_", None), self.precisions_cholesky_)
         return _core.Mixture.from_attributes(*arrays, self.covariance_type)
 
-    def _set_arrays(
-        self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]
-    ) -> np.dtype[Any]:
+    def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Set the arrays of a mixture, in the type that is returned."""
         dtype = attribute_type(mixture, dtype)
         for name in ARRAYS:

@@ -103,9 +103,7 @@ class Fitting(Prediction):
         _parameters.validate(self, super()._validate_params)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None) -> Self:
         """Fit the mixture.
 
         Parameters: X, y, sample_weight, labels
@@ -189,12 +187,9 @@ class Fitting(Prediction):
         """Check that there can be a start for so many samples."""
         if n_samples < self.n_components:
             raise _core.TooFewSamplesError(
-                "Expected n_samples >= n_components "
-                f"but got n_components = {self.n_components}, n_samples = {n_samples}"
+                f"Expected n_samples >= n_components but got n_components = {self.n_components}, n_samples = {n_samples}"
             )
-        if get_config().get("array_api_dispatch") and (
-            not _start.is_name(self.init_params) or self.init_params in ("kmeans", "k-means++")
-        ):
+        if get_config().get("array_api_dispatch") and (not _start.is_name(self.init_params) or self.init_params in ("kmeans", "k-means++")):
             raise NotImplementedError(
                 "Allowed `init_params` are ['random', 'random_from_data'] if 'array_api_dispatch' is enabled. You "
                 f"passed init_params={self.init_params!r}, which are not implemented to work with "

@@ -58,15 +58,11 @@ class Evaluation:
         one = mixture_of(given, "what is evaluated")
         return _core.Mixtures(one.weights, one.means, one.covariances, one.covariance_type)
 
-    def __call__(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> Any:
+    def __call__(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> Any:
         """Return the total log-likelihood, of one set of parameters or of each of several."""
         return self._evaluate(_core.Data.totals, weights, means, covariances, True)
 
-    def score_samples(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def score_samples(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight.
 
         Parameters: weights, means, covariances
@@ -92,9 +88,7 @@ class Evaluation:
         """
         return self._evaluate(_core.Data.gradient, weights, means, covariances)
 
-    def score_function(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def score_function(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the score function: the derivatives of each sample's log-likelihood by the sample.
 
         Parameters: weights, means, covariances
@@ -104,9 +98,7 @@ class Evaluation:
         """
         return self._evaluate(_core.Data.score_function, weights, means, covariances)
 
-    def statistics(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> _core.Statistics:
+    def statistics(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> _core.Statistics:
         """Return the sufficient statistics under a mixture, from which an M-step follows.
 
         They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
@@ -276,9 +268,7 @@ class InnerProducts:
 
 
 @documented
-def gaussian_kernel(
-    a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto"
-) -> Floats:
+def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto") -> Floats:
     """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
 
     Parameters:

@@ -16,14 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start, _tables
-from ._arrays import (
-    Floats,
-    checked_weights,
-    n_threads,
-    refuse_masked,
-    rows_of_caller,
-    validated,
-)
+from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -97,19 +90,12 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     #: What the engine has found.
     _fits: _core.Fits
 
-    def __init__(
-        self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0
-    ) -> None:
+    def __init__(self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0) -> None:
         self.estimator = estimator
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: ArrayLike | Sequence[ArrayLike],
-        groups: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: ArrayLike | Sequence[ArrayLike], groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a mixture to each group.
 
         Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and KeyboardInterrupt is
@@ -169,9 +155,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         template: Estimator = clone(estimator)
         template._validate_params()
         given = [
-            name
-            for name in ("weights_init", "means_init", "precisions_init", "callback")
-            if getattr(template, name, None) is not None
+            name for name in ("weights_init", "means_init", "precisions_init", "callback") if getattr(template, name, None) is not None
         ]
         given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
         if given:
@@ -187,10 +171,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         n_groups, failed = len(self.groups_), len(self.errors_)
         if failed:
             group, text = next(iter(self.errors_.items()))
-            warn(
-                f"{failed} of {n_groups} fits failed (errors_ has all); that of group {group!r}: {text}",
-                RuntimeWarning,
-            )
+            warn(f"{failed} of {n_groups} fits failed (errors_ has all); that of group {group!r}: {text}", RuntimeWarning)
         going_on = n_groups - failed - int(self.converged_.sum())
         if going_on and template.max_iter > 0:
             warn(

@@ -294,9 +294,7 @@ class Mixture:
         """The number of free parameters, which criteria count."""
         return self._engine.n_parameters
 
-    def _data(
-        self, X: Any, device: str, n_jobs: int | None, missing: bool, sample_weight: Any = None
-    ) -> _core.Data:
+    def _data(self, X: Any, device: str, n_jobs: int | None, missing: bool, sample_weight: Any = None) -> _core.Data:
         """Bring samples to a device."""
         features, x = _Features(self, missing), X
         if self._names is not None or not is_plain(X, features.n_features_in_):
@@ -308,9 +306,7 @@ class Mixture:
         """Make the E-step, unless that is what is given."""
         return X if isinstance(X, _core.Statistics) else self._data(X, *how, sample_weight).e_step(self._engine)
 
-    def score_samples(
-        self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
-    ) -> NDArray[np.float64]:
+    def score_samples(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample.
 
         Parameters: X, device, n_jobs, missing
@@ -318,9 +314,7 @@ class Mixture:
         """
         return beside(self._data(X, device, n_jobs, missing).scores(self._engine), X)
 
-    def predict(
-        self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
-    ) -> NDArray[np.int64]:
+    def predict(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
 
         Parameters: X, device, n_jobs, missing
@@ -328,9 +322,7 @@ class Mixture:
         """
         return beside(self._data(X, device, n_jobs, missing).labels(self._engine), X)
 
-    def predict_proba(
-        self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
-    ) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
         """Return the probability of each component for each sample.
 
         Parameters: X, device, n_jobs, missing
@@ -350,9 +342,7 @@ class Mixture:
         """
         return beside(self._data(X, device, n_jobs, missing).score_function(self._engine), X)
 
-    def sample(
-        self, n_samples: int = 1, random_state: RandomState = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
 
         Parameters:
@@ -441,9 +431,7 @@ class Mixture:
         rest = [number for number in range(self.n_features) if number not in known]
         return Mixture._of(self._engine.condition(values), self._named(rest))
 
-    def regression(
-        self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None
-    ) -> Regression:
+    def regression(self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None) -> Regression:
         """Return some features given others, as a function of many samples.
 
         Parameters:
@@ -552,9 +540,7 @@ class Mixture:
         """
         return _core.Mixture.l2_distance(*self._with(other))
 
-    def kl_divergence(
-        self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None
-    ) -> Estimate:
+    def kl_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p).
 
         Parameters: other
@@ -567,9 +553,7 @@ class Mixture:
         mine, others = self._with(other)
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
 
-    def js_divergence(
-        self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None
-    ) -> Estimate:
+    def js_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
 
         Parameters: other

@@ -69,10 +69,7 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     @staticmethod
     def _fit_mixture(
-        gm: GaussianMixture,
-        x: Floats | _core.GpuArray,
-        weights: NDArray[np.float64] | None,
-        units: _core.Standardization | None,
+        gm: GaussianMixture, x: Floats | _core.GpuArray, weights: NDArray[np.float64] | None, units: _core.Standardization | None
     ) -> None:
         """Fit a mixture of which the parameters are checked, as `GaussianMixture.fit` does, but in these units."""
         with ArraySamples(gm, x, weights, units=units) as samples:

@@ -18,13 +18,7 @@ from ._outliers import GaussianMixtureOutlierDetector
 from ._regressor import GaussianMixtureRegressor
 from ._variational import BayesianGaussianMixture
 
-Model = (
-    GaussianMixture
-    | BayesianGaussianMixture
-    | GaussianMixtureClassifier
-    | GaussianMixtureOutlierDetector
-    | GaussianMixtureRegressor
-)
+Model = GaussianMixture | BayesianGaussianMixture | GaussianMixtureClassifier | GaussianMixtureOutlierDetector | GaussianMixtureRegressor
 
 #: Versions of the operators and of the format, which runtimes of the last years read.
 _OPSET, _FORMAT = 18, 9
@@ -72,9 +66,7 @@ def register_skl2onnx() -> None:
         raise ImportError("register_skl2onnx needs the package skl2onnx; install it with `pip install skl2onnx`") from error
     for kind in Model.__args__:
         alias = f"Gaussmix{kind.__name__}"
-        skl2onnx.update_registered_converter(
-            kind, alias, lambda operator: None, _convert, parser=_parse, options=_OPTIONS.get(kind)
-        )
+        skl2onnx.update_registered_converter(kind, alias, lambda operator: None, _convert, parser=_parse, options=_OPTIONS.get(kind))
 
 
 #: The options of skl2onnx that a class takes, and their values.
@@ -254,9 +246,7 @@ def _log_densities(graph: _Graph, mixture: _core.Mixture, log_weight: float = 0.
         # (x - μ)·U for all components is one product of x - centre.
         centre = weights @ means
         product = graph.add(
-            "MatMul",
-            graph.add("Sub", "X", graph.constant(centre)),
-            graph.constant(factors.transpose(1, 0, 2).reshape(d, k * d)),
+            "MatMul", graph.add("Sub", "X", graph.constant(centre)), graph.constant(factors.transpose(1, 0, 2).reshape(d, k * d))
         )
         shifts = ((centre - means)[:, np.newaxis] @ factors).reshape(k * d)
         terms = graph.add("Reshape", graph.add("Add", product, graph.constant(shifts)), graph.whole(0, k, d))

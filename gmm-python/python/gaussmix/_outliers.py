@@ -84,14 +84,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     n_iter_: int
 
     @with_parameters(_WITHOUT)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        contamination: str | float = 0.1,
-        threshold: str = "samples",
-        **params: Any,
-    ) -> None:
+    def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:
         super().__init__(n_components, **params)
         self.contamination = contamination
         self.threshold = threshold

@@ -282,9 +282,7 @@ def check_samples(files: Sequence[File]) -> None:
                 f"{file.path} has {file.shape[1]} features, but {first.path} has {first.shape[1]}; all files must have as many"
             )
         if file.columns is not None and first.columns is not None and file.columns != first.columns:
-            raise ValueError(
-                f"the columns of {file.path} are {list(file.columns)}, but those of {first.path} {list(first.columns)}"
-            )
+            raise ValueError(f"the columns of {file.path} are {list(file.columns)}, but those of {first.path} {list(first.columns)}")
 
 
 def _rows_of_each(partition_rows: int | None, n_rows: int, n_features: int, dtype: np.dtype[Any]) -> int:
@@ -296,9 +294,7 @@ def _rows_of_each(partition_rows: int | None, n_rows: int, n_features: int, dtyp
     return max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
 
 
-def divide(
-    files: Sequence[File], partition_rows: int | None, dtype: np.dtype[Any]
-) -> tuple[list[Partition], list[int]]:
+def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[Any]) -> tuple[list[Partition], list[int]]:
     """Divide files into partitions, and give the rows of each. None spans two files; row groups stay whole."""
     partition_rows = _rows_of_each(partition_rows, sum(file.shape[0] for file in files), files[0].shape[1], dtype)
     partitions, counts = [], []
@@ -349,9 +345,7 @@ def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights
     return [partition._replace(weights=part) for partition, part in zip(partitions, parts, strict=True)]
 
 
-def with_labels(
-    partitions: Sequence[Partition], counts: Sequence[int], labels: Any, heads: Any, n_components: int
-) -> list[Partition]:
+def with_labels(partitions: Sequence[Partition], counts: Sequence[int], labels: Any, heads: Any, n_components: int) -> list[Partition]:
     """Return partitions of known lengths the labels of their samples: an array, or .npy files, whose heads are given."""
     if labels is None:
         return list(partitions)
@@ -395,9 +389,7 @@ def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArr
     return divided
 
 
-def of_array(
-    X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0
-) -> list[Partition]:
+def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0) -> list[Partition]:
     """Divide an array of this process into partitions."""
     for name, given in (("sample_weight", sample_weight), ("labels", labels)):
         if are_paths(given):

@@ -97,12 +97,7 @@ class Prediction(Fitted):
                 raise
         return self._data(X, sample_weight).mean_score(self._mixture()) + self._log_factor()
 
-    def impute(
-        self,
-        X: ArrayLike,
-        draws: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> Floats:
+    def impute(self, X: ArrayLike, draws: int | None = None, random_state: int | np.random.RandomState | None = None) -> Floats:
         """Fill in missing values.
 
         Parameters:

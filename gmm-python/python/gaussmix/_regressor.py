@@ -112,9 +112,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def _targets(self, y: Any, x: Floats) -> Floats:
         if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: give the targets of each sample"
-            )
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the targets of each sample")
         targets: Floats = check_array(
             na_as_nan(on_host(y)),
             dtype=[np.float64, np.float32],
@@ -147,9 +145,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         state.pop("_made", None)
         return state
 
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
-    ) -> Floats | tuple[Floats, Floats]:
+    def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the mean of the targets given the features, and how they vary about it.
 
         Parameters:
@@ -178,9 +174,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         """Return values of the targets in the shape that the targets had."""
         return values[:, 0] if self._one_dimension else values
 
-    def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
-    ) -> Floats:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
         """Draw targets given the features.
 
         Parameters:

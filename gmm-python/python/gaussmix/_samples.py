@@ -83,9 +83,7 @@ class Samples(AbstractContextManager["Samples"]):
 class ArraySamples(Samples):
     """An array of this process."""
 
-    def __init__(
-        self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, units: _core.Standardization | None = None
-    ) -> None:
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, units: _core.Standardization | None = None) -> None:
         self.estimator, self.given, self.sample_weight = estimator, X, sample_weight
         #: Those of `standardize`, where they are not to be those of these samples.
         self.units = units
@@ -102,8 +100,7 @@ class ArraySamples(Samples):
     def load(self) -> _core.Data:
         if self.estimator.standardize and on_gpu(self.X):
             raise ValueError(
-                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
-                "array to the host"
+                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the array to the host"
             )
         self.weights = checked_weights(self.sample_weight, self.shape[0])
         data = self._load(self.given)

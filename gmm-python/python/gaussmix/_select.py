@@ -200,9 +200,7 @@ def _numbers(n_components: Any) -> Sequence[int]:
             raise ValueError(f"n_components is {n_components}; give the largest number to try, at least 1, or several numbers")
         return range(1, int(n_components) + 1)
     if isinstance(n_components, str) or not isinstance(n_components, Iterable):
-        raise TypeError(
-            f"n_components is {n_components!r}; give the largest number to try, or several numbers, such as range(1, 4)"
-        )
+        raise TypeError(f"n_components is {n_components!r}; give the largest number to try, or several numbers, such as range(1, 4)")
     return n_components if isinstance(n_components, range) else [count(k, "a number of n_components") for k in n_components]
 
 
@@ -213,13 +211,7 @@ _FAINT = 0.25
 
 
 @documented
-def plot(
-    gm: AnyMixture,
-    X: ArrayLike | None = None,
-    *,
-    features: tuple[int, int] | None = None,
-    ax: Any = None,
-) -> Any:
+def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int] | None = None, ax: Any = None) -> Any:
     """Draw a mixture as the command ``gmm fit --plot`` draws it.
 
     Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
@@ -294,13 +286,7 @@ def _some_rows(X: Any) -> Any:
 
 
 def _plot_plane(
-    gm: Mixture,
-    alive: NDArray[np.bool_],
-    x: Any,
-    labels: Any,
-    missing: Any,
-    features: tuple[int, int] | None,
-    ax: Any,
+    gm: Mixture, alive: NDArray[np.bool_], x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
 ) -> None:
     from matplotlib.patches import Ellipse
 

@@ -47,9 +47,7 @@ def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
                 f"max value {np.min(weights):.5f}, min value {np.max(weights):.5f}"
             )
         if abs(1.0 - weights.sum()) > (1e-6 if weights.dtype == np.float32 else 1e-8):
-            raise ValueError(
-                f"The parameter 'weights' should be normalized, but got sum(weights) = {weights.sum():.5f}"
-            )
+            raise ValueError(f"The parameter 'weights' should be normalized, but got sum(weights) = {weights.sum():.5f}")
         weights = weights.astype(np.float64)
     if means is not None:
         means = _checked(means, (k, n_features), "means").astype(np.float64)
@@ -167,8 +165,7 @@ def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int)
     weighted = int(np.count_nonzero(sample_weight > 0))
     if weighted < n_components:
         raise _core.TooFewSamplesError(
-            f"only {weighted} samples have a weight above zero, too few for {n_components} components; "
-            f"use at most {weighted}"
+            f"only {weighted} samples have a weight above zero, too few for {n_components} components; use at most {weighted}"
         )
 
 
@@ -192,7 +189,11 @@ def is_name(init_params: Any) -> bool:
 
 
 def _given_statistics(
-    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None, units: _core.Standardization | None
+    X: Floats,
+    estimator: Any,
+    random_state: np.random.RandomState,
+    sample_weight: NDArray[np.float64] | None,
+    units: _core.Standardization | None,
 ) -> _core.Statistics:
     """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them.
 
@@ -254,8 +255,7 @@ def statistics_of(
         statistics, found = _core.kmeans_statistics(X, sample_weight, k, kind, uniforms)
         if found < k:
             warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
-                "points in X.",
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
             )
         return statistics
@@ -268,9 +268,7 @@ def statistics_of(
     return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[chosen]), resp, kind)
 
 
-def _tied(
-    X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: NDArray[np.float64] | None
-) -> _core.Mixture:
+def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: NDArray[np.float64] | None) -> _core.Mixture:
     """Make scikit-learn's start of a few samples: the tied covariance is of all samples, around the origin in part."""
     wide = X.astype(np.float64)
     counts, means = statistics.counts, statistics.means

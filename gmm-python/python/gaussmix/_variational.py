@@ -84,9 +84,7 @@ class FittedPosterior(Fitted):
         posterior = (self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_)
         return *super()._deciding(), *posterior, *prior
 
-    def _make(
-        self, posterior: _core.VariationalMixture | None = None
-    ) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
+    def _make(self, posterior: _core.VariationalMixture | None = None) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
         """Return the mixture of the attributes, the posterior, and its density."""
         mixture = self._point_of_attributes()
         if posterior is None:
@@ -222,9 +220,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.BAYESIAN_CONSTRAINTS
-    _OPTIONS = tuple(
-        name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS
-    )
+    _OPTIONS = tuple(name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS)
     mean_prior: ArrayLike | None
     degrees_of_freedom_prior: float | None
     covariance_prior: ArrayLike | None
@@ -282,9 +278,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
             mean = _checked(mean, (n_features,), "means")
         degrees = self.degrees_of_freedom_prior
         if degrees is not None and degrees <= n_features - 1.0:
-            raise ValueError(
-                f"The parameter 'degrees_of_freedom_prior' should be greater than {n_features - 1}, but got {degrees:.3f}."
-            )
+            raise ValueError(f"The parameter 'degrees_of_freedom_prior' should be greater than {n_features - 1}, but got {degrees:.3f}.")
         if covariance is not None:
             covariance = self._checked_covariance(covariance, n_features)
         return self._engine_options({"mean_prior": mean, "covariance_prior": covariance})

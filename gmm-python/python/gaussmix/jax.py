@@ -17,12 +17,7 @@ from jax.typing import ArrayLike
 import jax
 from jax import Array
 
-from ._differentiable import (
-    NO_SECOND_DERIVATIVES,
-    Differentiable,
-    arrays_of,
-    check_shapes,
-)
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
 from ._documentation import documented
 from ._gpu import on_gpu
 from ._mixture import AnyMixture
@@ -92,9 +87,7 @@ class LogLikelihood:
         held = Differentiable(samples, weights, covariance_type, device=device, **options)
         self._source = _Source(covariance_type, held=held)
 
-    def __call__(
-        self, weights: ArrayLike | AnyMixture, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> Array:
+    def __call__(self, weights: ArrayLike | AnyMixture, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> Array:
         """Return the total log-likelihood."""
         return _evaluated(self._source, None, None, weights, means, covariances)
 

@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 import torch
 from torch import Tensor
 
-from ._differentiable import (
-    NO_SECOND_DERIVATIVES,
-    Differentiable,
-    Parameters,
-    arrays_of,
-)
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
 from ._documentation import documented
 from ._mixture import AnyMixture
 
@@ -96,15 +91,11 @@ class LogLikelihood:
         )
         self._on_gpu = x.is_cuda and not missing
 
-    def __call__(
-        self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None) -> Tensor:
         """Return the total log-likelihood."""
         return self._apply(False, weights, means, covariances)
 
-    def score_samples(
-        self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None
-    ) -> Tensor:
+    def score_samples(self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None) -> Tensor:
         """Return the log-likelihood of each sample, without its weight.
 
         Its derivatives by the parameters take one or two more evaluations of all samples, which are loaded again for
@@ -121,9 +112,7 @@ class LogLikelihood:
 
     def _apply(self, each: bool, *parameters: Any) -> Tensor:
         if _version(self._x) != self._version:
-            raise RuntimeError(
-                "the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them"
-            )
+            raise RuntimeError("the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them")
         given = [torch.as_tensor(parameter) for parameter in arrays_of(self._function.covariance_type, *parameters)]
         _refuse_transformed(*given)
         value: Tensor = _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())

@@ -101,9 +101,7 @@ class ClusterEstimator(Fitting):
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
         mixture = self._mixture()
-        total: tuple[float, float] = self._evaluate(
-            X, sample_weight, lambda data: (data.total(mixture), data.total_weight)
-        )
+        total: tuple[float, float] = self._evaluate(X, sample_weight, lambda data: (data.total(mixture), data.total_weight))
         return total[0] + total[1] * self._log_factor(), total[1]
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None, *, labels: Any = None) -> Any:
@@ -128,11 +126,7 @@ class ClusterEstimator(Fitting):
         return log_prob
 
     #: The method of the local estimator that gives the values of an operation.
-    _METHODS: ClassVar[dict[str, str]] = {
-        "labels": "predict",
-        "responsibilities": "predict_proba",
-        "scores": "score_samples",
-    }
+    _METHODS: ClassVar[dict[str, str]] = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}
 
     def _values(self, operation: str, X: Any) -> Any:
         """Give one value for each sample, computed by the workers."""
@@ -173,9 +167,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     @classmethod
     def _fitted(
         cls, estimators: Iterable[Any], X: Any, sample_weight: Any
-    ) -> Iterator[
-        tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]
-    ]:
+    ) -> Iterator[tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]]:
         samples: ClusterSamples | None = None
         with ExitStack() as stack:
             for estimator in estimators:

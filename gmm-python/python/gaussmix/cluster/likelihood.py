@@ -60,9 +60,7 @@ class Likelihood(Evaluation):
         try:
             self._expect(covariance_type)
             found = agreed(self._engine, lambda: self._engine._plan(X, sample_weight, partition_rows, resident))
-            options = Options(
-                found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing
-            )
+            options = Options(found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing)
             facts = self._engine.load(found.partitions, options)
             check_facts(facts, found.partitions, 1, type(self).__name__)
         except BaseException:

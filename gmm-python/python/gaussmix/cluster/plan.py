@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_array,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
 
 from .. import _partitions
 from .._arrays import Missing, na_as_nan
@@ -29,9 +25,7 @@ class Plan(NamedTuple):
     head: Any
 
 
-def plan(
-    engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0
-) -> Plan:
+def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0) -> Plan:
     """Divide an array or files, and weights and labels with them, into partitions."""
     if not _partitions.are_paths(X):
         head = X
@@ -96,8 +90,6 @@ def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: 
     n = sum(fact.n_samples for fact in facts)
     if n < least:
         shape = (n, facts[0].n_features)
-        raise ValueError(
-            f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}."
-        )
+        raise ValueError(f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}.")
     if not any(fact.total_weight > 0 for fact in facts):
         raise ValueError("all sample weights are zero; at least one sample must count")

@@ -60,13 +60,7 @@ class Interrupts:
 class Remote:
     """What `_core.Data.remote` asks for: results over the samples of all partitions."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        facts: Sequence[Facts],
-        interrupts: Interrupts,
-        ready: Callable[[], object] = lambda: None,
-    ) -> None:
+    def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: Interrupts, ready: Callable[[], object] = lambda: None) -> None:
         self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
         self.ends = np.cumsum([fact.n_samples for fact in facts])
         self.shape = (int(self.ends[-1]), facts[0].n_features)

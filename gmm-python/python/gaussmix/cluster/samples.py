@@ -27,9 +27,7 @@ class ClusterSamples(Samples):
     #: Of the kind that the estimator has.
     engine: Any
 
-    def __init__(
-        self, estimator: ClusterEstimator, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True
-    ) -> None:
+    def __init__(self, estimator: ClusterEstimator, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
             _start.check_units(estimator)

@@ -15,15 +15,7 @@ from .. import _core
 from .._arrays import Floats, Missing, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
-from .tree import (
-    Answer,
-    MissingPartitionsError,
-    Parameters,
-    Tree,
-    encode,
-    join,
-    mixtures_of,
-)
+from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
 
 #: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
 #: one more partition.

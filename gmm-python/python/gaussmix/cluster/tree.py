@@ -80,7 +80,6 @@ def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
     return [_core.Mixture.from_bytes(mixture) for mixture in parameters]
 
 
-
 @documented
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add the answers of several shards to a request whose values are sums.
@@ -98,6 +97,4 @@ def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     for level, number, value in answers:
         untouched[level, number] = value
         tree.add(level, number, decode(value))
-    return [
-        (*node, untouched[node] if node in untouched else encode(value)) for node, value in sorted(tree.nodes.items())
-    ]
+    return [(*node, untouched[node] if node in untouched else encode(value)) for node, value in sorted(tree.nodes.items())]

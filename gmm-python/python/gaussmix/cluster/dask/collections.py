@@ -56,9 +56,7 @@ def plan_of(
 ) -> Plan:
     """Divide what Dask's users have; hand the chunks of collections to the engine."""
     if resident is False and hasattr(X, "dask"):
-        raise ValueError(
-            "resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory"
-        )
+        raise ValueError("resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory")
     if is_frame(X):
         parts, head = X.to_delayed(), X._meta
         dtype = type_of(X)
@@ -106,9 +104,7 @@ def _labels_of(labels: Any, counts: Sequence[float], n_components: int) -> list[
     return _divided("labels", labels, counts, divided)
 
 
-def _divided(
-    name: str, given: Any, counts: Sequence[float], divided: Callable[[list[Partition], list[int]], list[Any]]
-) -> list[Any]:
+def _divided(name: str, given: Any, counts: Sequence[float], divided: Callable[[list[Partition], list[int]], list[Any]]) -> list[Any]:
     """Give each partition its part of what samples have beside: a collection, or an array, which `divided` divides."""
     if given is None:
         return [None] * len(counts)

@@ -47,10 +47,7 @@ def _shard(options: Options) -> Shard:
     worker = distributed.get_worker()
     memory = worker.memory_manager.memory_limit
     return Shard(
-        options._replace(
-            threads=options.threads or worker.state.nthreads,
-            memory=None if memory is None else int(memory * _SHARE),
-        )
+        options._replace(threads=options.threads or worker.state.nthreads, memory=None if memory is None else int(memory * _SHARE))
     )
 
 
@@ -70,9 +67,7 @@ def _ask(shard: Shard, operation: str, message: bytes, numbers: Sequence[int]) -
     return shard.ask(operation, message, numbers)
 
 
-async def _ask_here(
-    operation: str, message: bytes, wanted: dict[str, tuple[str, list[int]]], dask_worker: Any
-) -> tuple[str, Any]:
+async def _ask_here(operation: str, message: bytes, wanted: dict[str, tuple[str, list[int]]], dask_worker: Any) -> tuple[str, Any]:
     """Ask the shard of this worker without a task, which takes a tenth of the time."""
     key, numbers = wanted[dask_worker.address]
     try:
@@ -109,9 +104,7 @@ class DaskEngine(Engine):
             try:
                 client = distributed.default_client()
             except ValueError:
-                local = distributed.LocalCluster(
-                    n_workers=1, processes=False, dashboard_address=None, memory_limit=0
-                )
+                local = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, memory_limit=0)
                 client = distributed.Client(local, set_as_default=False)
                 self._own = [client, local]
         if client.asynchronous:
@@ -210,9 +203,7 @@ class DaskEngine(Engine):
         holders = {number: where.get(future.key, ()) for number, future in zip(numbers, futures, strict=True)}
         return dict(zip(numbers, futures, strict=True)), holders
 
-    def _assign(
-        self, numbers: Sequence[int], holders: dict[int, Sequence[str]], live: dict[str, int]
-    ) -> dict[int, str]:
+    def _assign(self, numbers: Sequence[int], holders: dict[int, Sequence[str]], live: dict[str, int]) -> dict[int, str]:
         """Choose a worker for each partition."""
         total, threads = len(self._partitions), sum(live.values())
         share = {worker: total * n / threads for worker, n in live.items()}
@@ -250,9 +241,7 @@ class DaskEngine(Engine):
         if len(message) > _LARGE:
             return self._ask_by_tasks(operation, message, by_worker)
         wanted = {worker: (self._shards[worker].key, numbers) for worker, numbers in by_worker.items()}
-        found = self.client.run(
-            _ask_here, operation=operation, message=message, wanted=wanted, workers=list(wanted), on_error="return"
-        )
+        found = self.client.run(_ask_here, operation=operation, message=message, wanted=wanted, workers=list(wanted), on_error="return")
         # What is not a pair is an error of the connection.
         pairs = {worker: pair if isinstance(pair, tuple) else ("lost", pair) for worker, pair in found.items()}
         for worker in by_worker:
@@ -267,10 +256,7 @@ class DaskEngine(Engine):
         """Ask with one task for each worker, so that large messages and answers go from worker to worker."""
         # To one worker, from which the others take it.
         sent = self._scatter(message, next(iter(by_worker)))
-        futures = [
-            self._submit(worker, _ask, self._shards[worker], operation, sent, numbers)
-            for worker, numbers in by_worker.items()
-        ]
+        futures = [self._submit(worker, _ask, self._shards[worker], operation, sent, numbers) for worker, numbers in by_worker.items()]
         if self.added(operation):
             n = len(self._partitions)
             while len(futures) > 1:

@@ -8,11 +8,7 @@ import dask.array
 import distributed
 import numpy as np
 from dask.delayed import delayed
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
@@ -32,9 +28,7 @@ def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any) ->
     return getattr(local, method)(x).astype(kind, copy=False)
 
 
-def _read_block(
-    partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any
-) -> Any:
+def _read_block(partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any) -> Any:
     try:
         return _block(partition.read(np.dtype(dtype))[0], local, method, n_columns, kind)
     except Exception as error:
@@ -75,9 +69,7 @@ class OnDask(estimator.ClusterEstimator):
         kind = self._kind(method, dtype)
         shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (n_columns,))}
         meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
-        return X.map_blocks(
-            _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape
-        )
+        return X.map_blocks(_block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape)
 
     def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
         return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
@@ -93,9 +85,7 @@ class OnDask(estimator.ClusterEstimator):
         read = delayed(_read_block, pure=True)
         blocks = [
             dask.array.from_delayed(
-                read(partition, plan.dtype.str, local, method, n_columns, kind),
-                (count,) if n_columns is None else (count, n_columns),
-                kind,
+                read(partition, plan.dtype.str, local, method, n_columns, kind), (count,) if n_columns is None else (count, n_columns), kind
             )
             for partition, count in zip(plan.partitions, counts, strict=True)
         ]

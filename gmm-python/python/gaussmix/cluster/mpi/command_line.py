@@ -191,9 +191,7 @@ def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     return {"samples": n_rows, "values": options.values, "output": options.output}
 
 
-def _write(
-    path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]
-) -> None:
+def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]) -> None:
     """Write the values of this rank's partitions."""
     values = np.lib.format.open_memmap(path, "r+")
     begins = np.cumsum([0, *counts])

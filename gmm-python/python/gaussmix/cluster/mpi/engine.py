@@ -156,13 +156,7 @@ class MPIEngine(Engine):
         return self._load(partitions[0].units, options)
 
     def _plan(
-        self,
-        X: Any,
-        sample_weight: Any,
-        partition_rows: int | None,
-        resident: bool | None,
-        labels: Any = None,
-        n_components: int = 0,
+        self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, n_components: int = 0
     ) -> Plan:
         """Divide files, or make one partition of the array of each rank."""
         if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
@@ -182,9 +176,7 @@ class MPIEngine(Engine):
         dtype = _partitions.common_dtype(kind for kind, _, _ in abouts)
         # Signs that there are some; the ranks have them.
         weights, known = (Array(None) if any(about[i] for about in abouts) else None for i in (1, 2))
-        partitions = [
-            Partition(f"the samples of rank {rank}", None, weights, labels=known) for rank in range(self.size)
-        ]
+        partitions = [Partition(f"the samples of rank {rank}", None, weights, labels=known) for rank in range(self.size)]
         partitions[self.rank] = partition
         return Plan(partitions, dtype, X)
 

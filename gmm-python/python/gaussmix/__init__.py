@@ -17,35 +17,28 @@ from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
-from ._mixture import Estimate, Mixture, OnAxis, Region, Regression, Transport
+from ._mixture import Mixture, Regression
 from ._onnx import register_skl2onnx, to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._regressor import GaussianMixtureRegressor
-from ._reports import Iteration
-from ._select import Candidate, Selection, plot, select
+from ._select import Selection, plot, select
 from ._variational import BayesianGaussianMixture
 
 __all__ = [
     "BayesianGaussianMixture",
-    "Candidate",
-    "Estimate",
     "GaussianMixture",
     "GaussianMixtureClassifier",
     "GaussianMixtureOutlierDetector",
     "GaussianMixtureRegressor",
     "InnerProducts",
-    "Iteration",
     "Likelihood",
     "ManyMixtures",
     "Mixture",
     "MixturePosterior",
-    "OnAxis",
-    "Region",
     "Regression",
     "Selection",
     "Statistics",
-    "Transport",
     "__version__",
     "devices",
     "fit_many",

@@ -105,7 +105,9 @@ class GaussianMixture(Fitting):
         sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
         copied to the host first.
     callback : callable or None, default=None
-        Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
+        Called after each iteration with an object that has `run` and `iteration` (counted from 0 and from 1),
+        `lower_bound` (before the M-step), `change` (since the iteration before; infinite in the first), and `mixture`
+        (after the M-step). The fit ends when it returns something true.
     Attributes:
     weights_ : ndarray of shape (n_components,) -- The share of each component.
     means_ : ndarray of shape (n_components, n_features) -- The mean of each component.

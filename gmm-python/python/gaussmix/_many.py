@@ -16,7 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start, _tables
-from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
+from ._arrays import (
+    Floats,
+    checked_weights,
+    n_threads,
+    refuse_masked,
+    rows_of_caller,
+    validated,
+)
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features

@@ -28,56 +28,29 @@ if TYPE_CHECKING:
 ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 
 
-@documented
 class Estimate(NamedTuple):
-    """A number that was estimated from random samples.
-
-    Parameters:
-    value : float -- The estimate.
-    standard_error : float -- Its standard deviation over seeds, estimated from the samples themselves.
-    """
+    """A number that was estimated from random samples, and its standard deviation over seeds, estimated from them too."""
 
     value: float
     standard_error: float
 
 
-@documented
 class Transport(NamedTuple):
-    """What brings the weights of one mixture to those of another.
-
-    Parameters:
-    distance : float -- The distance that it takes, in the units of the data.
-    plan : ndarray of shape (n_components, n_components of other)
-        The weight that goes from each component of the one to each of the other.
-    """
+    """What brings the weights of one mixture to those of another: the distance that it takes, and which weight goes where."""
 
     distance: float
     plan: NDArray[np.float64]
 
 
-@documented
 class Region(NamedTuple):
-    """A region of highest density of one feature.
-
-    Parameters:
-    intervals : ndarray of shape (n_intervals, 2) -- Its intervals, ascending.
-    density : float -- The density at all of their ends: it is higher inside, and lower outside.
-    """
+    """A region of highest density: its intervals, ascending, and the density at all of their ends."""
 
     intervals: NDArray[np.float64]
     density: float
 
 
-@documented
 class OnAxis(NamedTuple):
-    """A mixture at places along the axis of one feature.
-
-    Parameters:
-    x : ndarray of shape (n_points,) -- The places, ascending.
-    density : ndarray of shape (n_points,) -- The density there.
-    cdf : ndarray of shape (n_points,) -- The probability of what is at most x.
-    components : ndarray of shape (n_points, n_components) -- What each component has of the density.
-    """
+    """A mixture at places along the axis of one feature."""
 
     x: NDArray[np.float64]
     density: NDArray[np.float64]
@@ -498,7 +471,8 @@ class Mixture:
         Parameters:
         level : float, default=0.95 -- The probability, above 0 and below 1.
         feature
-        Returns: region : Region -- Its intervals, and the density at their ends [1]_.
+        Returns:
+        region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
 
         References
         ----------
@@ -513,7 +487,9 @@ class Mixture:
         n_points : int, default=200 -- The number of places, evenly from the quantile at 0.001 to that at 0.999.
         feature
         Returns:
-        axis : OnAxis -- The places, the density, the distribution function, and what each component has of the density.
+        axis : OnAxis
+            The places `x`, `density`, `cdf` (the distribution function), and `components`, (n_points, n_components),
+            what each component has of the density.
         """
         return OnAxis(*self._of_one(feature).on_axis(count(n_points, "n_points")))
 
@@ -548,7 +524,7 @@ class Mixture:
         random_state
         Returns:
         estimate : Estimate
-            The divergence in nats, and its standard error; the same `random_state` gives the same bits.
+            The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
         """
         mine, others = self._with(other)
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
@@ -559,7 +535,7 @@ class Mixture:
         Parameters: other
         n_samples : int, default=100_000 -- How many samples of each mixture are drawn.
         random_state
-        Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, and its standard error.
+        Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, as `value`, and its `standard_error`.
         """
         mine, others = self._with(other)
         return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
@@ -581,7 +557,10 @@ class Mixture:
         most this [1]_.
 
         Parameters: other
-        Returns: transport : Transport -- The distance, and the plan of it, (n_components, n_components of other).
+        Returns:
+        transport : Transport
+            The `distance`, in the units of the data, and the `plan`, (n_components, n_components of other): the weight
+            that goes from each component to each of the other.
 
         References
         ----------

@@ -173,7 +173,7 @@ class Partition(NamedTuple):
 
 def _array_of(part: Joined | Array | None) -> Any:
     """Return what samples have beside, also a series of pandas, as an array."""
-    given = None if part is None else part.read()
+    given: Any = None if part is None else part.read()
     return given.to_numpy() if hasattr(given, "to_numpy") else given
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -46,14 +45,6 @@ _CLASSES: dict[type, tuple[type, type]] = {
 }
 
 
-def _theirs(estimator: Any, theirs: type) -> Any:
-    """Return scikit-learn's object with what one of ours has."""
-    params = estimator.get_params()
-    other = theirs(**{name: params[name] for name in inspect.signature(theirs).parameters})
-    other.__dict__.update(_attributes(estimator))
-    return other
-
-
 def _attributes(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and not name.startswith("_")}
 
@@ -69,7 +60,7 @@ def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
         if why is None:
             return ours(self, *args, **kwargs)
         warn(f"scikit-learn's own {theirs.__name__} does this: {why}")
-        other = _theirs(self, theirs)
+        other = self.to_sklearn()
         result = getattr(other, name)(*args, **kwargs)
         if name not in ("fit", "fit_predict"):
             return result

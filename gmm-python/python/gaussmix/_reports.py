@@ -7,21 +7,11 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from . import _core
-from ._documentation import documented
 from ._mixture import Mixture
 
 
-@documented
 class Iteration(NamedTuple):
-    """What a callback gets after each iteration of EM.
-
-    Parameters:
-    run : int -- The run, counted from 0; there are `n_init` of them.
-    iteration : int -- The iteration of the run, counted from 1.
-    lower_bound : float -- The mean log-likelihood of a sample before the M-step of this iteration.
-    change : float -- Its change since the iteration before; infinite in the first.
-    mixture : Mixture -- The mixture after the iteration.
-    """
+    """What a callback gets after each iteration of EM."""
 
     run: int
     iteration: int

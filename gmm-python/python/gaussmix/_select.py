@@ -25,19 +25,8 @@ from ._warnings import warn
 CRITERIA = ("bic", "aic")
 
 
-@documented
 class Candidate(NamedTuple):
-    """A model that was tried.
-
-    Parameters:
-    covariance_type : str -- The covariance type.
-    n_components : int -- The number of components.
-    n_parameters : int -- The number of free parameters.
-    score : float -- The mean log-likelihood of a sample.
-    criterion : float -- The criterion; the lower the better.
-    n_iter : int -- The iterations of the fit.
-    converged : bool -- Whether it converged.
-    """
+    """A model that was tried; `score` is the mean log-likelihood of a sample."""
 
     covariance_type: str
     n_components: int
@@ -54,7 +43,9 @@ class Selection(NamedTuple):
 
     Parameters:
     criterion : str -- The name of the criterion.
-    table : list of Candidate -- A row for each model, in the order of the fits.
+    table : list of Candidate
+        A row for each model, in the order of the fits: its `covariance_type`, `n_components`, `n_parameters` (the free
+        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`.
     best : GaussianMixture -- The fitted mixture with the least criterion, of equals the first.
     """
 

@@ -17,7 +17,12 @@ from jax.typing import ArrayLike
 import jax
 from jax import Array
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
+from ._differentiable import (
+    NO_SECOND_DERIVATIVES,
+    Differentiable,
+    arrays_of,
+    check_shapes,
+)
 from ._documentation import documented
 from ._gpu import on_gpu
 from ._mixture import AnyMixture

@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 import torch
 from torch import Tensor
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
+from ._differentiable import (
+    NO_SECOND_DERIVATIVES,
+    Differentiable,
+    Parameters,
+    arrays_of,
+)
 from ._documentation import documented
 from ._mixture import AnyMixture
 

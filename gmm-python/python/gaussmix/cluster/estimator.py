@@ -30,9 +30,7 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
 
     def change(cls: type[_Estimator]) -> type[_Estimator]:
         def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
-            own = {name: params.pop(name, None) for name in (connection, "partition_rows", "resident")}
-            local.__init__(self, *n_components, **params)
-            vars(self).update(own)
+            ClusterEstimator.__init__(self, *n_components, **params)
 
         def of_cluster(*, connection: Any = None, partition_rows: int | None = None, resident: bool | None = None) -> None:
             """Stand for the parameters that `local` does not have."""
@@ -40,7 +38,7 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
         theirs, own = signature(local.__init__).parameters.values(), signature(of_cluster).parameters.values()
         named = [parameter.replace(name=connection) if parameter.name == "connection" else parameter for parameter in own]
         init.__signature__ = Signature([*theirs, *named])  # type: ignore[attr-defined]
-        cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign]
+        cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign,assignment]
         cls._parameter_constraints = {
             **local._parameter_constraints,
             connection: kinds,
@@ -63,6 +61,11 @@ class ClusterEstimator(Fitting):
     _connection: ClassVar[str]
     #: The estimator of one process.
     _LOCAL: ClassVar[type[Fitting]]
+
+    def __init__(self, *n_components: Any, **params: Any) -> None:
+        own = {name: params.pop(name, None) for name in (self._connection, "partition_rows", "resident")}
+        self._LOCAL.__init__(self, *n_components, **params)  # type: ignore[misc]
+        self.__dict__.update(own)
 
     def __sklearn_clone__(self) -> ClusterEstimator:
         """Make an unfitted estimator with the same parameters, on the same workers."""

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from .._reports import Course
 from .._samples import Evaluations
 from .engine import Engine
 from .shard import Facts
-from .tree import Answer, Tree, decode, join, parameters_of
+from .tree import Answer, Tree, decode, parameters_of
 
 _Value = TypeVar("_Value")
 
@@ -74,7 +75,7 @@ class Remote:
         return self.engine.ask(operation, pickle.dumps(arguments, 5))
 
     def sum(self, operation: str, *arguments: Any) -> Any:
-        tree: Tree[Any] = Tree(len(self.facts), join)
+        tree: Tree[Any] = Tree(len(self.facts), add)
         try:
             for level, number, value in self._ask(operation, *arguments):
                 tree.add(level, number, decode(value))

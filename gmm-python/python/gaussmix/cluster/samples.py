@@ -43,7 +43,7 @@ class ClusterSamples(Samples):
 
         def planned() -> Plan:
             rows, resident, k = estimator.partition_rows, estimator.resident, estimator.n_components
-            found = self.engine._plan(X, sample_weight, rows, resident, labels, k)
+            found: Plan = self.engine._plan(X, sample_weight, rows, resident, labels, k)
             check_columns(estimator, found, reset)
             return found
 

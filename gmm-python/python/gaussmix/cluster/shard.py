@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterable
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from .. import _core
 from .._arrays import Floats, Missing, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
-from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
+from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixtures_of
 
 #: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
 #: one more partition.
@@ -275,7 +276,7 @@ class Shard:
         if missing:
             raise MissingPartitionsError(f"partitions {missing} are not loaded here")
         arguments = pickle.loads(message)
-        tree: Tree[Any] = Tree(self.options.n_partitions, join)
+        tree: Tree[Any] = Tree(self.options.n_partitions, add)
         answers: list[Answer] = []
         for number in wanted:
             part = self._parts[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from operator import add
 from typing import Any, Generic, TypeVar
 
 from .. import _core
@@ -52,20 +53,12 @@ class Tree(Generic[_Value]):
         return next(iter(self.nodes.values()))
 
 
-def join(left: Any, right: Any) -> Any:
-    return left + right
-
-
 def encode(value: Any) -> bytes:
-    if value is None:
-        return b""
-    return bytes(value) if isinstance(value, _core.Statistics) else pickle.dumps(value, 5)
+    return b"" if value is None else pickle.dumps(value, 5)
 
 
 def decode(value: bytes) -> Any:
-    if not value:
-        return None
-    return _core.Statistics.from_bytes(value) if value.startswith(b"gmmstat") else pickle.loads(value)
+    return pickle.loads(value) if value else None
 
 
 #: What mixtures travel as.
@@ -92,7 +85,7 @@ def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     n_partitions : int -- The number of all partitions.
     Returns: merged : list of Answer -- As few answers as possible.
     """
-    tree: Tree[Any] = Tree(n_partitions, join)
+    tree: Tree[Any] = Tree(n_partitions, add)
     untouched: dict[tuple[int, int], bytes] = {}
     for level, number, value in answers:
         untouched[level, number] = value

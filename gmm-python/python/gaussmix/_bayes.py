@@ -16,14 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import (
-    Floats,
-    Missing,
-    checked_weights,
-    n_threads,
-    note_missing,
-    validated,
-)
+from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
 from ._documentation import documented
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of

@@ -17,8 +17,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _start
-from ._arrays import Floats, checked_weights, n_threads, refuse_masked
+from . import _start
+from ._arrays import Floats, checked_weights, refuse_masked
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -185,15 +185,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         if _start.is_side_by_side(x, first):
             for gm in mixtures:
                 _start.check_memory(gm, x.shape[1])
-            fits = _core.fit_many(
-                x if units is None else units.apply(x),
-                ranges,
-                weights,
-                [gm._options(x.shape[1]) for gm in mixtures],
-                [_start.runs(gm) for gm in mixtures],
-                threads=n_threads(first.n_jobs),
-                missing=first.missing,
-            )
+            fits = _start.fit_many(x if units is None else units.apply(x), ranges, weights, mixtures)
             if fits.error is not None:
                 raise fits.error
         for number, (label, gm, (begin, end)) in enumerate(zip(self.classes_.tolist(), mixtures, ranges, strict=True)):

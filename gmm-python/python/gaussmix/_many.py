@@ -16,14 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start, _tables
-from ._arrays import (
-    Floats,
-    checked_weights,
-    n_threads,
-    refuse_masked,
-    rows_of_caller,
-    validated,
-)
+from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -124,14 +117,11 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.groups_, order, starts = _ordered(groups, x.shape[0])
         self.sizes_ = np.diff(starts)
         with rows_of_caller(order, starts if is_joined else None):
-            fits = _core.fit_many(
+            fits = _start.fit_many(
                 x if order is None else x[order],
                 _ranges(starts),
                 weights if order is None or weights is None else weights[order],
-                [template._options(x.shape[1])],
-                [_start.runs(template)],
-                threads=n_threads(template.n_jobs),
-                missing=template.missing,
+                [template],
                 progress=_progress() if self.verbose else None,
                 checkpoint=None if self.checkpoint is None else self._checkpoint(template),
             )

@@ -128,15 +128,7 @@ class ArraySamples(Samples):
 
     def fit_many(self, estimators: list[Any]) -> _core.Fits:
         """Fit several estimators to the samples, on each core another run."""
-        fits = _core.fit_many(
-            on_host(self.X),
-            [(0, self.shape[0])] * len(estimators),
-            self.weights,
-            [estimator._options(self.shape[1]) for estimator in estimators],
-            [_start.runs(estimator) for estimator in estimators],
-            threads=n_threads(self.estimator.n_jobs),
-            missing=self.estimator.missing,
-        )
+        fits = _start.fit_many(on_host(self.X), [(0, self.shape[0])] * len(estimators), self.weights, estimators)
         if fits.error is not None:
             raise fits.error
         return fits

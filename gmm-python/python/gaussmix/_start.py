@@ -6,6 +6,7 @@ import copy
 import math
 import re
 import threading
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -15,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from . import _core
-from ._arrays import Floats
+from ._arrays import Floats, n_threads
 from ._gpu import on_gpu
 from ._reports import Start
 from ._warnings import warn
@@ -156,6 +157,16 @@ def runs(estimator: Any) -> dict[str, Any]:
     }
     keep_random_state(uniform_state, estimator.random_state)
     return drawn
+
+
+def fit_many(
+    x: Floats, ranges: Sequence[tuple[int, int]], weights: NDArray[np.float64] | None, estimators: Sequence[Any], **how: Any
+) -> _core.Fits:
+    """Fit estimators, or one for all, to ranges of rows, on each core another run; fits that were broken off hold an error."""
+    options = [estimator._options(x.shape[1]) for estimator in estimators]
+    first = estimators[0]
+    how |= {"threads": n_threads(first.n_jobs), "missing": first.missing}
+    return _core.fit_many(x, ranges, weights, options, [runs(estimator) for estimator in estimators], **how)
 
 
 def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int) -> None:

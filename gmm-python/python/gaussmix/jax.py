@@ -11,18 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 
-import jax
-from jax import Array
-
-from ._differentiable import (
-    NO_SECOND_DERIVATIVES,
-    Differentiable,
-    arrays_of,
-    check_shapes,
-)
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
 from ._documentation import documented
 from ._gpu import on_gpu
 from ._mixture import AnyMixture

@@ -11,17 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ._differentiable import (
-    NO_SECOND_DERIVATIVES,
-    Differentiable,
-    Parameters,
-    arrays_of,
-)
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
 from ._documentation import documented
 from ._mixture import AnyMixture
 

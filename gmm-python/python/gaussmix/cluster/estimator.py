@@ -38,7 +38,7 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
         theirs, own = signature(local.__init__).parameters.values(), signature(of_cluster).parameters.values()
         named = [parameter.replace(name=connection) if parameter.name == "connection" else parameter for parameter in own]
         init.__signature__ = Signature([*theirs, *named])  # type: ignore[attr-defined]
-        cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign,assignment]
+        cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign]
         cls._parameter_constraints = {
             **local._parameter_constraints,
             connection: kinds,
@@ -64,7 +64,7 @@ class ClusterEstimator(Fitting):
 
     def __init__(self, *n_components: Any, **params: Any) -> None:
         own = {name: params.pop(name, None) for name in (self._connection, "partition_rows", "resident")}
-        self._LOCAL.__init__(self, *n_components, **params)  # type: ignore[misc]
+        self._LOCAL.__init__(self, *n_components, **params)
         self.__dict__.update(own)
 
     def __sklearn_clone__(self) -> ClusterEstimator:

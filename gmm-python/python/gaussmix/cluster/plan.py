@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_array,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
 
 from .. import _partitions
 from .._arrays import Missing, na_as_nan

@@ -8,11 +8,7 @@ import dask.array
 import distributed
 import numpy as np
 from dask.delayed import delayed
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats

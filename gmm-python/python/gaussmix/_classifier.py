@@ -183,8 +183,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         # Those of all classes: of one class a column may be constant.
         units = self._units(x, weights)
         if _start.is_side_by_side(x, first):
-            for gm in mixtures:
-                _start.check_memory(gm, x.shape[1])
             fits = _start.fit_many(x if units is None else units.apply(x), ranges, weights, mixtures)
             if fits.error is not None:
                 raise fits.error

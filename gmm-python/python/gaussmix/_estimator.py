@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,9 @@ from ._samples import ArraySamples, Evaluations, Samples
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    #: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
+    Tried = tuple["GaussianMixture", float | _core.TooFewSamplesError, float]
 
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
@@ -266,13 +269,8 @@ class GaussianMixture(Fitting):
         return statistics.log_likelihood / statistics.weight
 
     @classmethod
-    def _fitted(
-        cls, estimators: Iterable[GaussianMixture], X: Any, sample_weight: Any
-    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
-        """Fit estimators of this class in turn, and give each with the log-likelihood and the weight of the samples.
-
-        One for which there are too few samples comes with the error instead.
-        """
+    def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[Tried]:
+        """Fit estimators of this class in turn."""
         # There may be very many, and they may end when there are too few samples for one.
         models = iter(estimators)
         first = next(models, None)
@@ -290,48 +288,33 @@ class GaussianMixture(Fitting):
             try:
                 estimator.fit(X, sample_weight=sample_weight)
             except _core.TooFewSamplesError as error:
-                yield estimator, error
+                yield estimator, error, 0.0
             else:
                 yield estimator, *estimator._total(X, sample_weight)
 
-    @classmethod
-    def _fitted_side_by_side(
-        cls, models: list[GaussianMixture], samples: ArraySamples, data: _core.Data
-    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+    @staticmethod
+    def _fitted_side_by_side(models: list[GaussianMixture], samples: ArraySamples, data: _core.Data) -> Iterator[Tried]:
         """Do what `_fitted` does, on each core another run."""
-        too_few: dict[GaussianMixture, _core.TooFewSamplesError] = {}
         for gm in models:
             gm._validate_params()
-            try:
-                gm._check_start(samples.shape[0])
-            except _core.TooFewSamplesError as error:
-                too_few[gm] = error
-            else:
-                _start.check_memory(gm, samples.shape[1])
-        possible = [gm for gm in models if gm not in too_few]
-        numbers = {gm: number for number, gm in enumerate(possible)}
-        fits: _core.Fits | list[_core.Fit] = samples.fit_many(possible) if possible else []
+        n_samples, n = samples.shape[0], data.total_weight
+        possible = [gm for gm in models if gm.n_components <= n_samples]
+        fits: Any = samples.fit_many(possible) if possible else []
+        numbers = count()
         for gm in models:
             try:
-                if gm in too_few:
-                    raise too_few[gm]
+                gm._check_start(n_samples)
                 with ill_defined(samples.estimator):
-                    fit = fits[numbers[gm]]
+                    fit = fits[next(numbers)]
             except _core.TooFewSamplesError as error:
-                yield gm, error
+                yield gm, error, 0.0
                 continue
             take_features(gm, samples.estimator)
             gm._keep(fit, samples.dtype)
             gm._finish(fit)
-            n = data.total_weight
             yield gm, data.mean_score(gm._mixture()) * n, n
 
-    def _grown(
-        self,
-        fitted: Iterable[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]],
-        X: Any,
-        sample_weight: Any,
-    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+    def _grown(self, fitted: Iterable[Tried], X: Any, sample_weight: Any) -> Iterator[Tried]:
         """Improve what `_fitted` gives by fits that start at the mixture before, where that has the same type."""
         if self.freeze:
             raise ValueError("freeze is given beside growing, but a component that is split changes all parameters; leave out one of them")
@@ -339,15 +322,12 @@ class GaussianMixture(Fitting):
             data = samples.load()
             fitted_data = samples.standardize() if self.standardize else data
             before: GaussianMixture | None = None
-            for gm, *found in fitted:
-                if isinstance(found[0], _core.TooFewSamplesError):
-                    yield gm, found[0]
-                    continue
-                total, n = found
-                if before is not None and before.covariance_type == gm.covariance_type:
-                    gm._grow(before, fitted_data, samples)
-                    total = data.mean_score(gm._mixture()) * n
-                before = gm
+            for gm, total, n in fitted:
+                if not isinstance(total, _core.TooFewSamplesError):
+                    if before is not None and before.covariance_type == gm.covariance_type:
+                        gm._grow(before, fitted_data, samples)
+                        total = data.mean_score(gm._mixture()) * n
+                    before = gm
                 yield gm, total, n
 
     def _grow(self, before: GaussianMixture, data: _core.Data, samples: ArraySamples) -> None:

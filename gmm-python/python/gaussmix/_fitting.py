@@ -173,7 +173,6 @@ class Fitting(Prediction):
         # Errors about parameters come before the samples are loaded.
         options = self._options(samples.shape[1])
         data = samples.load()
-        _start.check_memory(self, samples.shape[1])
         best = self._best_run(samples, samples.standardize() if self.standardize else data, options)
         self._keep(best, samples.dtype)
         self._finish(best)

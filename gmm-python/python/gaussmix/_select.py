@@ -165,12 +165,11 @@ def select(
     fitted = estimator._fitted(models(), X, sample_weight)
     if grow:
         fitted = clone(base).set_params(**params)._grown(fitted, X, sample_weight)
-    for gm, *found in fitted:
-        if isinstance(found[0], _core.TooFewSamplesError):
+    for gm, total, n in fitted:
+        if isinstance(total, _core.TooFewSamplesError):
             if too_many is None or gm.n_components < too_many[0]:
-                too_many = gm.n_components, found[0]
+                too_many = gm.n_components, total
             continue
-        total, n = found
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
         table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:

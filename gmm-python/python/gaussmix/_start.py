@@ -40,7 +40,7 @@ def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     k, kind = estimator.n_components, estimator.covariance_type
     weights, means, precisions = (getattr(estimator, name) for name in INITIAL)
     if weights is not None:
-        weights = _checked(weights, (k,), "weights")
+        weights = checked(weights, (k,), "weights")
         if np.any(weights < 0.0) or np.any(weights > 1.0):
             # The two numbers are exchanged in scikit-learn's message too.
             raise ValueError(
@@ -51,9 +51,9 @@ def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
             raise ValueError(f"The parameter 'weights' should be normalized, but got sum(weights) = {weights.sum():.5f}")
         weights = weights.astype(np.float64)
     if means is not None:
-        means = _checked(means, (k, n_features), "means").astype(np.float64)
+        means = checked(means, (k, n_features), "means").astype(np.float64)
     if precisions is not None:
-        precisions = _checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
+        precisions = checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
         precisions = precisions.astype(np.float64)
         if kind in ("diag", "spherical"):
             if np.any(precisions <= 0.0):
@@ -77,15 +77,7 @@ def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.f
     return np.allclose(correlations, mirrored) and bool(np.all(np.linalg.eigvalsh(correlations) > 0.0))
 
 
-def check_memory(estimator: Any, n_features: int) -> None:
-    """Raise an error where there is no memory for the components of a fit."""
-    shape = shape_of(estimator.covariance_type, estimator.n_components, n_features)
-    remedy = "use fewer components, or a covariance type with fewer numbers"
-    # Covariances and their factors before and after an M-step, their statistics, and what the device has of them.
-    _core.check_memory("the parameters and statistics of the components", shape, 6 * 8, remedy)
-
-
-def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
+def checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
     array: Floats = values
     # An array of another shape may be of any size.
     if getattr(values, "shape", shape) == shape:
@@ -160,7 +152,7 @@ def runs(estimator: Any) -> dict[str, Any]:
 
 
 def fit_many(
-    x: Floats, ranges: Sequence[tuple[int, int]], weights: NDArray[np.float64] | None, estimators: Sequence[Any], **how: Any
+    x: Floats, ranges: list[tuple[int, int]], weights: NDArray[np.float64] | None, estimators: Sequence[Any], **how: Any
 ) -> _core.Fits:
     """Fit estimators, or one for all, to ranges of rows, on each core another run; fits that were broken off hold an error."""
     options = [estimator._options(x.shape[1]) for estimator in estimators]

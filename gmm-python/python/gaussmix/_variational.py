@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
 from . import _core, _parameters, _start
 from ._documentation import documented, with_documentation_of
@@ -275,7 +274,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         """Check the prior, with scikit-learn's messages, and give the options of a fit."""
         mean, covariance = self.mean_prior, self.covariance_prior
         if mean is not None:
-            mean = _checked(mean, (n_features,), "means")
+            mean = _start.checked(mean, (n_features,), "means")
         degrees = self.degrees_of_freedom_prior
         if degrees is not None and degrees <= n_features - 1.0:
             raise ValueError(f"The parameter 'degrees_of_freedom_prior' should be greater than {n_features - 1}, but got {degrees:.3f}.")
@@ -291,7 +290,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
                 raise ValueError("covariance_prior must be one number for 'spherical' covariances")
             return np.reshape(np.asarray(covariance, dtype=np.float64), 1)
         shape = (n_features,) if kind == "diag" else (n_features, n_features)
-        array = _checked(covariance, shape, f"{kind} covariance_prior")
+        array = _start.checked(covariance, shape, f"{kind} covariance_prior")
         if kind == "diag":
             if np.any(array <= 0.0):
                 raise ValueError("'diag precision' should be positive")
@@ -300,11 +299,3 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
             raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
         array = (array + array.T) / 2
         return array[np.newaxis] if kind == "full" else array
-
-
-def _checked(values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-    array = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False)
-    if array.shape != shape:
-        raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
-    wide: NDArray[np.float64] = array.astype(np.float64)
-    return wide

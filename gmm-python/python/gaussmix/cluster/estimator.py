@@ -168,9 +168,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """
 
     @classmethod
-    def _fitted(
-        cls, estimators: Iterable[Any], X: Any, sample_weight: Any
-    ) -> Iterator[tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]]:
+    def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[_estimator.Tried]:
         samples: ClusterSamples | None = None
         with ExitStack() as stack:
             for estimator in estimators:
@@ -184,7 +182,7 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                 try:
                     data = cast(Resident, estimator._fit(samples))
                 except _core.TooFewSamplesError as error:
-                    yield estimator, error
+                    yield estimator, error, 0.0
                 else:
                     yield estimator, data.total(estimator._mixture()), data.total_weight
 

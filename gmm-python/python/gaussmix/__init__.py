@@ -56,7 +56,6 @@ __all__ = [
 @documented
 def devices() -> list[tuple[str, str | None, str | None]]:
     """Look for devices.
-
     Returns:
     devices : list of tuple -- The name of each, its description, and where it cannot be used, None and why not.
     """

@@ -15,7 +15,6 @@ Runs a program unchanged, with GaussianMixture and BayesianGaussianMixture of ga
 
 def main() -> int:
     """Run the program that the arguments name.
-
     Returns: code : int -- The exit code.
     """
     arguments = sys.argv[1:]

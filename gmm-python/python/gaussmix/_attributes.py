@@ -19,7 +19,6 @@ _AT_ONCE = 1 << 20
 
 def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of all attributes of a mixture that was fitted to samples of this type.
-
     Parameters:
     mixture : Mixture -- The mixture.
     dtype : dtype -- The type of the samples.

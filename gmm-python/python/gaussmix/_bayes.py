@@ -43,7 +43,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     Where EM finds one best mixture, the chains visit all mixtures that are plausible after seeing the data, each as
     often as it is plausible. (scikit-learn's `BayesianGaussianMixture` is something else: one mixture by variational
     inference.)
-
     Parameters:
     n_components : int, default=1 -- The number of components.
     covariance_type : {'diag', 'spherical', 'full'}, default='diag' -- The shape of the covariances.
@@ -74,9 +73,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     sample_stats_ : dict of str to ndarray -- Statistics of each draw, of shape (chains, draws), under CmdStan's names.
     finished_ : bool -- Whether all draws were made.
     n_features_in_ : int -- The number of features.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import MixturePosterior
     >>> X = np.concatenate([np.linspace(-1, 1, 20), np.linspace(9, 11, 20)])[:, np.newaxis]
@@ -132,7 +129,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         resume: str | os.PathLike[str] | None = None,
     ) -> MixturePosterior:
         """Make all draws. Ctrl-C ends the run; `go_on` makes those that are left.
-
         Parameters: X, y, sample_weight
         init : Mixture, estimator or None, default=None
             A mixture near which the chains start. By default it is the best of ten fits by EM.
@@ -160,7 +156,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
-
         Parameters:
         draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
         Returns: self : MixturePosterior -- With the draws.
@@ -193,7 +188,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def summary(self) -> str:
         """Return a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
-
         Returns: table : str -- The table as text.
         """
         check_is_fitted(self)
@@ -201,7 +195,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def r_hat(self) -> dict[str, float]:
         """Return the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
-
         Returns: values : dict of str to float -- By CmdStan's names of the parameters, with indices from 1.
         """
         check_is_fitted(self)
@@ -209,7 +202,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def save(self, prefix: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write what the command ``gmm mcmc`` writes: a CSV in CmdStan's layout for each chain, and PREFIX.npz.
-
         Parameters:
         prefix : str or path-like -- The beginning of the names of the files.
         overwrite : bool, default=False -- Whether to replace existing files.
@@ -220,7 +212,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def to_arviz(self) -> Any:
         """Return the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
-
         Returns: data : arviz.InferenceData or xarray.DataTree -- With the groups `posterior` and `sample_stats`.
         """
         check_is_fitted(self)

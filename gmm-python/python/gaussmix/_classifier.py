@@ -44,7 +44,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     that :class:`GaussianMixture` fits to the samples of each class alone, with `standardize` in columns of which the
     samples of all classes have the variance 1; where the start is by 'kmeans', all are fitted in one call of the
     engine, small ones side by side. With one component for each class it is quadratic discriminant analysis.
-
     Parameters:
     n_components : int, array-like of shape (n_classes,) or dict, default=1
         The number of components of each mixture: one for all, or a number for each class in ascending order, or by
@@ -61,14 +60,10 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     mixtures_ : list of Mixture -- The mixture of each class.
     n_iter_ : ndarray of shape (n_classes,) -- The iterations of each fit.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : One Gaussian for each class.
     fit_many : A mixture for each of many groups.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixtureClassifier
     >>> rng = np.random.default_rng(0)
@@ -106,7 +101,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture of each class.
-
         Parameters: X
         y : array-like of shape (n_samples,) -- The class of each sample.
         sample_weight
@@ -214,7 +208,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each sample.
-
         Parameters: X
         Returns: labels : ndarray of shape (n_samples,) -- The classes.
         """
@@ -224,7 +217,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithm of the probability of each class for each sample.
-
         Parameters: X
         Returns: log_proba : ndarray of shape (n_samples, n_classes) -- The logarithms, in the order of `classes_`.
         """
@@ -233,7 +225,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each class for each sample.
-
         Parameters: X
         Returns:
         proba : ndarray of shape (n_samples, n_classes)

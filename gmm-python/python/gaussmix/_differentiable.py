@@ -42,7 +42,6 @@ def arrays_of(covariance_type: str | None, weights: Any, means: Any, covariances
 
 class Parameters(NamedTuple):
     """The parameters of a mixture as the engine takes them, and what their weights summed to.
-
     Parameters:
     weights : ndarray of shape (n_components,) -- The weights, with the sum 1.
     means : ndarray of shape (n_components, n_features) -- The means.
@@ -107,7 +106,6 @@ class Differentiable:
 
     The sample weights v are constants, the weights w any numbers that are not negative: they are not divided by their
     sum, so that each is a variable of its own.
-
     Parameters:
     samples : array-like of shape (n_samples, n_features) -- The samples, which are kept and must not change.
     sample_weight : ndarray of shape (n_samples,) or None -- The sample weights.

@@ -85,25 +85,27 @@ _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
 #: The beginning of a section in the short form.
-_SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes):(?: (\S.*))?$", re.MULTILINE)
+_SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes|See Also|References|Examples):(?: (\S.*))?$", re.MULTILINE)
 
 
 def filled(text: str) -> str:
     """Return a docstring in numpydoc's form.
 
-    In the short form a section begins with ``Parameters:``, ``Returns:`` or ``Attributes:``, and ends at a blank line
-    or at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by
-    their names alone, as in ``Parameters: X, sample_weight``.
+    In the short form a section begins as with ``Parameters:``, needs no blank line before it, and ends at a blank line or
+    at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by their
+    names alone, as in ``Parameters: X, sample_weight``. What is in ``Examples:`` and its like stays as it is.
     """
     lines: list[str] = []
     # The indentation of the section that a line is in.
     indent: str | None = None
     for line in text.split("\n"):
         if start := _SHORT.match(line):
-            if indent is not None:
+            if lines and lines[-1].strip():
                 lines.append("")
             indent, name, entry = start.groups()
             lines += [indent + name, indent + "-" * len(name)]
+            if name in ("See Also", "References", "Examples"):
+                indent = None
             if entry is None:
                 continue
             line = indent + entry

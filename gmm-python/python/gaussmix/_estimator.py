@@ -44,7 +44,6 @@ class GaussianMixture(Fitting):
 
     The data must not be changed by another thread during a call; it is not copied. An array in a GPU's memory (of
     PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
-
     Parameters:
     n_components : int, default=1 -- The number of components.
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
@@ -125,13 +124,9 @@ class GaussianMixture(Fitting):
         Components that retained earlier parameters in the last iteration, because they had lost their samples or
         their covariance had collapsed.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.mixture.GaussianMixture : The scikit-learn estimator that this class replaces.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixture
     >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
@@ -206,7 +201,6 @@ class GaussianMixture(Fitting):
         **params: Any,
     ) -> Self:
         """Make a fitted estimator of the parameters of a mixture.
-
         Parameters:
         weights : array-like of shape (n_components,), or Mixture
             The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
@@ -232,7 +226,6 @@ class GaussianMixture(Fitting):
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion; the lower the better.
-
         Parameters: X, sample_weight
         Returns: bic : float -- -2 log L + p log N, with p parameters and N samples.
         """
@@ -240,7 +233,6 @@ class GaussianMixture(Fitting):
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Akaike information criterion; the lower the better.
-
         Parameters: X, sample_weight
         Returns: aic : float -- -2 log L + 2 p, with p parameters.
         """

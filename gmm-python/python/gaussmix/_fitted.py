@@ -160,7 +160,6 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
         The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns of a table by them.
-
         Parameters: path
         """
         check_is_fitted(self)
@@ -174,7 +173,6 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
         """Read what `save` wrote, or the command ``gmm``.
-
         Parameters: path
         **params : dict -- Parameters of the estimator, which the file does not hold.
         Returns: gm : object -- The estimator as if fitted, in float64, with ``feature_names_in_`` if the file has names.
@@ -198,7 +196,6 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
 
     def to_sklearn(self) -> Any:
         """Return the same mixture as an object of scikit-learn.
-
         Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
         """
         params = self.get_params()
@@ -212,7 +209,6 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     @classmethod
     def from_sklearn(cls, gm: Any, **params: Any) -> Self:
         """Make a mixture of an object of scikit-learn.
-
         Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The mixture, fitted or not; of the class that this one replaces.

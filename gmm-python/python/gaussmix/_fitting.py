@@ -105,7 +105,6 @@ class Fitting(Prediction):
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None) -> Self:
         """Fit the mixture.
-
         Parameters: X, y, sample_weight, labels
         Returns: self : object -- The fitted mixture.
         """
@@ -118,7 +117,6 @@ class Fitting(Prediction):
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
     ) -> NDArray[np.int64]:
         """Fit the mixture, and give the most probable component of each sample.
-
         Parameters: X, y, sample_weight, labels
         Returns:
         labels : ndarray of shape (n_samples,)
@@ -136,7 +134,6 @@ class Fitting(Prediction):
         The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk contributes its
         statistics to a moving average, from which the parameters follow: stepwise EM, or stochastic variational
         inference. Chunks should be random samples of the same data.
-
         Parameters: X, y, sample_weight
         Returns: self : object -- The mixture after the chunk.
         """

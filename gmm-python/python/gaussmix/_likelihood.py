@@ -64,7 +64,6 @@ class Evaluation:
 
     def score_samples(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight.
-
         Parameters: weights, means, covariances
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
@@ -78,7 +77,6 @@ class Evaluation:
         Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
         of a covariance matrix are two variables with the same derivative. A component of weight 0 has one by its weight
         too.
-
         Parameters: weights, means, covariances
         Returns:
         value : float -- The total log-likelihood.
@@ -90,7 +88,6 @@ class Evaluation:
 
     def score_function(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the score function: the derivatives of each sample's log-likelihood by the sample.
-
         Parameters: weights, means, covariances
         Returns:
         by_samples : ndarray of shape (n_samples, n_features)
@@ -103,7 +100,6 @@ class Evaluation:
 
         They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
         them from one computer to another, and ``a.to_mixture()`` is the M-step.
-
         Parameters: weights, means, covariances
         Returns: statistics : Statistics -- Counts, means and scatter of the components, and the log-likelihood.
         """
@@ -120,7 +116,6 @@ class Likelihood(Evaluation):
     or a fitted estimator instead, or a list of them; so do the methods.
 
     Several threads may call the same object; they take turns.
-
     Parameters:
     X : array-like of shape (n_samples, n_features)
         The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a
@@ -136,9 +131,7 @@ class Likelihood(Evaluation):
     copy : bool, default=True
         Without a copy the array is kept, and must not be changed while this object is in use. An array in a
         memory-mapped file is never copied.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import Likelihood
     >>> likelihood = Likelihood(np.array([[0.0], [1.0]]))
@@ -228,15 +221,12 @@ def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") 
     """Multiply rows with the rows of a matrix: ``rows @ matrix.T``.
 
     For many products with the same matrix, :class:`InnerProducts` keeps it in the device.
-
     Parameters:
     rows : array-like of shape (n, d) -- The rows, float32 or float64; other types become float64.
     matrix : array-like of shape (m, d) -- The matrix.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
     Returns: products : ndarray of shape (n, m) -- The products.
-
-    Examples
-    --------
+    Examples:
     >>> from gaussmix import inner_products
     >>> inner_products([[1.0, 2.0]], [[1.0, 0.0], [3.0, 4.0]])
     array([[ 1., 11.]])
@@ -248,7 +238,6 @@ def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") 
 @documented
 class InnerProducts:
     """A matrix that stays in a device, and is multiplied with rows.
-
     Parameters:
     matrix : array-like of shape (m, d) -- The matrix, float32 or float64; other types become float64.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
@@ -260,7 +249,6 @@ class InnerProducts:
 
     def __call__(self, rows: ArrayLike) -> Floats:
         """Return ``rows @ matrix.T``.
-
         Parameters: rows : array-like of shape (n, d) -- The rows.
         Returns: products : ndarray of shape (n, m) -- The products, in the type of the matrix.
         """
@@ -270,7 +258,6 @@ class InnerProducts:
 @documented
 def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto") -> Floats:
     """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
-
     Parameters:
     a : array-like of shape (n, d) -- Rows, float32 or float64; other types become float64.
     b : array-like of shape (m, d) -- Rows.
@@ -278,9 +265,7 @@ def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = F
     pairs : bool, default=False -- Whether row i of `a` goes with row i of `b` only, instead of each with each.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
     Returns: values : ndarray of shape (n, m), or (n,) with `pairs` -- The values.
-
-    Examples
-    --------
+    Examples:
     >>> from gaussmix import gaussian_kernel
     >>> gaussian_kernel([[0.0], [1.0]], [[0.0]], gamma=0.5).round(4)
     array([[1.    ],

@@ -38,7 +38,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     All fits are made in one call of the engine: small ones side by side, each on one core. Each is, to the last bit,
     the fit of the estimator to the samples of its group, whatever the other groups are; so with an integer for
     `random_state`, all begin with the same random numbers. A fit that fails stops no other.
-
     Parameters:
     estimator : GaussianMixture or BayesianGaussianMixture
         The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have initial parameters,
@@ -60,13 +59,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     lower_bound_ : ndarray of shape (n_groups,) -- The lower bound of each fit, NaN where it failed.
     errors_ : dict -- For each group whose fit failed, why.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     fit_many : The same in one call.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixture, ManyMixtures
     >>> X = np.array([[1.0], [1.1], [7.0], [7.1], [2.0], [2.1], [5.0], [5.1]])
@@ -100,7 +95,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
         Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and KeyboardInterrupt is
         raised. So is an OSError at the end, if a run could not be written to the checkpoint.
-
         Parameters:
         X : array-like of shape (n_samples, n_features), or a sequence of such
             The samples; without `groups`, a sequence of those of each group.
@@ -220,7 +214,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def predict(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.int64]:
         """Give the most probable component of each sample under the mixture of its group.
-
         Parameters: X, groups
         Returns: labels : ndarray of shape (n_samples,) -- The components; -1 where the fit of the group failed.
         """
@@ -229,7 +222,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample under the mixture of its group.
-
         Parameters: X, groups
         Returns: scores : ndarray of shape (n_samples,) -- The log-likelihoods; NaN where the fit of the group failed.
         """
@@ -270,7 +262,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Give a row for each group, as columns: ``pandas.DataFrame(many.table())``.
-
         Returns:
         table : dict of str to ndarray of shape (n_groups,)
             The group, its size, the lower bound, iterations and convergence of its fit, and why it failed (empty
@@ -298,7 +289,6 @@ def fit_many(
     verbose: int = 0,
 ) -> ManyMixtures:
     """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
-
     Parameters:
     X : array-like of shape (n_samples, n_features), or a sequence of such
         The samples; without `groups`, a sequence of those of each group.

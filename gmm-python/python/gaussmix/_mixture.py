@@ -76,7 +76,6 @@ class Regression:
     """Some features of a mixture given others: what `Mixture.regression` returns.
 
     For each sample it is a mixture whose weights and means depend on what is given.
-
     Parameters:
     mixture : Mixture -- The mixture of all features.
     given : sequence of int -- The numbers of the features that are given.
@@ -100,7 +99,6 @@ class Regression:
 
     def weights(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the weight of each component for each sample.
-
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: weights : ndarray of shape (n_samples, n_components) -- The weights.
         """
@@ -108,7 +106,6 @@ class Regression:
 
     def means(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of each component for each sample.
-
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: means : ndarray of shape (n_samples, n_components, n_wanted) -- The means.
         """
@@ -116,7 +113,6 @@ class Regression:
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of the wanted features for each sample.
-
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: mean : ndarray of shape (n_samples, n_wanted) -- The means.
         """
@@ -129,7 +125,6 @@ class Mixture:
     """A Gaussian mixture: weights, means and covariances, which never change: the arrays are read-only.
 
     An estimator's is ``gm.mixture_``. What is computed of samples is float64.
-
     Parameters:
     weights : array-like of shape (n_components,) -- The weights, which sum to 1.
     means : array-like of shape (n_components, n_features) -- The means.
@@ -137,9 +132,7 @@ class Mixture:
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
         Their type. It follows from the shape, unless there are as many components as features.
     feature_names : sequence of str, default=None -- The names of the features.
-
-    Examples
-    --------
+    Examples:
     >>> from gaussmix import Mixture
     >>> Mixture([0.5, 0.5], [[-3.0], [3.0]], [[[1.0]], [[4.0]]], feature_names=["x"])
     Mixture of 2 components over 1 feature, 'full' covariances: means ± standard deviations
@@ -281,7 +274,6 @@ class Mixture:
 
     def score_samples(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample.
-
         Parameters: X, device, n_jobs, missing
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
@@ -289,7 +281,6 @@ class Mixture:
 
     def predict(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
-
         Parameters: X, device, n_jobs, missing
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
@@ -297,7 +288,6 @@ class Mixture:
 
     def predict_proba(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
         """Return the probability of each component for each sample.
-
         Parameters: X, device, n_jobs, missing
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
@@ -309,7 +299,6 @@ class Mixture:
         """Return the score function: the derivatives of each sample's log-likelihood by the sample.
 
         It points to where the density rises.
-
         Parameters: X, device, n_jobs, missing
         Returns: by_samples : ndarray of shape (n_samples, n_features) -- The derivatives; 0 by a value that is missing.
         """
@@ -317,7 +306,6 @@ class Mixture:
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-
         Parameters:
         n_samples : int, default=1 -- How many.
         random_state
@@ -369,7 +357,6 @@ class Mixture:
 
     def marginal(self, features: Feature | Sequence[Feature]) -> Mixture:
         """Return the distribution of some features alone.
-
         Parameters:
         features : int, str or sequence of int or str
             The features that stay, by number, counted from 0, or by name, in this order in the result; or a mask of
@@ -384,13 +371,10 @@ class Mixture:
 
         Each component has its mean and covariance given the values, and a weight in proportion to its density at them.
         The mean of the result is what `GaussianMixture.impute` fills in.
-
         Parameters:
         given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
         Returns: conditional : Mixture -- The mixture, of the same type of covariances.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> given = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]]).condition({0: 2.0})
         >>> given.means, given.covariances
@@ -406,16 +390,13 @@ class Mixture:
 
     def regression(self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None) -> Regression:
         """Return some features given others, as a function of many samples.
-
         Parameters:
         given : int, str or sequence of int or str
             The features that are given, by number, counted from 0, or by name.
         wanted : int, str or sequence of int or str, default=None
             The features that are wanted; by default all others.
         Returns: regression : Regression -- Weights, means and covariances of the wanted features.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> mixture = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]])
         >>> mixture.regression(0).predict([[2.0], [4.0]]).ravel()
@@ -438,7 +419,6 @@ class Mixture:
 
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
         """Return the probability that one feature of a sample is at most ``x``.
-
         Parameters:
         x : array-like -- Numbers, in an array of any shape.
         feature
@@ -450,14 +430,11 @@ class Mixture:
 
     def quantile(self, p: ArrayLike, *, feature: Feature | None = None) -> Any:
         """Return the values that one feature of a sample is below with given probabilities.
-
         Parameters:
         p : array-like -- Probabilities from 0 to 1, in an array of any shape.
         feature
         Returns: x : float or ndarray of the shape of p -- The quantiles; infinite for 0 and 1.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> Mixture([0.5, 0.5], [[-3.0], [3.0]], [[[1.0]], [[1.0]]]).quantile([0.025, 0.975]).round(4)
         array([-4.6449,  4.6449])
@@ -467,22 +444,18 @@ class Mixture:
 
     def hdr(self, level: float = 0.95, *, feature: Feature | None = None) -> Region:
         """Return the region of highest density of one feature: the shortest that has a probability.
-
         Parameters:
         level : float, default=0.95 -- The probability, above 0 and below 1.
         feature
         Returns:
         region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
-
-        References
-        ----------
+        References:
         .. [1] Hyndman, R. J. (1996). Computing and graphing highest density regions. The American Statistician 50.
         """
         return Region(*self._of_one(feature).hdr(float(level)))
 
     def on_axis(self, n_points: int = 200, *, feature: Feature | None = None) -> OnAxis:
         """Return the density of one feature at places along its axis, for a plot.
-
         Parameters:
         n_points : int, default=200 -- The number of places, evenly from the quantile at 0.001 to that at 0.999.
         feature
@@ -502,7 +475,6 @@ class Mixture:
 
     def cauchy_schwarz(self, other: AnyMixture) -> float:
         """Return the Cauchy-Schwarz divergence from another mixture, in closed form.
-
         Parameters: other
         Returns: divergence : float -- -log(∫pq / √(∫p² ∫q²)): 0 for equal densities alone, and the same both ways.
         """
@@ -510,7 +482,6 @@ class Mixture:
 
     def l2_distance(self, other: AnyMixture) -> float:
         """Return the distance of the densities in L², in closed form.
-
         Parameters: other
         Returns: distance : float -- √∫(p - q)².
         """
@@ -518,7 +489,6 @@ class Mixture:
 
     def kl_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p).
-
         Parameters: other
         n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
         random_state
@@ -531,7 +501,6 @@ class Mixture:
 
     def js_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
-
         Parameters: other
         n_samples : int, default=100_000 -- How many samples of each mixture are drawn.
         random_state
@@ -542,7 +511,6 @@ class Mixture:
 
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
-
         Parameters: other
         Returns:
         distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
@@ -555,15 +523,12 @@ class Mixture:
         It is the least that it takes to bring the weights of this mixture to those of the other, where a weight is
         moved over the Wasserstein distance of the two components. The 2-Wasserstein distance of the densities is at
         most this [1]_.
-
         Parameters: other
         Returns:
         transport : Transport
             The `distance`, in the units of the data, and the `plan`, (n_components, n_components of other): the weight
             that goes from each component to each of the other.
-
-        References
-        ----------
+        References:
         .. [1] Delon, J. and Desolneux, A. (2020). A Wasserstein-type distance in the space of Gaussian mixture
            models. SIAM Journal on Imaging Sciences 13.
         """
@@ -571,7 +536,6 @@ class Mixture:
 
     def hellinger_affinity(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the Hellinger affinity of each component with each of another mixture.
-
         Parameters: other
         Returns:
         affinities : ndarray of shape (n_components, n_components of other)
@@ -581,7 +545,6 @@ class Mixture:
 
     def product(self, other: AnyMixture) -> tuple[Mixture, float]:
         """Return the normalised product of the densities.
-
         Parameters: other
         Returns:
         product : Mixture -- The mixture p·q / ∫p·q, with a component for each pair.
@@ -593,7 +556,6 @@ class Mixture:
     @staticmethod
     def sum(mixtures: Sequence[AnyMixture], weights: ArrayLike | None = None) -> Mixture:
         """Return the weighted sum of densities, which has the components of all mixtures.
-
         Parameters:
         mixtures : sequence of Mixture or estimator -- Mixtures of the same features.
         weights : array-like of shape (n_mixtures,), default=None
@@ -611,16 +573,13 @@ class Mixture:
 
     def reduce(self, n_components: int) -> tuple[Mixture, float]:
         """Return a mixture of fewer components, by merging those of which that loses least (Runnalls 2007).
-
         Parameters: n_components : int -- The number of components that stay.
         Returns:
         smaller : Mixture
             The mixture. It has the same mean and covariance (with 'diag' the same variances, with 'spherical' the
             same sum of variances).
         bound : float -- Its Kullback-Leibler divergence from this one is at most this, in nats.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> smaller, bound = Mixture([0.4, 0.4, 0.2], [[0.0], [0.1], [9.0]], [1.0, 1.0, 1.0]).reduce(2)
         >>> smaller.weights, bound < 1e-3
@@ -631,15 +590,12 @@ class Mixture:
 
     def sorted(self, order: str | int | Sequence[int] = "weight") -> Mixture:
         """Return the same mixture with its components in another order.
-
         Parameters:
         order : 'weight', int, str or sequence of int, default='weight'
             'weight' puts the heaviest component first; a feature, by number, counted from 0, or by name, the one
             with the least mean of it; a sequence has the numbers of all components in their new order.
         Returns: sorted : Mixture -- The mixture.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> mixture = Mixture([0.2, 0.8], [[0.0], [9.0]], [1.0, 1.0])
         >>> mixture.sorted("weight").weights, mixture.sorted(0).weights, mixture.sorted([1, 0]).weights
@@ -666,7 +622,6 @@ class Mixture:
         missing: bool = False,
     ) -> Mixture:
         """Return this mixture, a background model, adapted to samples (Reynolds, Quatieri and Dunn 2000).
-
         Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
@@ -682,7 +637,6 @@ class Mixture:
 
     def supervector(self) -> NDArray[np.float64]:
         """Return the means of all components after each other, by which adapted mixtures are compared.
-
         Returns: means : ndarray of shape (n_components * n_features,) -- The stacked means.
         """
         return self._engine.means.ravel()
@@ -703,7 +657,6 @@ class Mixture:
         It has the mean over the samples of the derivatives of the log density by weights, means and standard
         deviations, each over its own deviation in a sample of the mixture: numbers near 0 where the samples are as the
         mixture says. One E-step gives them. The mixture must have 'diag' covariances.
-
         Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
@@ -716,9 +669,7 @@ class Mixture:
         vector : ndarray of shape (n_components * (2 * n_features + 1),)
             The numbers and their order are those of :func:`skimage.feature.fisher_vector`: first of the weights,
             then of the means of each component, then of its standard deviations, with the opposite sign.
-
-        References
-        ----------
+        References:
         F. Perronnin, J. Sánchez, T. Mensink: Improving the Fisher kernel for large-scale image
         classification, ECCV 2010.
         """
@@ -749,7 +700,6 @@ class Mixture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture, with the names of its features, to a file that the command ``gmm`` and `load` read.
-
         Parameters: path
         """
         self._engine.write(os.fspath(path), feature_names=names_in_file(self._names))
@@ -757,7 +707,6 @@ class Mixture:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """Read a mixture from a file of `save`, of an estimator's, or of the command ``gmm``.
-
         Parameters: path
         Returns: mixture : Mixture -- The mixture, with the names of its features if the file has them.
         """
@@ -767,7 +716,6 @@ class Mixture:
     @classmethod
     def from_sklearn(cls, gm: Any) -> Mixture:
         """Return the mixture of an object of scikit-learn.
-
         Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The fitted mixture, of which the attributes count.
@@ -780,7 +728,6 @@ class Mixture:
 
     def to_sklearn(self) -> Any:
         """Return the mixture as a fitted object of scikit-learn.
-
         Returns: gm : sklearn.mixture.GaussianMixture -- The object.
         """
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
@@ -794,7 +741,6 @@ class Mixture:
 
     def to_onnx(self, *, dtype: DTypeLike | None = None) -> Any:
         """Return a graph of ONNX with the outputs ``label``, ``probabilities`` and ``score``.
-
         Parameters: dtype : dtype, default=None -- The type of the samples and numbers, as in :func:`to_onnx`.
         Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
         """

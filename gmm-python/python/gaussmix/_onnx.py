@@ -35,7 +35,6 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     - of a classifier ``label`` and ``probabilities``;
     - of an outlier detector ``label`` (1 or -1) and ``score``, the decision function;
     - of a regressor ``mean`` and ``std``, of shape (n_samples, n_targets).
-
     Parameters:
     model : Mixture or estimator -- The mixture, or a fitted estimator of this package.
     dtype : dtype, default=None
@@ -46,6 +45,7 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     return _graph(model, dtype).model(model)
 
 
+@documented
 def register_skl2onnx() -> None:
     """Make skl2onnx know the models of this package, so that it converts pipelines with them.
 
@@ -53,9 +53,7 @@ def register_skl2onnx() -> None:
     options of scikit-learn's own classes a classifier takes ``zipmap`` (its probabilities are an array with either
     value) and ``nocl`` (``True`` numbers the classes from 0), and a mixture ``score_samples`` (``False`` leaves out
     ``score``).
-
-    Examples
-    --------
+    Examples:
     >>> import gaussmix
     >>> gaussmix.register_skl2onnx()  # doctest: +SKIP
     >>> onx = skl2onnx.to_onnx(make_pipeline(StandardScaler(), GaussianMixture(3)).fit(X), X[:1])  # doctest: +SKIP

@@ -42,7 +42,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     A mixture is fitted to the samples, outliers among them, and a threshold is set for its log density: by the samples,
     of which a given share is to lie below it, or by the mixture, of whose own samples a given share would.
-
     Parameters:
     contamination : 'auto' or float, default=0.1
         The share of outliers, above 0 and at most 0.5. 'auto', where it is not known, is 0.01 with
@@ -59,14 +58,10 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     offset_ : float -- The threshold: samples of a smaller log density are outliers.
     n_iter_ : int -- The iterations of the fit.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.ensemble.IsolationForest : Outliers by random trees.
     sklearn.covariance.EllipticEnvelope : Outliers of one robust Gaussian.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixtureOutlierDetector
     >>> X = np.random.default_rng(0).normal(size=(500, 2)) + [[-5, 0], [5, 0]] * 250
@@ -92,7 +87,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture, and set the threshold.
-
         Parameters: X, y, sample_weight
         Returns: self : object -- The fitted detector.
         """
@@ -135,7 +129,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the log density of each sample.
-
         Parameters: X
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
@@ -143,7 +136,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the log density of each sample above the threshold.
-
         Parameters: X
         Returns: difference : ndarray of shape (n_samples,) -- Numbers below 0 for outliers.
         """
@@ -152,7 +144,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Say which samples are outliers.
-
         Parameters: X
         Returns: labels : ndarray of shape (n_samples,) -- -1 for outliers, 1 for the others.
         """

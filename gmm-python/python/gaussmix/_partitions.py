@@ -110,7 +110,6 @@ class Partition(NamedTuple):
 
     Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about
     the last bits of a result; which worker holds which of them does not.
-
     Parameters:
     name : str -- What an error calls it, for example ``rows 0 to 9999 of x.npy``.
     samples : Rows, RowGroups, Array or None -- Where the samples are; None where the engine has them itself.
@@ -129,7 +128,6 @@ class Partition(NamedTuple):
 
     def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
         """Read samples and weights.
-
         Parameters: dtype : dtype -- The type of the samples, float64 or float32.
         Returns:
         x : ndarray of shape (n_samples, n_features) -- The samples, by rows.
@@ -146,7 +144,6 @@ class Partition(NamedTuple):
 
     def known(self, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_] | None:
         """Read the labels of the samples, if there are any.
-
         Parameters:
         n_samples : int -- The number of samples.
         n_components : int -- The number of components.
@@ -163,7 +160,6 @@ class Partition(NamedTuple):
 
     def error(self, error: Exception) -> Exception:
         """Return an error of the same kind whose text names the partition.
-
         Parameters: error : Exception -- The error.
         Returns: named : Exception -- The error to raise.
         """

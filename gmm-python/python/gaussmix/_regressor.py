@@ -35,7 +35,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     Gaussians, whose weights and means depend on the features: `predict` gives its mean and deviation, `sample_y` draws
     from it and `log_prob` is its density. With 'full' and 'tied' covariances each component is a linear regression.
     'diag' and 'spherical' ones know of features and targets only that they have the same components.
-
     Parameters:
     n_components : int, default=1 -- The number of components. One is linear regression.
     weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
@@ -53,13 +52,9 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     n_iter_ : int -- The iterations of the fit.
     n_targets_ : int -- The number of targets.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.gaussian_process.GaussianProcessRegressor : Regression with methods of the same names.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixtureRegressor
     >>> rng = np.random.default_rng(0)
@@ -93,7 +88,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.
@@ -147,7 +141,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the mean of the targets given the features, and how they vary about it.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         return_std : bool, default=False -- Whether to give the standard deviations too.
@@ -176,7 +169,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
         """Draw targets given the features.
-
         Parameters:
         X : array-like of shape (n_samples_X, n_features) -- The features.
         n_samples : int, default=1 -- How many draws for each sample.
@@ -193,7 +185,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the log density of targets given the features.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.

@@ -40,7 +40,6 @@ class Candidate(NamedTuple):
 @documented
 class Selection(NamedTuple):
     """The models that were tried, and the best of them.
-
     Parameters:
     criterion : str -- The name of the criterion.
     table : list of Candidate
@@ -69,7 +68,6 @@ class Selection(NamedTuple):
 
     def to_frame(self) -> Any:
         """Return the table as a DataFrame of pandas.
-
         Returns: table : pandas.DataFrame -- A row for each model.
         """
         import pandas
@@ -78,7 +76,6 @@ class Selection(NamedTuple):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the criterion over the number of components.
-
         Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
         Returns: ax : matplotlib.axes.Axes -- The axes.
         """
@@ -105,7 +102,6 @@ def select(
     **params: Any,
 ) -> Selection:
     """Fit a mixture for each number of components and covariance type, and select the best.
-
     Parameters:
     X : array-like of shape (n_samples, n_features) -- The samples, or what else the estimator fits to.
     n_components : int or iterable of int
@@ -123,9 +119,7 @@ def select(
         the samples once for all fits. By default the estimator of this process.
     **params : dict -- Other parameters of the estimator.
     Returns: selection : Selection -- The table of all models and the best of them.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import select
     >>> X = np.concatenate([np.arange(10.0), np.arange(100.0, 110.0)])[:, np.newaxis]
@@ -209,7 +203,6 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
     ``missing=True``) are open circles, at the means of what is missing given the rest of the sample. Components of a
     :class:`BayesianGaussianMixture` that are not alive, because they have less than half a sample in expectation, are
     drawn faintly.
-
     Parameters:
     gm : Mixture or estimator -- The mixture, or a fitted estimator that has one.
     X : array-like of shape (n_samples, n_features), default=None -- Samples.

@@ -140,7 +140,6 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
 
     Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the attributes
     `weights_`, `means_` and `covariances_`.
-
     Parameters:
     n_components : int, default=1 -- The largest number of components.
     tol : float, default=1e-3
@@ -197,16 +196,12 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     lower_bounds_ : list of float -- That of each iteration.
     elbo_ : float -- The lower bound of the log-evidence of the samples, with all constants.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     GaussianMixture : A mixture whose number of components is given, fitted by
         expectation-maximisation.
     MixturePosterior : Draws from the posterior, by Markov chains.
     sklearn.mixture.BayesianGaussianMixture : The scikit-learn estimator that this class replaces.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import BayesianGaussianMixture
     >>> X = np.array([[1, 2], [1, 4], [1, 0], [4, 2], [12, 4], [10, 7]])
@@ -290,7 +285,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
                 raise ValueError("covariance_prior must be one number for 'spherical' covariances")
             return np.reshape(np.asarray(covariance, dtype=np.float64), 1)
         shape = (n_features,) if kind == "diag" else (n_features, n_features)
-        array = _start.checked(covariance, shape, f"{kind} covariance_prior")
+        array = _start.checked(covariance, shape, f"{kind} covariance_prior").astype(np.float64)
         if kind == "diag":
             if np.any(array <= 0.0):
                 raise ValueError("'diag precision' should be positive")

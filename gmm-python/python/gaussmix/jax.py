@@ -52,7 +52,6 @@ class LogLikelihood:
     its own. Softmax makes such of free numbers. A covariance matrix must be symmetric. Its mirrored entries are two
     variables, of which the mean counts. The result has the type of the parameters; it is float64 only where JAX has
     that (``jax_enable_x64``).
-
     Parameters:
     x : array of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters and their
@@ -107,7 +106,6 @@ def log_likelihood(
 
     This loads the samples for each evaluation, and those in a GPU's memory pass through the host. For many evaluations
     of the same samples, `LogLikelihood` loads them once; it also says what the weights and covariances may be.
-
     Parameters:
     x : array of shape (n_samples, n_features) -- The samples, float32 or float64.
     weights : array of shape (n_components,), or Mixture or estimator

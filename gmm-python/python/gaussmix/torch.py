@@ -40,7 +40,6 @@ class LogLikelihood:
     The weights are any numbers that are not negative: they are not divided by their sum, so that each is a variable of
     its own. Softmax makes such of free numbers. A covariance matrix must be symmetric. Its mirrored entries are two
     variables, of which the mean counts. Results are in float64, derivatives in the type of what they are by.
-
     Parameters:
     x : Tensor of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and must not be
@@ -99,7 +98,6 @@ class LogLikelihood:
 
         Its derivatives by the parameters take one or two more evaluations of all samples, which are loaded again for
         them; those of the total cost nothing beside its value.
-
         Parameters:
         weights : Tensor of shape (n_components,), or Mixture or estimator
             The weights of the components, or a mixture alone.
@@ -146,7 +144,6 @@ def log_likelihood(
 
     This loads the samples for one evaluation. For many of the same samples, `LogLikelihood` does so once; it also says
     what the weights and covariances may be.
-
     Parameters:
     x : Tensor of shape (n_samples, n_features) -- The samples, float32 or float64.
     weights : Tensor of shape (n_components,), or Mixture or estimator

@@ -26,7 +26,6 @@ class Engine(ABC):
 
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, where the workers can.
-
         Parameters: paths
         Returns: files : list of File -- Each file with the shape and type of its array.
         """
@@ -34,7 +33,6 @@ class Engine(ABC):
 
     def agree(self, error: BaseException | None) -> None:
         """Raise an error of this process. Engines of which several processes call `fit` raise it in all.
-
         Parameters: error : BaseException or None -- The error, if there is one.
         """
         if error is not None:
@@ -42,7 +40,6 @@ class Engine(ABC):
 
     def together(self, work: Callable[[], _Value]) -> _Value:
         """Do something that asks the workers. Engines of which several processes call `fit` do it in one of them.
-
         Parameters: work
         Returns: result : object -- What `work` returned.
         """
@@ -57,7 +54,6 @@ class Engine(ABC):
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Have each partition loaded by one worker, in the place of all that were loaded before.
-
         Parameters:
         partitions
         options : Options -- What workers make their shards with.
@@ -67,7 +63,6 @@ class Engine(ABC):
     @abstractmethod
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
         """Ask all shards: hand operation and message on to ``shard.ask``.
-
         Parameters: operation, message
         Returns:
         answers : iterable of Answer
@@ -77,7 +72,6 @@ class Engine(ABC):
     @staticmethod
     def added(operation: str) -> bool:
         """Say whether `merge` may be called for the answers to an operation.
-
         Parameters: operation : str -- The name of the operation.
         Returns: added : bool -- Whether its values are sums.
         """
@@ -90,11 +84,8 @@ class Engine(ABC):
 @documented
 class InProcess(Engine):
     """Shards of this process, one after the other: what others are compared with.
-
     Parameters: n_shards : int, default=1 -- The number of shards.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import GaussianMixture, InProcess
     >>> X = np.concatenate([np.linspace(0, 2, 50), np.linspace(9, 11, 50)])[:, np.newaxis]

@@ -161,7 +161,6 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
-
     Parameters:
     engine, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
@@ -195,7 +194,6 @@ class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMix
     Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
     for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
     their own engines. Samples are as those of :class:`GaussianMixture`.
-
     Parameters:
     engine, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.

@@ -23,7 +23,6 @@ class Likelihood(Evaluation):
 
     It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with those of several, which
     travel together, there and back. `close`, or a ``with`` statement, frees the memory of the workers.
-
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
@@ -32,9 +31,7 @@ class Likelihood(Evaluation):
     covariance_type, float64
     n_jobs : int or None, default=None -- The number of threads of a worker, as joblib counts.
     partition_rows, resident, missing
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import Likelihood
     >>> with Likelihood(np.array([[0.0], [1.0]]), partition_rows=1) as likelihood:

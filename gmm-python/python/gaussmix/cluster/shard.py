@@ -26,7 +26,6 @@ _DEVICE_SHARE = 0.8
 @documented
 class Options(NamedTuple):
     """How shards load their partitions.
-
     Parameters:
     dtype : str -- The type of all samples, '<f8' or '<f4'.
     n_partitions : int -- The number of all partitions, of all workers.
@@ -61,7 +60,6 @@ class Options(NamedTuple):
 @documented
 class Facts(NamedTuple):
     """What is known of a partition once it was loaded.
-
     Parameters:
     n_samples : int -- The number of its samples, which may be 0.
     n_features : int -- The number of features.
@@ -204,11 +202,8 @@ class Shard:
     """The partitions of one worker, in its device.
 
     A pickle of it is a shard without partitions, because what is in a device does not travel.
-
     Parameters: options : Options -- How partitions are loaded.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import Options, Partition, Shard, merge
     >>> from gaussmix._partitions import Array
@@ -234,7 +229,6 @@ class Shard:
 
     def load(self, number: int, partition: Partition) -> Facts:
         """Load a partition, in the place of an earlier one of this number.
-
         Parameters:
         number : int -- The number of the partition, from 0.
         partition : Partition -- Where its samples are.
@@ -263,7 +257,6 @@ class Shard:
 
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
         """Answer a request for some partitions.
-
         Parameters:
         operation, message
         numbers : iterable of int, default=None -- The partitions; by default all of the shard.

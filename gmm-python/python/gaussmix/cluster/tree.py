@@ -79,7 +79,6 @@ def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
 
     They are added as far as the tree over the partitions allows. An engine may call it for any part of the answers, on
     any worker: the bits of the sum of all stay the same.
-
     Parameters:
     answers : iterable of Answer -- Answers of one or several shards.
     n_partitions : int -- The number of all partitions.

@@ -107,13 +107,10 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
     device give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by
     others, and the fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device`
     is that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives it.
-
     Parameters:
     client, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
-
-    Examples
-    --------
+    Examples:
     >>> import dask.array
     >>> from gaussmix.dask import GaussianMixture
     >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
@@ -132,13 +129,10 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,
     partitions and workers are as for :class:`GaussianMixture`.
-
     Parameters:
     client, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
-
-    Examples
-    --------
+    Examples:
     >>> import dask.array
     >>> from gaussmix.dask import BayesianGaussianMixture
     >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
@@ -155,7 +149,6 @@ class Likelihood(likelihood.Likelihood):
 
     It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one round trip, as all
     walkers of a sampler should. `close`, or a ``with`` statement, frees the memory of the workers.
-
     Parameters:
     X : dask array or dataframe, array-like, or paths -- The samples.
     sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
@@ -163,9 +156,7 @@ class Likelihood(likelihood.Likelihood):
     **options : dict
         `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
         :class:`gaussmix.cluster.Likelihood`.
-
-    Examples
-    --------
+    Examples:
     >>> import dask.array
     >>> from gaussmix.dask import Likelihood
     >>> x = dask.array.from_array([[0.0], [1.0]], chunks=(1, 1))

@@ -209,7 +209,6 @@ def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], eval
 @documented
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     """Run the command. All ranks call it.
-
     Parameters:
     arguments : sequence of str, default=None -- The arguments; by default those of the process.
     comm

@@ -60,7 +60,6 @@ class MPIEngine(Engine):
 
     Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together` are called by all
     ranks.
-
     Parameters: comm
     """
 
@@ -76,7 +75,6 @@ class MPIEngine(Engine):
         """Do something on rank 0 while the other ranks answer; give all ranks the result, or raise its error.
 
         Within `work` it just calls what it is given, because the other ranks answer already.
-
         Parameters: work
         Returns: result : object -- What `work` returned.
         """
@@ -182,7 +180,6 @@ class MPIEngine(Engine):
 
     def own(self, n_partitions: int) -> range:
         """Give the numbers of this rank's partitions: a block of consecutive ones.
-
         Parameters: n_partitions : int -- The number of all partitions.
         Returns: numbers : range -- Those of this rank.
         """

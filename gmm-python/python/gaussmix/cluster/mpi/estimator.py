@@ -76,7 +76,6 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     An iteration sends the parameters and brings back sums over the samples, which are added in the order of the
     partitions: the same partitions on the same kind of device give the same bits, whatever the number of ranks. An
     error of one rank is raised in all. `verbose` and `callback` work on rank 0 alone.
-
     Parameters:
     device : str, default='auto'
         Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer), 'cuda:N' (the GPU
@@ -98,7 +97,6 @@ class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
     are as for :class:`GaussianMixture`.
-
     Parameters:
     device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
     n_jobs : int or None, default=None
@@ -118,7 +116,6 @@ class Likelihood(likelihood.Likelihood):
     It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count
     are those of rank 0. Several sets of parameters in one call travel together: down the tree of the ranks and, as
     totals, up again. `together` lets a sampler run on rank 0 alone.
-
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths
         The samples of this rank, or files, of which each rank reads its part.
@@ -134,7 +131,6 @@ class Likelihood(likelihood.Likelihood):
 
     def together(self, work: Callable[[], Any]) -> Any:
         """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
-
         Parameters: work : callable -- Called by rank 0 only, for example to run a sampler.
         Returns: result : object -- What `work` returned, on all ranks. Its error is raised on all ranks too.
         """

@@ -19,13 +19,9 @@ _AT_ONCE = 1 << 20
 
 def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of all attributes of a mixture that was fitted to samples of this type.
-    Parameters:
-    mixture : Mixture -- The mixture.
-    dtype : dtype -- The type of the samples.
-    Returns:
-    dtype : dtype
-        float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their
-        Cholesky factors define the same mixture each; otherwise float64.
+
+    It is float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their Cholesky
+    factors define the same mixture each; otherwise float64.
     """
     wide = np.dtype(np.float64)
     if dtype != np.float32:

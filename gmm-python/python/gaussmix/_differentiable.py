@@ -41,14 +41,7 @@ def arrays_of(covariance_type: str | None, weights: Any, means: Any, covariances
 
 
 class Parameters(NamedTuple):
-    """The parameters of a mixture as the engine takes them, and what their weights summed to.
-    Parameters:
-    weights : ndarray of shape (n_components,) -- The weights, with the sum 1.
-    means : ndarray of shape (n_components, n_features) -- The means.
-    covariances : ndarray -- The covariances in the shape of their type, symmetric.
-    matrices : bool -- Whether the covariances are matrices, one or one for each component.
-    total : float -- The sum of the weights that were given.
-    """
+    """The parameters of a mixture as the engine takes them, whether covariances are matrices, and what the weights summed to."""
 
     weights: NDArray[np.float64]
     means: NDArray[np.float64]
@@ -105,12 +98,7 @@ class Differentiable:
     """The total log-likelihood Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) of samples in a device, and its derivatives.
 
     The sample weights v are constants, the weights w any numbers that are not negative: they are not divided by their
-    sum, so that each is a variable of its own.
-    Parameters:
-    samples : array-like of shape (n_samples, n_features) -- The samples, which are kept and must not change.
-    sample_weight : ndarray of shape (n_samples,) or None -- The sample weights.
-    covariance_type : str or None -- The type of the covariances; None leaves it to their shape.
-    **options : Any -- Those of `Likelihood`.
+    sum, so that each is a variable of its own. The samples are kept and must not change.
     """
 
     def __init__(self, samples: Any, sample_weight: Any = None, covariance_type: str | None = None, **options: Any) -> None:

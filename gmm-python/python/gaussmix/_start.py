@@ -155,8 +155,12 @@ def fit_many(
     x: Floats, ranges: list[tuple[int, int]], weights: NDArray[np.float64] | None, estimators: Sequence[Any], **how: Any
 ) -> _core.Fits:
     """Fit estimators, or one for all, to ranges of rows, on each core another run; fits that were broken off hold an error."""
-    options = [estimator._options(x.shape[1]) for estimator in estimators]
-    first = estimators[0]
+    options, first = [estimator._options(x.shape[1]) for estimator in estimators], estimators[0]
+    for estimator in estimators:
+        # Covariances and their factors before and after an M-step, and their statistics; starts come before the engine's own check.
+        shape = shape_of(estimator.covariance_type, estimator.n_components, x.shape[1])
+        remedy = "use fewer components, or a covariance type with fewer numbers"
+        _core.check_memory("the parameters and statistics of the components", shape, 6 * 8, remedy)
     how |= {"threads": n_threads(first.n_jobs), "missing": first.missing}
     return _core.fit_many(x, ranges, weights, options, [runs(estimator) for estimator in estimators], **how)
 

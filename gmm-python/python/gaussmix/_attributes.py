@@ -1,7 +1,5 @@
 """The type of a fitted mixture's attributes: float32 for float32 data, where float32 holds the mixture."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -79,11 +79,8 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like", dict],
         "priors": ["array-like", dict, None],
     }
-    classes_: NDArray[Any]
-    priors_: NDArray[np.float64]
     #: The fitted estimators of the mixtures.
     _gms: list[GaussianMixture]
-    n_iter_: NDArray[np.int64]
 
     @with_parameters(_WITHOUT)
     def __init__(

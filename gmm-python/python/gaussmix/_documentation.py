@@ -1,7 +1,5 @@
 """Signatures and documentation that classes share: texts of parameters, and parameters of other estimators."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -89,13 +87,12 @@ def filled(text: str) -> str:
         if start := _SHORT.match(line):
             if lines and lines[-1].strip():
                 lines.append("")
-            indent, name, entry = start.groups()
-            lines += [indent + name, indent + "-" * len(name)]
-            if name in ("See Also", "References", "Examples"):
-                indent = None
+            before, name, entry = start.groups()
+            lines += [before + name, before + "-" * len(name)]
+            indent = None if name in ("See Also", "References", "Examples") else before
             if entry is None:
                 continue
-            line = indent + entry
+            line = before + entry
         elif not line.strip():
             indent = None
         if indent is None or line.startswith(indent + " "):

@@ -1,7 +1,5 @@
 """Arrays in a GPU's memory: of PyTorch, CuPy, JAX and other libraries that know DLPack."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np

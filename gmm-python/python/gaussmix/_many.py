@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _start, _tables
+from . import _start, _tables
 from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._documentation import documented
 from ._estimator import GaussianMixture
@@ -72,18 +72,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     >>> many["b"].predict([[2.0], [5.0]]).tolist() == many.predict([[2.0], [5.0]], ["b", "b"]).tolist()
     True
     """
-
-    groups_: NDArray[Any]
-    sizes_: NDArray[np.int64]
-    weights_: NDArray[np.float64]
-    means_: NDArray[np.float64]
-    covariances_: NDArray[np.float64]
-    converged_: NDArray[np.bool_]
-    n_iter_: NDArray[np.int64]
-    lower_bound_: NDArray[np.float64]
-    errors_: dict[Any, str]
-    #: What the engine has found.
-    _fits: _core.Fits
 
     def __init__(self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0) -> None:
         self.estimator = estimator

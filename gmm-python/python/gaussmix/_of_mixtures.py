@@ -1,7 +1,5 @@
 """What the estimators have in common that fit Gaussian mixtures for another task: outliers, classification, regression."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection
 from functools import partial

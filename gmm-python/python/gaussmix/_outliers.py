@@ -75,8 +75,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         "contamination": [StrOptions({"auto"}), Interval(Real, 0.0, 0.5, closed="right")],
         "threshold": [StrOptions({"samples", "mixture"})],
     }
-    offset_: float
-    n_iter_: int
 
     @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:

@@ -1,7 +1,5 @@
 """The parameters of the estimator: what each may be, and the check of them."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Puts our mixtures in the place of scikit-learn's."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

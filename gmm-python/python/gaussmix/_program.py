@@ -1,7 +1,5 @@
 """The command `gmm`: the program of the Rust crate, through the extension."""
 
-from __future__ import annotations
-
 import sys
 
 from . import _core

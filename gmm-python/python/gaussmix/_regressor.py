@@ -67,8 +67,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints(_WITHOUT)
-    n_iter_: int
-    n_targets_: int
     #: Whether the targets were an array of one dimension.
     _one_dimension: bool
     missing: bool

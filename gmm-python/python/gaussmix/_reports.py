@@ -1,7 +1,5 @@
 """The course of a fit: where its runs begin, an `Iteration` to the callback, and the lines of `verbose`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Where a fit starts: scikit-learn's own start for small data, and the checks of the parameters that a caller gives."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

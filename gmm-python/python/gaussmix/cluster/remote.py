@@ -1,7 +1,5 @@
 """The samples of all partitions as one evaluator: what the engine asks for, and the workers answer."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import signal

@@ -4,8 +4,6 @@ Its options are those that the library has for a fit, and parameters of the esti
 names, defaults, values and descriptions are taken from there.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import math

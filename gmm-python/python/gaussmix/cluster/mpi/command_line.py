@@ -1,7 +1,5 @@
 """The command ``python -m gaussmix.mpi``, which all ranks of an MPI job run."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -19,6 +19,9 @@ from ._gpu import checked, on_gpu, on_host
 from ._warnings import warn
 
 Floats = NDArray[np.floating[Any]]
+#: The weights and the labels of samples, where they have some.
+Weights = NDArray[np.float64] | None
+Labels = NDArray[np.int64] | NDArray[np.bool_]
 
 #: The engine starts no more threads.
 MAX_THREADS = 4096
@@ -146,7 +149,7 @@ class Missing(NamedTuple):
     first_empty_row: int | None
 
     @classmethod
-    def of(cls, X: Floats, sample_weight: NDArray[np.float64] | None) -> Missing:
+    def of(cls, X: Floats, sample_weight: Weights) -> Missing:
         """Look through an array, in which NaN stands for a missing value."""
         missing = np.isnan(X)
         empty = missing.all(axis=1)
@@ -171,14 +174,7 @@ def note_missing(missing: Missing) -> None:
 
 
 def load(
-    estimator: Any,
-    X: Any,
-    sample_weight: Any,
-    *,
-    device: str,
-    threads: int | None,
-    original: Any = None,
-    labels: NDArray[np.int64] | NDArray[np.bool_] | None = None,
+    estimator: Any, X: Any, sample_weight: Any, *, device: str, threads: int | None, original: Any = None, labels: Labels | None = None
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY}
@@ -222,7 +218,7 @@ def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDAr
         raise type(error)(re.sub(r"\brow (\d+)", place, str(error))) from None
 
 
-def checked_labels(labels: Any, n_samples: int, n_components: int, first: int = 0) -> NDArray[np.int64] | NDArray[np.bool_]:
+def checked_labels(labels: Any, n_samples: int, n_components: int, first: int = 0) -> Labels:
     """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed.
 
     Errors count samples from `first`, the number of the first one.
@@ -248,7 +244,7 @@ def checked_labels(labels: Any, n_samples: int, n_components: int, first: int = 
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] | None:
+def checked_weights(sample_weight: Any, n_samples: int) -> Weights:
     """Convert sample weights to an array of shape (n_samples,)."""
     if sample_weight is None:
         return None

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from . import _start
-from ._arrays import Floats, checked_weights, refuse_masked
+from ._arrays import Floats, Weights, checked_weights, refuse_masked
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -164,9 +164,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             raise ValueError(f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes")
         return numbers
 
-    def _fit_each(
-        self, mixtures: list[GaussianMixture], x: Floats, weights: NDArray[np.float64] | None, ranges: list[tuple[int, int]]
-    ) -> None:
+    def _fit_each(self, mixtures: list[GaussianMixture], x: Floats, weights: Weights, ranges: list[tuple[int, int]]) -> None:
         """Fit the mixtures to their ranges of the samples."""
         first, fits = mixtures[0], None
         for gm in mixtures:

@@ -241,10 +241,7 @@ class GaussianMixture(Fitting):
     def _criterion(self, name: str, total: float, n: float) -> float:
         """Return a criterion for samples of this total log-likelihood and weight."""
         penalty = math.log(n) if name == "bic" else 2.0
-        return -2.0 * total + penalty * self._n_parameters()
-
-    def _n_parameters(self) -> int:
-        return self._mixture().n_parameters
+        return -2.0 * total + penalty * self._mixture().n_parameters
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         """Return the total log-likelihood of samples, and their weight."""

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
-from ._arrays import Floats, checked_weights
+from ._arrays import Floats, Weights, checked_weights
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -149,7 +149,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         return beside(np.where(self._scores(x, X) < self.offset_, -1, 1).astype(np.int64, copy=False), X)
 
 
-def _threshold(scores: Floats, weights: NDArray[np.float64] | None, share: float) -> float:
+def _threshold(scores: Floats, weights: Weights, share: float) -> float:
     """Return the threshold below which a share of the samples lies, and as little less as can be.
 
     It lies half way between two samples, so that rounding puts none on the other side.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
-from ._arrays import Floats, checked_labels, checked_weights, floats
+from ._arrays import Floats, Labels, Weights, checked_labels, checked_weights, floats
 from ._documentation import documented
 
 #: Samples are divided so that there are about this many partitions, ...
@@ -126,7 +126,7 @@ class Partition(NamedTuple):
     first: int = 0
     labels: Joined | Array | None = None
 
-    def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
+    def read(self, dtype: Any) -> tuple[Floats, Weights]:
         """Read samples and weights.
         Parameters: dtype : dtype -- The type of the samples, float64 or float32.
         Returns:
@@ -142,7 +142,7 @@ class Partition(NamedTuple):
             return np.asarray(x), checked_weights(given, x.shape[0])
         return np.asarray(x), np.empty(0)
 
-    def known(self, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_] | None:
+    def known(self, n_samples: int, n_components: int) -> Labels | None:
         """Read the labels of the samples, if there are any.
         Parameters:
         n_samples : int -- The number of samples.

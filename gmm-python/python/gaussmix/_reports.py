@@ -18,8 +18,7 @@ class Iteration(NamedTuple):
     mixture: Mixture
 
 
-#: Where a run begins: at what the engine finds from a seed, at a mixture with what is added to its first lower bound, or
-#: at statistics.
+#: Where a run begins: at what the engine finds from a seed, at a mixture with what is added to its first lower bound, or at statistics.
 Start = int | tuple[_core.Mixture, float] | _core.Statistics
 
 

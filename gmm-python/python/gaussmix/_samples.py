@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _core, _start
-from ._arrays import Floats, checked_labels, checked_weights, load, n_threads, validated
+from ._arrays import Floats, Weights, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
 from ._reports import Course, Start
 
@@ -25,14 +25,7 @@ class Evaluations(Protocol):
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics: ...
 
-    def fit(
-        self,
-        options: dict[str, Any],
-        course: Course | None,
-        before: _core.Mixture | _core.VariationalMixture | None = None,
-        lower_bound: float | None = None,
-        units: _core.Standardization | None = None,
-    ) -> _core.Fit: ...
+    def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit: ...
 
 
 class Samples(AbstractContextManager["Samples"]):
@@ -58,7 +51,7 @@ class Samples(AbstractContextManager["Samples"]):
         """Change to columns of mean 0 and standard deviation 1, the `units`."""
 
     @abstractmethod
-    def _rows(self) -> tuple[Floats, NDArray[np.float64] | None]:
+    def _rows(self) -> tuple[Floats, Weights]:
         """Return all samples, in the `units`, and their weights if they have some."""
 
     def start(self, random_state: np.random.RandomState, total_weight: float) -> Start:
@@ -123,7 +116,7 @@ class ArraySamples(Samples):
         self.X = self.units.apply(X)
         return self._load()
 
-    def _rows(self) -> tuple[Floats, NDArray[np.float64] | None]:
+    def _rows(self) -> tuple[Floats, Weights]:
         return on_host(self.X), self.weights
 
     def fit_many(self, estimators: list[Any]) -> _core.Fits:

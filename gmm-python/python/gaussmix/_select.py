@@ -165,7 +165,7 @@ def select(
                 too_many = gm.n_components, total
             continue
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
-        table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
+        table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:
             best = (value, gm)
     if too_many is not None:

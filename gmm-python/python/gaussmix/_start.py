@@ -9,12 +9,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from . import _core
-from ._arrays import Floats, n_threads
+from ._arrays import Floats, Weights, n_threads
 from ._gpu import on_gpu
 from ._reports import Start
 from ._warnings import warn
@@ -24,6 +25,7 @@ from ._warnings import warn
 #: method: its k-means takes a few passes over all samples, scikit-learn's far more.
 SCIKIT_LEARN_START = 16384
 
+Units = _core.Standardization | None
 #: The parameters of a start that can be given.
 INITIAL = ("weights_init", "means_init", "precisions_init")
 
@@ -89,18 +91,18 @@ def checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
 _spare = threading.local()
 
 
-def taken_random_state(seed: Any) -> np.random.RandomState:
+def taken_random_state(seed: Any) -> RandomState:
     """Make what scikit-learn's ``check_random_state`` makes, to be given back to `keep_random_state` after use."""
     # Taken out, so that a fit within a callback of this one has its own.
-    spare: np.random.RandomState | None = vars(_spare).pop("state", None) if isinstance(seed, Integral) else None
+    spare: RandomState | None = vars(_spare).pop("state", None) if isinstance(seed, Integral) else None
     if spare is None:
-        made: np.random.RandomState = check_random_state(seed)
+        made: RandomState = check_random_state(seed)
         return made
     spare.seed(seed)
     return spare
 
 
-def keep_random_state(random_state: np.random.RandomState, seed: Any) -> None:
+def keep_random_state(random_state: RandomState, seed: Any) -> None:
     """Keep a random state that `taken_random_state` made for this seed."""
     if isinstance(seed, Integral):
         _spare.state = random_state
@@ -111,11 +113,9 @@ _NUMBERS_OF_A_CORE = 1 << 22
 
 
 def is_side_by_side(X: Any, estimator: Any) -> bool:
-    """Say whether runs from several starts, or several fits, are made side by side, unseen by callbacks.
+    """Say whether runs from several starts, or several fits, are made on different cores, or by one launch on a GPU.
 
-    Those are runs on the cores, or by one launch on a GPU.
-
-    ``X`` may be what a caller gave; what has no shape is small.
+    Callbacks do not see them. ``X`` may be what a caller gave; what has no shape is small.
     """
     given = any(getattr(estimator, name, None) is not None for name in INITIAL)
     return (
@@ -149,9 +149,7 @@ def runs(estimator: Any) -> dict[str, Any]:
     return drawn
 
 
-def fit_many(
-    x: Floats, ranges: list[tuple[int, int]], weights: NDArray[np.float64] | None, estimators: Sequence[Any], **how: Any
-) -> _core.Fits:
+def fit_many(x: Floats, ranges: list[tuple[int, int]], weights: Weights, estimators: Sequence[Any], **how: Any) -> _core.Fits:
     """Fit estimators, or one for all, to ranges of rows, on each core another run; fits that were broken off hold an error."""
     options, first = [estimator._options(x.shape[1]) for estimator in estimators], estimators[0]
     for estimator in estimators:
@@ -163,7 +161,7 @@ def fit_many(
     return _core.fit_many(x, ranges, weights, options, [runs(estimator) for estimator in estimators], **how)
 
 
-def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int) -> None:
+def check_weighted(sample_weight: Weights, n_components: int) -> None:
     """Refuse fewer samples with a weight than components, as the engine does where it finds the start."""
     if sample_weight is None:
         return
@@ -193,13 +191,7 @@ def is_name(init_params: Any) -> bool:
     return isinstance(init_params, str)
 
 
-def _given_statistics(
-    X: Floats,
-    estimator: Any,
-    random_state: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None,
-    units: _core.Standardization | None,
-) -> _core.Statistics:
+def _given_statistics(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, units: Units) -> _core.Statistics:
     """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them.
 
     Means are in the units of the data, but those of a callable in the units of the samples that it gets.
@@ -237,13 +229,7 @@ def _given_statistics(
     return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[counted]), resp[counted], estimator.covariance_type)
 
 
-def statistics_of(
-    X: Floats,
-    estimator: Any,
-    random_state: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None,
-    units: _core.Standardization | None = None,
-) -> _core.Statistics:
+def statistics_of(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, units: Units = None) -> _core.Statistics:
     """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start; of samples in units."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
     check_weighted(sample_weight, k)
@@ -273,7 +259,7 @@ def statistics_of(
     return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[chosen]), resp, kind)
 
 
-def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: NDArray[np.float64] | None) -> _core.Mixture:
+def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: Weights) -> _core.Mixture:
     """Make scikit-learn's start of a few samples: the tied covariance is of all samples, around the origin in part."""
     wide = X.astype(np.float64)
     counts, means = statistics.counts, statistics.means
@@ -293,14 +279,7 @@ def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     return n_samples <= SCIKIT_LEARN_START or n_samples * n_features <= estimator._numbers_of_own_start
 
 
-def start(
-    X: Floats,
-    estimator: Any,
-    random_state: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None,
-    total_weight: float,
-    units: _core.Standardization | None,
-) -> Start:
+def start(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, total_weight: float, units: Units) -> Start:
     """Return where a run begins: at statistics, or at a mixture and the logarithm of the sum that its weights have in scikit-learn."""
     statistics, init_params = statistics_of(X, estimator, random_state, sample_weight, units), estimator.init_params
     one_for_each = is_name(init_params) and init_params in ("k-means++", "random_from_data")

@@ -40,14 +40,6 @@ class FittedPosterior(Fitted):
     """The attributes of a posterior, and the ways to and from files and scikit-learn's class."""
 
     weight_concentration_prior_type: str
-    weight_concentration_: Any
-    mean_precision_: NDArray[Any]
-    degrees_of_freedom_: Any
-    weight_concentration_prior_: float
-    mean_precision_prior_: float
-    mean_prior_: NDArray[Any]
-    degrees_of_freedom_prior_: float
-    covariance_prior_: Any
     _theirs, _more, _engine_class = BayesianScikitLearn, _POSTERIOR, _core.VariationalMixture
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
@@ -175,8 +167,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     means_ : ndarray of shape (n_components, n_features) -- The posterior mean of each component's mean.
     covariances_ : ndarray -- The inverses of the posterior means of the precisions, in the shape of their type.
     precisions_ : ndarray -- The posterior means of the precisions, in the same shape.
-    precisions_cholesky_ : ndarray
-        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
+    precisions_cholesky_, converged_
     weight_concentration_ : tuple of ndarray, or ndarray of shape (n_components,)
         The parameters of the Beta distributions of a Dirichlet process, two arrays of shape (n_components,), or
         those of the Dirichlet distribution.
@@ -188,7 +179,6 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     mean_prior_ : ndarray of shape (n_features,) -- The prior mean that was used.
     degrees_of_freedom_prior_ : float -- The degrees of freedom that were used.
     covariance_prior_ : float or ndarray -- The scale of the prior of the precisions that was used.
-    converged_ : bool -- Whether the best run converged.
     n_iter_ : int -- The iterations of the best run.
     lower_bound_ : float
         The lower bound of the evidence after the last iteration, of all samples. As in scikit-learn what does not

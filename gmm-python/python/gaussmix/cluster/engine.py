@@ -45,11 +45,9 @@ class Engine(ABC):
         """
         return work()
 
-    def _plan(
-        self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, n_components: int = 0
-    ) -> Plan:
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
         """Divide samples of the kinds that the engine knows, and weights and labels with them, into partitions."""
-        return plan(self, X, sample_weight, partition_rows, labels, n_components)
+        return plan(self, X, sample_weight, partition_rows, labels, k)
 
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:

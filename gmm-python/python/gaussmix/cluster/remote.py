@@ -176,14 +176,7 @@ class Resident(Evaluations):
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
         return self.told(lambda: self.data.e_step(mixture))
 
-    def fit(
-        self,
-        options: dict[str, Any],
-        course: Course | None,
-        before: _core.Mixture | _core.VariationalMixture | None = None,
-        lower_bound: float | None = None,
-        units: _core.Standardization | None = None,
-    ) -> _core.Fit:
+    def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit:
         def fit() -> _core.Fit:
             data = self.data
             if self.n_components and before is None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import _start
-from .._arrays import Floats, n_threads, note_missing
+from .._arrays import Floats, Weights, n_threads, note_missing
 from .._partitions import Partition
 from .._samples import Samples
 from .engine import agreed
@@ -93,7 +92,7 @@ class ClusterSamples(Samples):
         self.units = self.remote.sum("moments")
         return self._resident([partition._replace(units=self.units) for partition in self.plan.partitions])
 
-    def _rows(self) -> tuple[Floats, NDArray[np.float64] | None]:
+    def _rows(self) -> tuple[Floats, Weights]:
         X, weights = self.remote.rows(np.arange(self.shape[0]))
         weighted = any(partition.weights is not None for partition in self.plan.partitions)
         return X.astype(self.dtype, copy=False), weights if weighted else None

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from .. import _core
-from .._arrays import Floats, Missing, rows_of_caller
+from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixtures_of
 
-#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
-#: one more partition.
+#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
 _DEVICE_SHARE = 0.8
 
 
@@ -75,10 +74,6 @@ class Facts(NamedTuple):
     missing: Missing | None = None
 
 
-#: The labels of samples.
-_Labels = NDArray[np.int64] | NDArray[np.bool_]
-
-
 class _Part:
     """A partition in a shard."""
 
@@ -89,8 +84,7 @@ class _Part:
         total = float(x.shape[0]) if weights is None else float(weights.sum())
         missing = Missing.of(x, weights) if options.missing else None
         self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
-        # Samples that do not stay are brought to the device all the same, which looks for what is
-        # not finite.
+        # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
         data = self._data(x, weights, labels)
         #: Samples, weights and labels in memory.
         self.held = (x, weights, labels) if resident else None
@@ -98,7 +92,7 @@ class _Part:
         self.data = data if resident and in_device else None
         self.described = None if data is None else data.describe()
 
-    def _data(self, x: Floats, weights: NDArray[np.float64] | None, labels: _Labels | None) -> _core.Data | None:
+    def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> _core.Data | None:
         if x.shape[0] == 0:
             return None
         if weights is not None and not weights.any():
@@ -128,11 +122,11 @@ class _Part:
                 raise ValueError(f"{message}\n{error}") from error
             raise
 
-    def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
+    def read(self) -> tuple[Floats, Weights]:
         """Give samples and weights; those that are not resident are read again."""
         return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held[:2]
 
-    def _labels(self) -> _Labels | None:
+    def _labels(self) -> Labels | None:
         """Give the labels of the samples, if there are any; those that are not resident are read again."""
         if self.held is not None:
             return self.held[2]

@@ -10,9 +10,8 @@ from typing import Any, Generic, TypeVar
 from .. import _core
 from .._documentation import documented
 
-#: A part of the answer to a request: the place of the value in the tree over the partitions (its
-#: level, and its number on this level), and the value as bytes, which are empty where the
-#: partitions have no samples.
+#: A part of the answer to a request: the place of the value in the tree over the partitions (its level, and its number on this level), and
+#: the value as bytes, which are empty where the partitions have no samples.
 Answer = tuple[int, int, bytes]
 
 _Value = TypeVar("_Value")

@@ -46,13 +46,7 @@ def by_rows(X: Any) -> Any:
 
 
 def plan_of(
-    engine: DaskEngine,
-    X: Any,
-    sample_weight: Any,
-    partition_rows: int | None,
-    resident: bool | None,
-    labels: Any = None,
-    n_components: int = 0,
+    engine: DaskEngine, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0
 ) -> Plan:
     """Divide what Dask's users have; hand the chunks of collections to the engine."""
     if resident is False and hasattr(X, "dask"):
@@ -69,8 +63,8 @@ def plan_of(
         dtype = _partitions.common_dtype([X.dtype])
     else:
         sample_weight, labels = (given.compute() if hasattr(given, "dask") else given for given in (sample_weight, labels))
-        return plan(engine, X, sample_weight, partition_rows, labels, n_components)
-    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), _labels_of(labels, counts, n_components), strict=True))
+        return plan(engine, X, sample_weight, partition_rows, labels, k)
+    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), _labels_of(labels, counts, k), strict=True))
     # Signs that there are some; the engine has them.
     weights, known = (None if given is None else Array(None) for given in (sample_weight, labels))
     partitions, first = [], 0.0

@@ -27,8 +27,7 @@ _LOOK = 0.5
 _WAIT_FOR_WORKERS = 60.0
 #: A request is repeated at most as often, when workers die.
 _ATTEMPTS = 5
-#: Parameters and statistics of more bytes than these go from worker to worker, not all through one
-#: process.
+#: Parameters and statistics of more bytes than these go from worker to worker, not all through one process.
 _LARGE = 1 << 20
 #: The share of a worker's memory that resident partitions may take.
 _SHARE = 0.5

@@ -24,8 +24,7 @@ from ..tree import Answer, merge
 
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
-#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to
-#: others between two looks.
+#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
 _BUSY, NAP = 2e-3, 1e-4
 
 
@@ -153,48 +152,19 @@ class MPIEngine(Engine):
         self._partitions = list(partitions)
         return self._load(partitions[0].units, options)
 
-    def _plan(
-        self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, n_components: int = 0
-    ) -> Plan:
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
         """Divide files, or make one partition of the array of each rank."""
         if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
-            return plan(self, X, sample_weight, partition_rows, labels, n_components)
+            return plan(self, X, sample_weight, partition_rows, labels, k)
 
-        def own() -> tuple[Partition, Any]:
-            if _partitions.are_paths(X):
-                raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
-            if resident is False:
-                raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
-            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, n_components)
-            return partition._replace(name=f"the samples of rank {self.rank}"), x.dtype
-
-        partition, kind = agreed(self, own)
-        abouts = self.comm.allgather((kind.str, sample_weight is not None, labels is not None))
-        dtype = _partitions.common_dtype(kind for kind, _, _ in abouts)
-        # Signs that there are some; the ranks have them.
-        weights, known = (Array(None) if any(about[i] for about in abouts) else None for i in (1, 2))
-        partitions = [Partition(f"the samples of rank {rank}", None, weights, labels=known) for rank in range(self.size)]
-        partitions[self.rank] = partition
-        return Plan(partitions, dtype, X)
-
-    def own(self, n_partitions: int) -> range:
-        """Give the numbers of this rank's partitions: a block of consecutive ones.
-        Parameters: n_partitions : int -- The number of all partitions.
-        Returns: numbers : range -- Those of this rank.
-        """
+        def _own(self, n_partitions: int) -> range:
+        """Return the numbers of this rank's partitions: a block of consecutive ones."""
         return range(self.rank * n_partitions // self.size, (self.rank + 1) * n_partitions // self.size)
 
     def _load(self, units: Any, options: Options) -> list[Facts]:
         partitions = [partition._replace(units=units) for partition in self._partitions]
-        self._shard = Shard(self._of_this_rank(options))
-        error: BaseException | None = None
-        facts = []
-        try:
-            facts = [self._shard.load(number, partitions[number]) for number in self.own(len(partitions))]
-        except Exception as raised:
-            error = raised
-        self.agree(error)
+        shard = self._shard = Shard(self._of_this_rank(options))
+        facts = agreed(self, lambda: [shard.load(number, partitions[number]) for number in self._own(len(partitions))])
         return [fact for part in self.comm.allgather(facts) for fact in part]
 
     def _of_this_rank(self, options: Options) -> Options:

@@ -44,8 +44,7 @@ class OnMPI(estimator.ClusterEstimator):
         try:
             engine.together(work)
         finally:
-            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all
-            # the same.
+            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all the same.
             names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
             fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
             self.__dict__.update(fitted)

@@ -43,10 +43,6 @@ _CLASSES: dict[type, tuple[type, type]] = {
 }
 
 
-def _attributes(estimator: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and not name.startswith("_")}
-
-
 def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
     """Make a method that calls ours, or scikit-learn's for what ours cannot take."""
     ours = getattr(own, name)
@@ -62,7 +58,7 @@ def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
         result = getattr(other, name)(*args, **kwargs)
         if name not in ("fit", "fit_predict"):
             return result
-        self.__dict__.update(_attributes(other))
+        self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_") and not name.startswith("_")})
         self._forget()
         return self if name == "fit" else result
 

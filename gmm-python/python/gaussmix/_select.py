@@ -79,7 +79,10 @@ class Selection(NamedTuple):
         Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
         Returns: ax : matplotlib.axes.Axes -- The axes.
         """
-        ax = _axes(ax)
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.gca()
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)
             ax.plot(*zip(*rows, strict=True), marker="o", label=kind)
@@ -341,11 +344,3 @@ def _matrices(gm: Mixture) -> Any:
         return np.broadcast_to(covariances, (k, d, d))
     variances = covariances if gm.covariance_type == "diag" else np.repeat(covariances[:, np.newaxis], d, 1)
     return variances[:, :, np.newaxis] * np.eye(d)
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.gca()

@@ -157,7 +157,25 @@ class MPIEngine(Engine):
         if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
             return plan(self, X, sample_weight, partition_rows, labels, k)
 
-        def _own(self, n_partitions: int) -> range:
+        def own() -> tuple[Partition, Any]:
+            if _partitions.are_paths(X):
+                raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
+            if resident is False:
+                raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
+            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, k)
+            return partition._replace(name=f"the samples of rank {self.rank}"), x.dtype
+
+        partition, kind = agreed(self, own)
+        abouts = self.comm.allgather((kind.str, sample_weight is not None, labels is not None))
+        dtype = _partitions.common_dtype(kind for kind, _, _ in abouts)
+        # Signs that there are some; the ranks have them.
+        weights, known = (Array(None) if any(about[i] for about in abouts) else None for i in (1, 2))
+        partitions = [Partition(f"the samples of rank {rank}", None, weights, labels=known) for rank in range(self.size)]
+        partitions[self.rank] = partition
+        return Plan(partitions, dtype, X)
+
+    def _own(self, n_partitions: int) -> range:
         """Return the numbers of this rank's partitions: a block of consecutive ones."""
         return range(self.rank * n_partitions // self.size, (self.rank + 1) * n_partitions // self.size)
 

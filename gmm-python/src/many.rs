@@ -105,7 +105,7 @@ impl From<Error> for Failure {
 }
 
 /// The samples of an array.
-pub fn all(x: View<'_>, weights: Option<Array1<f64>>, missing: bool) -> gaussmix::Result<Samples<'_>> {
+fn all(x: View<'_>, weights: Option<Array1<f64>>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     let samples = checked(x, missing)?;
     match weights {
         Some(weights) => samples.with_shared_weights(weights.into_shared()),

@@ -1,8 +1,8 @@
 //! Standardised units.
 use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
-use crate::many::all;
 use crate::threads::compute;
+use gaussmix::data::{Samples, View};
 use gaussmix::fit;
 use ndarray::ArrayView2;
 use numpy::IntoPyArray;
@@ -23,8 +23,18 @@ impl Standardization {
     fn of(x: &Bound<'_, PyAny>, sample_weight: Option<&Bound<'_, PyAny>>, isotropic: bool) -> PyResult<Self> {
         let weights = sample_weight.map(|weights| arrays::vector("sample_weight", weights)).transpose()?;
         let matrix = Matrix::new(x)?;
-        let samples = matrix.view();
-        let found = compute(x.py(), || fit::Standardization::of(&all(samples, weights, true)?))?;
+        let view = matrix.view();
+        let find = || {
+            let samples = match view {
+                View::F32(x) => Samples::with_missing(x),
+                View::F64(x) => Samples::with_missing(x),
+            }?;
+            fit::Standardization::of(&match weights {
+                Some(weights) => samples.with_shared_weights(weights.into_shared())?,
+                None => samples,
+            })
+        };
+        let found = compute(x.py(), find)?;
         found.map(|found| Self(if isotropic { found.isotropic() } else { found })).map_err(exception)
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -32,12 +32,10 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
         def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
             ClusterEstimator.__init__(self, *n_components, **params)
 
-        def of_cluster(*, connection: Any = None, partition_rows: int | None = None, resident: bool | None = None) -> None:
-            """Stand for the parameters that `local` does not have."""
-
-        theirs, own = signature(local.__init__).parameters.values(), signature(of_cluster).parameters.values()
-        named = [parameter.replace(name=connection) if parameter.name == "connection" else parameter for parameter in own]
-        init.__signature__ = Signature([*theirs, *named])  # type: ignore[attr-defined]
+        theirs, own = signature(local.__init__).parameters, signature(ClusterEstimator.__init__).parameters
+        connected = Parameter(connection, Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+        named = [*theirs.values(), connected, own["partition_rows"], own["resident"]]
+        init.__signature__ = Signature(named)  # type: ignore[attr-defined]
         cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign]
         cls._parameter_constraints = {
             **local._parameter_constraints,
@@ -62,10 +60,10 @@ class ClusterEstimator(Fitting):
     #: The estimator of one process.
     _LOCAL: ClassVar[type[Fitting]]
 
-    def __init__(self, *n_components: Any, **params: Any) -> None:
-        own = {name: params.pop(name, None) for name in (self._connection, "partition_rows", "resident")}
+    def __init__(self, *n_components: Any, partition_rows: int | None = None, resident: bool | None = None, **params: Any) -> None:
+        setattr(self, self._connection, params.pop(self._connection, None))
         self._LOCAL.__init__(self, *n_components, **params)
-        self.__dict__.update(own)
+        self.partition_rows, self.resident = partition_rows, resident
 
     def __sklearn_clone__(self) -> ClusterEstimator:
         """Make an unfitted estimator with the same parameters, on the same workers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
@@ -12,9 +12,6 @@ from .. import _partitions
 from .._arrays import Missing, na_as_nan
 from .._partitions import File, Partition
 from .shard import Facts
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 
 class Plan(NamedTuple):
@@ -25,7 +22,7 @@ class Plan(NamedTuple):
     head: Any
 
 
-def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0) -> Plan:
+def plan(engine: Any, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0) -> Plan:
     """Divide an array or files, and weights and labels with them, into partitions."""
     if not _partitions.are_paths(X):
         head = X
@@ -38,7 +35,7 @@ def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None,
     return found._replace(partitions=_partitions.with_labels(weighted, counts, labels, heads[1], n_components))
 
 
-def divided(engine: Engine, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
+def divided(engine: Any, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
     """Divide files into partitions without weights; also give the rows of each."""
     files = engine.files(_listed(paths))
     _partitions.check_samples(files)

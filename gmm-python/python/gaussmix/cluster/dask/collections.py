@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask.array
 import numpy as np
@@ -13,9 +13,6 @@ from ... import _partitions
 from ..._arrays import floats
 from ..._partitions import Array, Partition
 from ..plan import Plan, plan
-
-if TYPE_CHECKING:
-    from .engine import DaskEngine
 
 
 def is_frame(X: Any) -> bool:
@@ -46,7 +43,7 @@ def by_rows(X: Any) -> Any:
 
 
 def plan_of(
-    engine: DaskEngine, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0
+    engine: Any, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0
 ) -> Plan:
     """Divide what Dask's users have; hand the chunks of collections to the engine."""
     if resident is False and hasattr(X, "dask"):

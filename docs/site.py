@@ -182,6 +182,10 @@ class Documentation(griffe.Extension):
         specification.loader.exec_module(documentation)
         # "array-like" is no subtraction, the first of several choices is not the default, and roles are those of Sphinx.
         for item in everything(pkg):
+            if item.is_function and not item.docstring and item.parent.is_class and not item.name.startswith("_"):
+                # An overriding method without documentation has that of the method that it overrides.
+                of_bases = (base.members.get(item.name) for base in item.parent.mro())
+                item.docstring = next((base.docstring for base in of_bases if base is not None and base.docstring), None)
             if item.docstring:
                 text = documentation.filled(item.docstring.value)
                 text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", text)

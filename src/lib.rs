@@ -105,8 +105,8 @@ pub mod fit {
     pub use gmm_host::{
         Adaptation, BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions,
         FittedModel, Fitting, GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Rank, Ranked,
-        Regularized, RunStart, Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm,
-        StochasticVariational, Variational, Watch, fit_many, grow, merge_down, scikit_learn, select, select_by,
+        Regularized, RunStart, Selection, Standardizable, Standardization, Starts, StepwiseEm, StochasticVariational,
+        Variational, Watch, fit_many, grow, merge_down, moving_average, scikit_learn, select, select_by,
     };
 }
 

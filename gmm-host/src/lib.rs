@@ -127,8 +127,8 @@ pub use fit::scikit_learn;
 pub use fit::{
     BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions, FittedModel, Fitting,
     GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Rank, Ranked, Regularized, RunStart,
-    Selection, Standardizable, Standardization, StandardizationBuilder, Starts, StepwiseEm, StochasticVariational,
-    Variational, Watch, evaluate_each, fit_many, grow, merge_down, select, select_by,
+    Selection, Standardizable, Standardization, Starts, StepwiseEm, StochasticVariational, Variational, Watch,
+    evaluate_each, fit_many, grow, merge_down, moving_average, select, select_by,
 };
 pub use freeze::{Freeze, Frozen};
 pub use gradient::Gradient;

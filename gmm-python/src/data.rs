@@ -1,11 +1,12 @@
 //! Samples that are resident in a device, and what is computed of them.
 use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
-use crate::fit::{Fit, OfPython, ToPython as _, fitting, is_variational, run};
+use crate::fit::{Fit, OfPython, ToPython as _, fitting, in_units, is_variational, run};
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
 use crate::remote::Remote;
+use crate::standard::Standardization;
 use crate::statistics::Statistics;
 use crate::threads::{compute, interruptible};
 use gaussmix::data::{Element as _, Samples, View};
@@ -62,10 +63,11 @@ impl Data {
         course: Option<Py<PyAny>>,
         before: Option<&Bound<'_, PyAny>>,
         lower_bound: Option<f64>,
+        units: Option<&Standardization>,
     ) -> PyResult<Fit> {
-        let fitting = fitting::<M>(options)?;
+        let (fitting, units) = (fitting::<M>(options)?, units.map(|units| &units.0));
         let before = before.map(M::Model::of_python).transpose()?.map(|model| (model, lower_bound));
-        compute(options.py(), || run(self.lock().as_mut(), fitting, course.as_ref(), before))?
+        compute(options.py(), || run(self.lock().as_mut(), fitting, course.as_ref(), before, units))?
     }
 
     fn lock(&self) -> MutexGuard<'_, Box<dyn Evaluator>> {
@@ -316,28 +318,45 @@ impl Data {
 
     /// Fits to the samples by the method whose options are given. `course` says where runs begin and sees
     /// their iterations: [`run`]. A fit goes on at `before`, a mixture or a posterior, whose last lower
-    /// bound may be given.
-    #[pyo3(signature = (options, course=None, before=None, lower_bound=None))]
+    /// bound may be given. `units` are those of the samples, if they are standardised.
+    #[pyo3(signature = (options, course=None, before=None, lower_bound=None, units=None))]
     fn fit(
         &self,
         options: &Bound<'_, PyDict>,
         course: Option<Py<PyAny>>,
         before: Option<&Bound<'_, PyAny>>,
         lower_bound: Option<f64>,
+        units: Option<&Standardization>,
     ) -> PyResult<Fit> {
         match is_variational(options)? {
-            true => self.fit_by::<Variational>(options, course, before, lower_bound),
-            false => self.fit_by::<Em>(options, course, before, lower_bound),
+            true => self.fit_by::<Variational>(options, course, before, lower_bound, units),
+            false => self.fit_by::<Em>(options, course, before, lower_bound, units),
         }
     }
 
-    /// The start of a fit that is made of a mixture of fewer components, by splits; none where no split
-    /// is possible.
-    fn grown(&self, options: &Bound<'_, PyDict>, seed: u64, before: &Mixture) -> PyResult<Option<Mixture>> {
-        let fitting = fitting::<Em>(options)?.random_state(seed).check().map_err(exception)?;
-        let before = before.0.clone();
-        let grown = compute(options.py(), || fitting.grown_start(before, self.lock().as_mut()))?;
-        Ok(grown.map_err(exception)?.map(Mixture::from))
+    /// A fit that starts at a mixture of fewer components, some of which are split; none where no split
+    /// is possible. All is in the units of the data, and the samples are in `units`.
+    #[pyo3(signature = (options, seed, before, units=None))]
+    fn grown(
+        &self,
+        options: &Bound<'_, PyDict>,
+        seed: u64,
+        before: &Mixture,
+        units: Option<&Standardization>,
+    ) -> PyResult<Option<Fit>> {
+        let (fitting, units) = (fitting::<Em>(options)?, units.map(|units| &units.0));
+        let seeded = in_units(fitting.clone().random_state(seed), units)?.check().map_err(exception)?;
+        let start = || {
+            let kind = seeded.options.covariance_type;
+            let before = units.map_or(Ok(before.0.clone()), |units| units.standardize(&before.0, kind))?;
+            let start = seeded.grown_start(before, self.lock().as_mut())?;
+            start.map(|start| units.map_or(Ok(start.clone()), |units| units.restore(&start))).transpose()
+        };
+        let grow = || match start().map_err(exception)? {
+            Some(start) => run(self.lock().as_mut(), fitting, None, Some((start, None)), units).map(Some),
+            None => Ok(None),
+        };
+        compute(options.py(), grow)?
     }
 
     #[getter]

@@ -2,6 +2,7 @@
 use crate::arrays;
 use crate::errors::exception;
 use crate::mixture::Mixture;
+use crate::standard::Standardization;
 use crate::statistics::Statistics;
 use crate::variational::VariationalMixture;
 use gaussmix::evaluator::Evaluator;
@@ -16,6 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+
+type Units = gaussmix::fit::Standardization;
 
 /// The least time between two looks at whether Ctrl-C was pressed: to look needs the GIL, which
 /// other threads may hold.
@@ -184,6 +187,15 @@ impl Fit {
     fn error(&self, py: Python<'_>) -> Option<PyErr> {
         self.error.as_ref().map(|error| error.clone_ref(py))
     }
+
+    /// A fit by EM to standardised samples as one to the samples themselves.
+    fn restored(&self, py: Python<'_>, units: &Standardization) -> PyResult<Self> {
+        let mixture = gaussmix::model::Mixture::of_python(self.mixture.bind(py))?;
+        let mixture = units.0.restore(&mixture).map_err(exception)?.to_python(py)?;
+        let lower_bounds = self.lower_bounds.iter().map(|bound| bound - units.0.log_scale()).collect();
+        let Self { converged, stopped, .. } = *self;
+        Ok(Self { mixture, lower_bounds, converged, stopped, retained: self.retained.clone(), error: self.error(py) })
+    }
 }
 
 /// Fits to the evaluator's samples. To be called without the GIL.
@@ -191,23 +203,26 @@ impl Fit {
 /// `course`, if there is one, has the methods `begin(run)`, `start(run)` (a seed, a mixture or posterior
 /// with what is added to its first lower bound, or statistics), `end(lower_bound, converged)`, and
 /// `callback()`, which gives what is called after each iteration or None. `before` is where a fit goes
-/// on, with its last lower bound.
+/// on, with its last lower bound. If the samples are in standardised `units`, the fit and all that is
+/// said of it are in those of the data, and so are given parameters and `before`; starts are not.
 pub fn run<M: OfPython>(
     evaluator: &mut dyn Evaluator,
     fitting: Fitting<M>,
     course: Option<&Py<PyAny>>,
     before: Option<(M::Model, Option<f64>)>,
+    units: Option<&Units>,
 ) -> PyResult<Fit> {
     let fitting = match before {
         None => fitting,
         Some((model, lower_bound)) => {
             let mut before = gaussmix::fit::Fit::new(model);
             before.lower_bounds.extend(lower_bound);
-            fitting.warm_start(&before)
+            let standardized = units.map(|units| units.standardize_fit(&before, fitting.options.covariance_type));
+            fitting.warm_start(&standardized.transpose().map_err(exception)?.unwrap_or(before))
         }
     };
-    let fitting = fitting.check().map_err(exception)?;
-    let mut watch = Watch { callback: None, error: None, last_look: Instant::now() };
+    let fitting = in_units(fitting, units)?.check().map_err(exception)?;
+    let mut watch = Watch { callback: None, error: None, last_look: Instant::now(), units };
     let fit = match course {
         None => fitting.fit_with(evaluator, &mut |iteration| watch.after(iteration)),
         Some(course) => {
@@ -216,22 +231,34 @@ pub fn run<M: OfPython>(
                 Ok::<_, PyErr>((course.clone_ref(py), (!callback.is_none(py)).then_some(callback)))
             })?;
             watch.callback = callback;
-            let mut starts = PythonStarts { course, seed_of_turns: fitting.options.halving.then_some(None) };
+            let mut starts = PythonStarts { course, seed_of_turns: fitting.options.halving.then_some(None), units };
             fitting.fit_from(evaluator, &mut starts, &mut |iteration| watch.after(iteration))
         }
     };
+    let fit = fit.and_then(|fit| units.map_or(Ok(fit.clone()), |units| units.restore_fit(&fit)));
     let fit = Fit::of(fit.map_err(exception)?, |mixture| Python::attach(|py| mixture.to_python(py)))?;
     Ok(Fit { error: watch.error, ..fit })
 }
 
+/// The fit whose given parameters are in the units of the data.
+pub fn in_units<M: OfPython>(fitting: Fitting<M>, units: Option<&Units>) -> PyResult<Fitting<M>> {
+    units.map_or(Ok(fitting.clone()), |units| fitting.standardized(units)).map_err(exception)
+}
+
+/// How much lower a lower bound is in the units of the data.
+fn shift<M: ToPython>(model: &M, units: Option<&Units>) -> f64 {
+    units.map_or(0.0, |units| model.lower_bound_shift(units))
+}
+
 /// The starts that an object of Python gives.
-struct PythonStarts {
+struct PythonStarts<'a> {
     course: Py<PyAny>,
+    units: Option<&'a Units>,
     /// Of runs that take turns, the seed of which each has a stream.
     seed_of_turns: Option<Option<u64>>,
 }
 
-impl PythonStarts {
+impl PythonStarts<'_> {
     fn ask<M: ToPython>(&self, run: usize) -> PyResult<RunStart<M>> {
         Python::attach(|py| {
             let given = self.course.call_method1(py, "start", (run,))?.into_bound(py);
@@ -252,7 +279,7 @@ impl PythonStarts {
     }
 }
 
-impl<M: ToPython> Starts<M> for PythonStarts {
+impl<M: ToPython> Starts<M> for PythonStarts<'_> {
     fn begin(&mut self, run: usize) {
         self.tell("begin", (run,));
     }
@@ -269,18 +296,19 @@ impl<M: ToPython> Starts<M> for PythonStarts {
     }
 
     fn end(&mut self, fit: &gaussmix::fit::Fit<M>) {
-        self.tell("end", (fit.lower_bound(), fit.converged));
+        self.tell("end", (fit.lower_bound() - shift(&fit.mixture, self.units), fit.converged));
     }
 }
 
 /// Looks after each iteration whether the fit is to end.
-struct Watch {
+struct Watch<'a> {
     callback: Option<Py<PyAny>>,
+    units: Option<&'a Units>,
     error: Option<PyErr>,
     last_look: Instant,
 }
 
-impl Watch {
+impl Watch<'_> {
     fn after<M: ToPython>(&mut self, iteration: &Iteration<'_, M>) -> ControlFlow<()> {
         let due = self.last_look.elapsed() >= LOOK;
         if !due && self.callback.is_none() {
@@ -292,8 +320,12 @@ impl Watch {
                 self.last_look = Instant::now();
             }
             let Some(callback) = &self.callback else { return Ok(false) };
-            let mixture = iteration.fit.mixture.to_python(py)?;
-            let (bound, change) = (iteration.lower_bound, iteration.change);
+            let model = &iteration.fit.mixture;
+            let (bound, change) = (iteration.lower_bound - shift(model, self.units), iteration.change);
+            let mixture = match self.units {
+                Some(units) => units.restore(model).map_err(exception)?.to_python(py)?,
+                None => model.to_python(py)?,
+            };
             let stop = callback.call1(py, (iteration.run, iteration.iteration, bound, change, mixture))?;
             stop.bind(py).is_truthy()
         });

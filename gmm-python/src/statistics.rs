@@ -3,7 +3,7 @@ use crate::arrays::{self, matrix};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::exception;
 use crate::mixture::Mixture;
-use gaussmix::fit::Adaptation;
+use gaussmix::fit::{Adaptation, moving_average};
 use gaussmix::statistics::{CentredSums, Freeze};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, ToPyArray};
@@ -27,6 +27,12 @@ pub struct Statistics(pub gaussmix::statistics::Statistics);
 pub fn freeze(names: &[String]) -> PyResult<Freeze> {
     let each = names.iter().map(|name| name.parse::<Freeze>().map_err(exception));
     each.reduce(|a, b| Ok(a?.or(b?))).unwrap_or_else(|| Ok(Freeze::default()))
+}
+
+/// Raises `ValueError` for a text by which the program would not know what to leave as it is.
+#[pyfunction]
+pub fn check_freeze(text: &str) -> PyResult<()> {
+    text.parse::<Freeze>().map(drop).map_err(exception)
 }
 
 #[pymethods]
@@ -124,6 +130,26 @@ impl Statistics {
             return Err(PyValueError::new_err(format!("the factor is {factor}; it must be finite and not negative")));
         }
         Ok(Self(self.0.clone().scaled(factor)))
+    }
+
+    /// Make the moving average of the statistics per sample of chunks.
+    ///
+    /// Parameters
+    /// ----------
+    /// before : Statistics or None
+    ///     The average of the chunks before, if there were any.
+    /// steps : int
+    ///     Their number.
+    /// decay : float
+    ///     How fast early chunks are forgotten: chunk t, from 0, has the share (t + 1) ** -decay.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The average with the chunk of these statistics.
+    #[pyo3(signature = (before, steps, decay))]
+    fn averaged(&self, before: Option<&Self>, steps: u64, decay: f64) -> PyResult<Self> {
+        moving_average(before.map(|before| &before.0), self.0.clone(), steps, decay).map(Self).map_err(exception)
     }
 
     /// Make the M-step without a previous mixture.

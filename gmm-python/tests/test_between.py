@@ -16,17 +16,8 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from gaussmix import (
-    BayesianGaussianMixture,
-    Estimate,
-    GaussianMixture,
-    Mixture,
-    OnAxis,
-    Region,
-    Transport,
-    gaussian_kernel,
-    inner_products,
-)
+from gaussmix import BayesianGaussianMixture, GaussianMixture, Mixture, gaussian_kernel, inner_products
+from gaussmix._mixture import Estimate, OnAxis, Region, Transport
 
 TYPES = ("full", "tied", "diag", "spherical")
 

@@ -149,3 +149,12 @@ def test_a_start_that_is_none_is_an_error():
     ]:
         with pytest.raises(ValueError, match=message):
             GaussianMixture(3, init_params=given).fit(x)
+
+
+def test_a_text_says_what_stays_as_the_program_does():
+    x, start = clouds(), {"means_init": [[-4, -4], [1, 1], [5, 5]], "random_state": 0, "max_iter": 5, "tol": 0.0}
+    said = GaussianMixture(3, freeze="means=0,2,weights=equal", **start).fit(x)
+    given = GaussianMixture(3, freeze={"means": [0, 2], "weights": "equal"}, **start).fit(x)
+    assert said.mixture_ == given.mixture_
+    with pytest.raises(ValueError, match="`means=a`; use weights, means or covariances"):
+        GaussianMixture(3, freeze="means=a").fit(x)

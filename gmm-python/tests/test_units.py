@@ -102,3 +102,14 @@ def test_a_column_that_follows_from_others_is_named(iris):
     with pytest.raises(ValueError, match="column 'total'.*standardize=True"):
         GaussianMixture(2, random_state=0).fit(frame)
     assert GaussianMixture(2, random_state=0, standardize=True).fit(frame).means_.shape == (2, 4)
+
+
+@pytest.mark.parametrize("estimator", [GaussianMixture(3), BayesianGaussianMixture(n_components=3)])
+def test_a_callback_sees_the_units_of_the_data(iris, estimator):
+    seen = []
+    fitted = estimator.set_params(standardize=True, random_state=0, max_iter=5, tol=0.0, callback=seen.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted.fit(iris)
+    assert [iteration.lower_bound for iteration in seen] == fitted.lower_bounds_
+    assert np.array_equal(seen[-1].mixture.means, fitted.means_)

@@ -2,7 +2,7 @@
 use crate::terminal::text;
 use gaussmix::Error;
 use gaussmix::data::{Samples, Weights};
-use gaussmix::fit::{Standardization, StandardizationBuilder};
+use gaussmix::fit::Standardization;
 use gaussmix::io::{Data, DataFile};
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ impl<'a> FileSamples<'a> {
         if n == 0 || d == 0 {
             return Err(Error::EmptyData { rows: n, columns: d });
         }
-        let mut standard: Option<StandardizationBuilder> = None;
+        let mut standard: Option<Standardization> = None;
         let mut gaps = Gaps::default();
         for start in (0..n).step_by(rows) {
             let part = start..n.min(start + rows);
@@ -85,11 +85,11 @@ impl<'a> FileSamples<'a> {
             gaps.add(&samples, part.start);
             progress(part.end);
             if standardize {
-                let samples = self.weighted(samples, part)?;
-                standard.get_or_insert_with(|| StandardizationBuilder::new(&samples)).add(&samples)?;
+                let of_part = Standardization::of(&self.weighted(samples, part)?)?;
+                standard = Some(standard.map_or(Ok(of_part.clone()), |before| before.merged(&of_part))?);
             }
         }
-        Ok((gaps, standard.map(StandardizationBuilder::finish)))
+        Ok((gaps, standard))
     }
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {

@@ -254,9 +254,7 @@ fn standardised_units_and_frozen_parts() {
     let x = clouds(folder.path());
     let report = fit(folder.path(), &[&FIT[..], &["m.json", "--standardize", "--mean-prior", "-1,2"]].concat());
     let samples = gaussmix::data::Samples::from_f64(x.view()).unwrap();
-    let mut builder = gaussmix::fit::StandardizationBuilder::new(&samples);
-    builder.add(&samples).unwrap();
-    let standard = builder.finish();
+    let standard = gaussmix::fit::Standardization::of(&samples).unwrap();
     let mut z = x.clone();
     standard.apply(z.view_mut(), |v| v);
     let params = BayesianGaussianMixtureParams::new(6).mean_prior(array![-1.0, 2.0]).standardized(&standard).unwrap();

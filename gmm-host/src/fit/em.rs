@@ -100,14 +100,17 @@ impl Em {
         Mixture::from_precisions(weights, means, precisions).map(drop)
     }
 
-    /// A start with the initial parameters that are given, where `found` makes the others.
-    fn with_initial_parameters(&self, found: impl FnOnce() -> Result<Mixture>) -> Result<Mixture> {
-        if let (Some(weights), Some(means), Some(precisions)) =
-            (&self.weights_init, &self.means_init, &self.precisions_init)
-        {
-            return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
+    /// The start with the initial parameters, if all of them are given.
+    fn given_start(&self) -> Option<Result<Mixture>> {
+        let (weights, means) = (self.weights_init.clone()?, self.means_init.clone()?);
+        Some(Mixture::from_precisions(weights, means, self.precisions_init.clone()?))
+    }
+
+    /// A start with the initial parameters that are given, and otherwise those of `found`.
+    fn with_initial_parameters(&self, found: Mixture) -> Result<Mixture> {
+        if !self.has_initial_parameters() {
+            return Ok(found);
         }
-        let found = found()?;
         let weights = self.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
         let means = self.means_init.clone().unwrap_or_else(|| found.means().to_owned());
         match &self.precisions_init {
@@ -147,6 +150,12 @@ impl Steps for Em {
     }
 
     fn standardized(mut self, options: &FitOptions, standard: &Standardization) -> Result<Self> {
+        for mut mean in self.means_init.iter_mut().flat_map(|means| means.axis_iter_mut(Axis(0))) {
+            let of_standardized = standard.standardized_mean("means_init", &mean.to_owned())?;
+            mean.assign(&of_standardized);
+        }
+        // A precision scales as the inverse of a covariance.
+        self.precisions_init = self.precisions_init.map(|precisions| standard.restored_covariances(&precisions));
         let Some(prior) = &mut self.prior else { return Ok(self) };
         for mut mean in prior.mean.iter_mut().flat_map(|means| means.axis_iter_mut(Axis(0))) {
             let of_standardized = standard.standardized_mean("the prior's mean", &mean.to_owned())?;
@@ -190,10 +199,11 @@ impl Steps for Em {
         evaluator: &mut dyn Evaluator,
         seed: (u64, u64),
     ) -> Result<Mixture> {
-        if self.weights_init.is_some() && self.means_init.is_some() && self.precisions_init.is_some() {
+        if let Some(given) = self.given_start() {
             check_columns(evaluator)?;
+            return given;
         }
-        self.with_initial_parameters(|| find(options, evaluator, seed)?.into_mixture(options.reg_covar, prior.as_ref()))
+        find(options, evaluator, seed)?.into_mixture(options.reg_covar, prior.as_ref())
     }
 
     fn of_statistics(
@@ -202,11 +212,11 @@ impl Steps for Em {
         _: &Option<ConjugatePrior>,
         statistics: &Statistics,
     ) -> Result<Mixture> {
-        self.with_initial_parameters(|| Self::mixture_of(statistics, options.reg_covar))
+        Self::mixture_of(statistics, options.reg_covar)
     }
 
     fn begin_at(&self, options: &FitOptions, given: Mixture) -> Result<Mixture> {
-        options.freeze.start(given)
+        options.freeze.start(self.with_initial_parameters(given)?)
     }
 
     fn iterate(

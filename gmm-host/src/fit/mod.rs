@@ -30,6 +30,6 @@ pub use options::InitParams;
 pub use outcome::{Callback, Fit, Iteration};
 pub use regularization::Regularized;
 pub use select::{Candidate, Criterion, Rank, Ranked, Selection, grow, select, select_by};
-pub use standard::{Standardizable, Standardization, StandardizationBuilder};
-pub use stepwise::{StepwiseEm, StochasticVariational};
+pub use standard::{Standardizable, Standardization};
+pub use stepwise::{StepwiseEm, StochasticVariational, moving_average};
 pub use variational::{BayesianGaussianMixtureParams, Variational};

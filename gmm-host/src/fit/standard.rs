@@ -4,10 +4,9 @@ use crate::data::samples::{Samples, View};
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
-use crate::statistics::{CentredSums, Statistics};
 use crate::variational::mixture::VariationalMixture;
 use crate::variational::prior::VariationalPrior;
-use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Zip};
 
 /// The number of samples that are read at a time.
 const CHUNK: usize = 8192;
@@ -18,13 +17,18 @@ const SPHERICAL_TOLERANCE: f64 = 1e-9;
 /// do. A fit to z treats all columns alike, above all its start and `reg_covar`; its parameters,
 /// and its likelihood, have exact counterparts in the units of x.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Standardization {
     mean: Array1<f64>,
     scale: Array1<f64>,
-    /// The share of each column's values that is observed, by weight.
+    /// The sum of each column's squared differences from its mean, by weight.
+    scatter: Array1<f64>,
+    /// The weight of each column's observed values.
     observed: Array1<f64>,
     /// The weight of all samples.
     weight: f64,
+    /// Whether one number scales all columns.
+    isotropic: bool,
 }
 
 /// What has a counterpart in other units: a mixture, or the posterior of one.
@@ -46,111 +50,6 @@ pub trait Standardizable: Sized + Clone {
     fn lower_bound_shift(&self, standard: &Standardization) -> f64;
 }
 
-/// Finds a [`Standardization`] from samples that come in parts.
-#[derive(Debug, Clone)]
-pub struct StandardizationBuilder {
-    /// The first sample, which is subtracted from all: so nothing is lost for samples far from
-    /// zero, and a constant column is exactly zero.
-    origin: Array1<f64>,
-    /// Those of all columns together while nothing is missing; then those of each column.
-    moments: Moments,
-    /// The total weight of the samples.
-    weight: f64,
-}
-
-#[derive(Debug, Clone)]
-enum Moments {
-    Complete(Statistics),
-    Columns(Vec<Statistics>),
-}
-
-impl StandardizationBuilder {
-    /// Takes D and an origin from the first of some samples (for each column, from the first that
-    /// has a value there), without counting any.
-    pub fn new(samples: &Samples<'_>) -> Self {
-        let mut origin = wide(&samples.rows(0..1)).row(0).to_owned();
-        if samples.missing().is_some() {
-            for (j, origin) in origin.iter_mut().enumerate().filter(|(_, v)| v.is_nan()) {
-                let first = match samples.view() {
-                    View::F32(x) => x.column(j).iter().find(|v| !v.is_nan()).map(|&v| v.into()),
-                    View::F64(x) => x.column(j).iter().find(|v| !v.is_nan()).copied(),
-                };
-                *origin = first.unwrap_or(0.0);
-            }
-        }
-        let moments = Statistics::empty(CovarianceType::Diag, 1, origin.len());
-        Self { origin, moments: Moments::Complete(moments), weight: 0.0 }
-    }
-
-    /// Counts samples. Errors: [`Error::NonFiniteStatistic`] where a sum overflows.
-    pub fn add(&mut self, samples: &Samples<'_>) -> Result<()> {
-        let n = samples.n_samples();
-        self.weight += samples.total_weight();
-        for start in (0..n).step_by(CHUNK) {
-            let chunk = samples.rows(start..n.min(start + CHUNK));
-            let weights = chunk.weights().map_or_else(|| Array1::ones(chunk.n_samples()), |w| w.to_owned());
-            let x = wide(&chunk) - &self.origin;
-            if chunk.missing().is_some()
-                && let Moments::Complete(moments) = &self.moments
-            {
-                self.moments = Moments::Columns(by_column(moments)?);
-            }
-            let moments_of = |x: ArrayView2<'_, f64>, weights: &Array1<f64>| {
-                let weights = weights.view().insert_axis(Axis(1));
-                Statistics::from_responsibilities(x, weights, CovarianceType::Diag)
-            };
-            match &mut self.moments {
-                Moments::Complete(moments) => moments.merge(&moments_of(x.view(), &weights)?)?,
-                Moments::Columns(columns) => {
-                    for (moments, x) in columns.iter_mut().zip(x.columns()) {
-                        let rows: Vec<usize> = (0..x.len()).filter(|&i| !x[i].is_nan()).collect();
-                        let (x, weights) = (x.select(Axis(0), &rows), weights.select(Axis(0), &rows));
-                        moments.merge(&moments_of(x.view().insert_axis(Axis(1)), &weights)?)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The mean and the standard deviation of the samples that were counted.
-    pub fn finish(self) -> Standardization {
-        let columns: Vec<_> = match &self.moments {
-            Moments::Complete(m) => {
-                m.means().iter().zip(m.scatter().iter()).map(|(mean, v)| (m.weight(), *mean, v)).collect()
-            }
-            Moments::Columns(columns) => {
-                columns.iter().map(|m| (m.weight(), m.means()[[0, 0]], m.scatter().iter().sum())).collect()
-            }
-        };
-        let deviation = |&(weight, _, scatter): &(f64, f64, f64)| (scatter / weight).sqrt();
-        let scale = columns.iter().map(deviation).map(|s| if s > 0.0 { s } else { 1.0 }).collect();
-        let mean = columns.iter().zip(&self.origin).map(|((_, mean, _), origin)| mean + origin).collect();
-        let observed = match &self.moments {
-            Moments::Complete(_) => Array1::ones(self.origin.len()),
-            Moments::Columns(_) => columns.iter().map(|(weight, ..)| weight / self.weight).collect(),
-        };
-        Standardization { mean, scale, observed, weight: self.weight }
-    }
-}
-
-/// The moments of each column, from those of all.
-fn by_column(moments: &Statistics) -> Result<Vec<Statistics>> {
-    let weight = moments.weight();
-    let columns = moments.means().row(0).to_vec().into_iter().zip(moments.scatter().iter().collect::<Vec<_>>());
-    let one = |(mean, scatter)| {
-        Statistics::from_centred_sums(CentredSums {
-            weight,
-            log_likelihood: 0.0,
-            centres: Array2::from_elem((1, 1), mean),
-            counts: Array1::from_elem(1, weight),
-            first: Array2::zeros((1, 1)),
-            second: Covariances::Diag(Array2::from_elem((1, 1), scatter)),
-        })
-    };
-    columns.map(one).collect()
-}
-
 impl Standardization {
     /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight and of its
     /// observed values; the scale of a constant column is 1.
@@ -158,9 +57,79 @@ impl Standardization {
     /// # Errors
     /// [`Error::NonFiniteStatistic`] where a sum overflows.
     pub fn of(samples: &Samples<'_>) -> Result<Self> {
-        let mut parts = StandardizationBuilder::new(samples);
-        parts.add(samples)?;
-        Ok(parts.finish())
+        let n = samples.n_samples();
+        let zeros = || Array1::zeros(samples.n_features());
+        let nothing = Self::new(0.0, zeros(), zeros(), zeros());
+        let part = |start: usize| Self::of_part(&samples.rows(start..n.min(start + CHUNK)));
+        (0..n).step_by(CHUNK).try_fold(nothing, |all, start| all.merged(&part(start)))
+    }
+
+    /// The standardisation of these samples and others together.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteStatistic`] where a sum overflows.
+    pub fn merged(&self, other: &Self) -> Result<Self> {
+        let observed = &self.observed + &other.observed;
+        let difference = &other.mean - &self.mean;
+        let share = &other.observed / &observed.mapv(|weight| if weight > 0.0 { weight } else { 1.0 });
+        let mut mean = &self.mean + &(&share * &difference);
+        Zip::from(&mut mean).and(&self.observed).and(&other.mean).for_each(|mean, &observed, &other| {
+            if observed == 0.0 {
+                *mean = other;
+            }
+        });
+        let between = &self.observed * &share * &difference * &difference;
+        let scatter = &self.scatter + &other.scatter + between;
+        for (what, sums) in [("the first moment", &mean), ("the second moment", &scatter)] {
+            if let Some(&value) = sums.iter().find(|sum| !sum.is_finite()) {
+                return Err(Error::NonFiniteStatistic { what, component: 0, value });
+            }
+        }
+        let all = Self::new(self.weight + other.weight, observed, mean, scatter);
+        Ok(if self.isotropic { all.isotropic() } else { all })
+    }
+
+    /// The same with one scale for all columns, the square root of their mean variance. `spherical`
+    /// covariances then have counterparts of their type.
+    #[must_use]
+    pub fn isotropic(mut self) -> Self {
+        let of_observed = Zip::from(&self.scatter)
+            .and(&self.observed)
+            .map_collect(|scatter, weight| if *weight > 0.0 { scatter / weight } else { 0.0 });
+        self.scale.fill(of_variance(of_observed.sum() / of_observed.len() as f64));
+        self.isotropic = true;
+        self
+    }
+
+    fn new(weight: f64, observed: Array1<f64>, mean: Array1<f64>, scatter: Array1<f64>) -> Self {
+        let scale = Zip::from(&scatter).and(&observed).map_collect(|scatter, weight| of_variance(scatter / weight));
+        Self { mean, scale, scatter, observed, weight, isotropic: false }
+    }
+
+    /// That of a few samples.
+    fn of_part(samples: &Samples<'_>) -> Self {
+        let x = wide(samples);
+        let weights = samples.weights().map_or_else(|| Array1::ones(x.nrows()), |weights| weights.to_owned());
+        // Differences from a column's first value lose nothing far from zero, and are exactly zero in a
+        // constant column.
+        let first = |column: ArrayView1<'_, f64>| column.iter().copied().find(|v| !v.is_nan()).unwrap_or(0.0);
+        let origin: Array1<f64> = x.columns().into_iter().map(first).collect();
+        let sums = |centre: &Array1<f64>, of: fn(f64) -> f64| {
+            let mut sums = Array1::zeros(origin.len());
+            for (row, &weight) in x.outer_iter().zip(&weights) {
+                Zip::from(&mut sums).and(row).and(&origin).and(centre).for_each(|sum, v, origin, centre| {
+                    if !v.is_nan() {
+                        *sum += weight * of((v - origin) - centre);
+                    }
+                });
+            }
+            sums
+        };
+        let zeros = Array1::zeros(origin.len());
+        let observed = sums(&zeros, |_| 1.0);
+        let shift = sums(&zeros, |v| v) / observed.mapv(|weight| if weight > 0.0 { weight } else { 1.0 });
+        let scatter = sums(&shift, |v| v * v);
+        Self::new(weights.iter().sum(), observed, origin + shift, scatter)
     }
 
     /// Mean of each column (D,).
@@ -177,7 +146,7 @@ impl Standardization {
     /// log-likelihood of the samples in the units of x is that of z minus this. Where nothing is
     /// missing, so is that of each sample.
     pub fn log_scale(&self) -> f64 {
-        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed * s.ln()).sum()
+        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed / self.weight * s.ln()).sum()
     }
 
     /// Standardises samples (N, D) in place; computed in float64, rounded to `T`.
@@ -190,8 +159,8 @@ impl Standardization {
         }
     }
 
-    /// A mixture or posterior of z as one of x. A `spherical` one becomes `diag`, because its
-    /// variances differ by column then; the prior of a posterior comes along.
+    /// A mixture or posterior of z as one of x. A `spherical` one becomes `diag`, because its variances
+    /// differ by column then, unless one number scales all; the prior of a posterior comes along.
     ///
     /// # Errors
     /// As [`Mixture::new`], where the parameters leave the range of float64.
@@ -234,8 +203,11 @@ impl Standardization {
     }
 
     /// Covariances of z as those of x.
-    fn restored_covariances(&self, covariances: &Covariances) -> Covariances {
-        scaled(with_variances_by_column(covariances, self.scale.len()), &self.scale)
+    pub(super) fn restored_covariances(&self, covariances: &Covariances) -> Covariances {
+        match covariances {
+            Covariances::Spherical(v) if self.isotropic => Covariances::Spherical(v * (self.scale[0] * self.scale[0])),
+            others => scaled(with_variances_by_column(others, self.scale.len()), &self.scale),
+        }
     }
 
     /// The inverse of [`restored_mean`](Self::restored_mean). Errors: [`Error::ShapeMismatch`].
@@ -343,6 +315,12 @@ fn standardized_parts(
     let what = "the covariances, in standardised units,";
     let covariances = standard.standardized_covariances(what, covariances, k, covariance_type)?;
     Ok(((&means - &standard.mean) / &standard.scale, covariances))
+}
+
+/// The scale of a column of this variance.
+fn of_variance(variance: f64) -> f64 {
+    let deviation = variance.sqrt();
+    if deviation > 0.0 { deviation } else { 1.0 }
 }
 
 fn wide(samples: &Samples<'_>) -> Array2<f64> {

@@ -31,13 +31,7 @@ impl MovingAverage {
 
     /// The average with one more chunk.
     fn with(&self, statistics: Statistics) -> Result<Statistics> {
-        let eta = ((self.steps + 1) as f64).powf(-self.decay);
-        let per_sample = 1.0 / statistics.weight();
-        let mut average = statistics.scaled(eta * per_sample);
-        if let Some(previous) = &self.average {
-            average.merge(&previous.clone().scaled(1.0 - eta))?;
-        }
-        Ok(average)
+        moving_average(self.average.as_ref(), statistics, self.steps, self.decay)
     }
 
     /// Takes what [`with`](Self::with) gave.
@@ -45,6 +39,21 @@ impl MovingAverage {
         self.average = Some(average);
         self.steps += 1;
     }
+}
+
+/// The statistics per sample of the chunks before, and of one more, of number `steps` (from 0), as
+/// [`StepwiseEm`] takes them.
+///
+/// # Errors
+/// [`Error::NonFiniteStatistic`] where a sum overflows; [`Error::ShapeMismatch`].
+pub fn moving_average(before: Option<&Statistics>, chunk: Statistics, steps: u64, decay: f64) -> Result<Statistics> {
+    let eta = ((steps + 1) as f64).powf(-decay);
+    let per_sample = eta / chunk.weight();
+    let mut average = chunk.scaled(per_sample);
+    if let Some(before) = before {
+        average.merge(&before.clone().scaled(1.0 - eta))?;
+    }
+    Ok(average)
 }
 
 /// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the

@@ -48,6 +48,54 @@ fn columns_get_mean_zero_and_deviation_one() {
     assert_eq!(z32, z.mapv(|v| v as f32));
 }
 
+/// Samples that come in parts, with gaps, of which one column begins with a part of nothing else.
+#[test]
+fn parts_add_up() {
+    let mut x = data();
+    x.slice_mut(s![..3_000, 1]).fill(f64::NAN);
+    x[[5_000, 0]] = f64::NAN;
+    let of = |rows: std::ops::Range<usize>| {
+        Standardization::of(&Samples::with_missing(x.slice(s![rows, ..])).unwrap()).unwrap()
+    };
+    let (all, parts) = (of(0..10_000), of(0..3_000).merged(&of(3_000..10_000)).unwrap());
+    assert_all_close("means", parts.mean().clone(), all.mean().clone(), 1e-12, 1e-8);
+    assert_all_close("scales", parts.scale().clone(), all.scale().clone(), 1e-12, 0.0);
+    assert_close("log scale", parts.log_scale(), all.log_scale(), 1e-12, 0.0);
+    assert_eq!((parts.mean()[3], parts.scale()[3]), (0.1, 1.0));
+}
+
+/// With one scale for all columns a spherical mixture stays one.
+#[test]
+fn one_scale_keeps_spherical_covariances() {
+    let x = array![[1.0, 0.0], [3.0, 4.0], [5.0, 8.0]];
+    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap().isotropic();
+    let scale = ((8.0 / 3.0 + 32.0 / 3.0) / 2.0f64).sqrt();
+    assert_all_close("scales", standard.scale().clone(), [scale; 2], 1e-15, 0.0);
+    let m = mixture(2, CovarianceType::Spherical, 3, 2, 0.0);
+    let restored = standard.restore(&m).unwrap();
+    let expected = m.covariances().iter().map(|v| v * scale * scale);
+    assert_eq!(restored.covariance_type(), CovarianceType::Spherical);
+    assert_all_close("variances", restored.covariances().iter(), expected, 1e-14, 0.0);
+    let back = standard.standardize(&restored, CovarianceType::Spherical).unwrap();
+    assert_all_close("variances", back.covariances().iter(), m.covariances().iter(), 1e-12, 0.0);
+}
+
+/// Initial parameters are given in the units of the data.
+#[test]
+fn initial_parameters_are_standardised() {
+    let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
+    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
+    let mut z = x.clone();
+    standard.apply(z.view_mut(), |v| v);
+    let given = mixture(2, CovarianceType::Diag, 3, 2, 0.0);
+    let start = standard.restore(&given).unwrap();
+    let params = GaussianMixtureParams::new(3).covariance_type(CovarianceType::Diag).max_iter(0);
+    let params = params.means_init(start.means().to_owned()).precisions_init(start.precisions());
+    let fit = params.standardized(&standard).unwrap().fit(&z).unwrap();
+    assert_all_close("means", fit.mixture.means().to_owned(), given.means().to_owned(), 1e-10, 1.0);
+    assert_all_close("covariances", fit.mixture.covariances().iter(), given.covariances().iter(), 1e-12, 0.0);
+}
+
 #[test]
 fn mixtures_go_to_standardised_units_and_back() {
     let x = data();

@@ -1,11 +1,10 @@
 """Gaussian mixtures on the CPU and on CUDA GPUs, with scikit-learn's interface.
 
-`GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn` puts them in
-their place.
-A `Mixture` is what they find: it evaluates and draws samples, has parts and distances, and makes other mixtures.
-`Likelihood` evaluates many mixtures over data that stays in a device, and `MixturePosterior` draws from the posterior.
-`fit_many` fits a mixture to each of many groups of samples.
-`GaussianMixtureRegressor`, `GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
+`GaussianMixture` and `BayesianGaussianMixture` fit as scikit-learn's classes of these names do, and `patch_sklearn`
+puts them in their place. A `Mixture` is what they find: it evaluates and draws samples, has parts and distances, and
+makes other mixtures. `Likelihood` evaluates many mixtures over data that stays in a device, and `MixturePosterior`
+draws from the posterior. `fit_many` fits a mixture to each of many groups of samples. `GaussianMixtureRegressor`,
+`GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
 """
 
 import os
@@ -18,35 +17,28 @@ from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
-from ._mixture import Estimate, Mixture, OnAxis, Region, Regression, Transport
+from ._mixture import Mixture, Regression
 from ._onnx import register_skl2onnx, to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_sklearn, unpatch_sklearn
 from ._regressor import GaussianMixtureRegressor
-from ._reports import Iteration
-from ._select import Candidate, Selection, plot, select
+from ._select import Selection, plot, select
 from ._variational import BayesianGaussianMixture
 
 __all__ = [
     "BayesianGaussianMixture",
-    "Candidate",
-    "Estimate",
     "GaussianMixture",
     "GaussianMixtureClassifier",
     "GaussianMixtureOutlierDetector",
     "GaussianMixtureRegressor",
     "InnerProducts",
-    "Iteration",
     "Likelihood",
     "ManyMixtures",
     "Mixture",
     "MixturePosterior",
-    "OnAxis",
-    "Region",
     "Regression",
     "Selection",
     "Statistics",
-    "Transport",
     "__version__",
     "devices",
     "fit_many",
@@ -64,7 +56,6 @@ __all__ = [
 @documented
 def devices() -> list[tuple[str, str | None, str | None]]:
     """Look for devices.
-
     Returns:
     devices : list of tuple -- The name of each, its description, and where it cannot be used, None and why not.
     """

@@ -14,10 +14,7 @@ Runs a program unchanged, with GaussianMixture and BayesianGaussianMixture of ga
 
 
 def main() -> int:
-    """Run the program that the arguments name.
-
-    Returns: code : int -- The exit code.
-    """
+    """Run the program that the arguments name, and return the exit code."""
     arguments = sys.argv[1:]
     as_module = arguments[:1] == ["-m"]
     if as_module:

@@ -19,6 +19,9 @@ from ._gpu import checked, on_gpu, on_host
 from ._warnings import warn
 
 Floats = NDArray[np.floating[Any]]
+#: The weights and the labels of samples, where they have some.
+Weights = NDArray[np.float64] | None
+Labels = NDArray[np.int64] | NDArray[np.bool_]
 
 #: The engine starts no more threads.
 MAX_THREADS = 4096
@@ -49,9 +52,7 @@ def is_plain(X: Any, n_features: int | None = None) -> TypeGuard[Floats]:
     )
 
 
-def validated(
-    estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False
-) -> Floats | _core.GpuArray:
+def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False) -> Floats | _core.GpuArray:
     """Convert ``X`` as scikit-learn does, to float64 or float32 in native byte order.
 
     Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays
@@ -131,9 +132,7 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    x: Floats = check_array(
-        na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
-    )
+    x: Floats = check_array(na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
@@ -143,20 +142,14 @@ def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
 
 
 class Missing(NamedTuple):
-    """What is missing in some rows.
-
-    Parameters:
-    unobserved : tuple of int -- The columns in which nothing is observed in a row with a weight.
-    empty_rows : int -- The number of rows in which nothing is observed.
-    first_empty_row : int or None -- The first of these rows.
-    """
+    """What is missing in some rows: columns without any value in a row with a weight, and rows without any value."""
 
     unobserved: tuple[int, ...]
     empty_rows: int
     first_empty_row: int | None
 
     @classmethod
-    def of(cls, X: Floats, sample_weight: NDArray[np.float64] | None) -> Missing:
+    def of(cls, X: Floats, sample_weight: Weights) -> Missing:
         """Look through an array, in which NaN stands for a missing value."""
         missing = np.isnan(X)
         empty = missing.all(axis=1)
@@ -181,14 +174,7 @@ def note_missing(missing: Missing) -> None:
 
 
 def load(
-    estimator: Any,
-    X: Any,
-    sample_weight: Any,
-    *,
-    device: str,
-    threads: int | None,
-    original: Any = None,
-    labels: NDArray[np.int64] | NDArray[np.bool_] | None = None,
+    estimator: Any, X: Any, sample_weight: Any, *, device: str, threads: int | None, original: Any = None, labels: Labels | None = None
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY}
@@ -215,9 +201,8 @@ def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
 def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDArray[np.int64] | None = None) -> Iterator[None]:
     """Have the engine's errors name the rows of the caller.
 
-    Parameters:
-    order : sequence of int or None -- The caller's row of each row that the engine has, where they differ.
-    starts : ndarray of int or None -- Where each of several arrays begins that the caller gave as groups.
+    `order` has the caller's row of each row that the engine has, where they differ; `starts`, where each of several
+    arrays begins that the caller gave as groups.
     """
 
     def place(found: re.Match[str]) -> str:
@@ -233,9 +218,7 @@ def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDAr
         raise type(error)(re.sub(r"\brow (\d+)", place, str(error))) from None
 
 
-def checked_labels(
-    labels: Any, n_samples: int, n_components: int, first: int = 0
-) -> NDArray[np.int64] | NDArray[np.bool_]:
+def checked_labels(labels: Any, n_samples: int, n_components: int, first: int = 0) -> Labels:
     """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed.
 
     Errors count samples from `first`, the number of the first one.
@@ -261,16 +244,14 @@ def checked_labels(
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] | None:
+def checked_weights(sample_weight: Any, n_samples: int) -> Weights:
     """Convert sample weights to an array of shape (n_samples,)."""
     if sample_weight is None:
         return None
     refuse_masked(sample_weight, "sample_weight")
     if isinstance(sample_weight, Number):
         return np.full(n_samples, sample_weight, dtype=np.float64)
-    weights = check_array(
-        on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True
-    )
+    weights = check_array(on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True)
     if weights.ndim != 1:
         raise ValueError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array.")
     if weights.shape != (n_samples,):

@@ -1,7 +1,5 @@
 """The type of a fitted mixture's attributes: float32 for float32 data, where float32 holds the mixture."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,8 @@ _AT_ONCE = 1 << 20
 def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of all attributes of a mixture that was fitted to samples of this type.
 
-    Parameters:
-    mixture : Mixture -- The mixture.
-    dtype : dtype -- The type of the samples.
-    Returns:
-    dtype : dtype
-        float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their
-        Cholesky factors define the same mixture each; otherwise float64.
+    It is float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their Cholesky
+    factors define the same mixture each; otherwise float64.
     """
     wide = np.dtype(np.float64)
     if dtype != np.float32:
@@ -73,8 +66,8 @@ def _is_held(mixture: _core.Mixture | _core.VariationalMixture) -> bool:
 def _relative(inverse: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Frobenius norm of L⁻¹·E·L⁻ᵀ for errors E of matrices L·Lᵀ, of which the inverses are given.
 
-    With z = L⁻¹(x − μ) the error of a log density is (tr F − zᵀFz) / 2 to the first order, for F = L⁻¹·E·L⁻ᵀ: it has the mean 0 and
-    the standard deviation ‖F‖ / √2 over the samples of the component. ‖F‖² is the trace of (Σ⁻¹E)².
+    With z = L⁻¹(x − μ) the error of a log density is (tr F − zᵀFz) / 2 to the first order, for F = L⁻¹·E·L⁻ᵀ: it has
+    the mean 0 and the standard deviation ‖F‖ / √2 over the samples of the component. ‖F‖² is the trace of (Σ⁻¹E)².
     """
     product = inverse @ error
     squares: NDArray[np.float64] = np.abs(np.einsum("kij,kji->k", product, product))

@@ -20,6 +20,7 @@ from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, 
 from ._documentation import documented
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
+from ._parameters import set_parameters
 
 #: The statistics of the samplers under the names that ArviZ gives them.
 _ARVIZ_NAMES = {
@@ -32,11 +33,7 @@ _ARVIZ_NAMES = {
     "energy__": "energy",
 }
 #: The axes of the covariances behind those of chains and draws.
-_AXES = {
-    "full": ["component", "feature", "other_feature"],
-    "diag": ["component", "feature"],
-    "spherical": ["component"],
-}
+_AXES = {"full": ["component", "feature", "other_feature"], "diag": ["component", "feature"], "spherical": ["component"]}
 
 
 @documented
@@ -46,7 +43,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     Where EM finds one best mixture, the chains visit all mixtures that are plausible after seeing the data, each as
     often as it is plausible. (scikit-learn's `BayesianGaussianMixture` is something else: one mixture by variational
     inference.)
-
     Parameters:
     n_components : int, default=1 -- The number of components.
     covariance_type : {'diag', 'spherical', 'full'}, default='diag' -- The shape of the covariances.
@@ -77,9 +73,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     sample_stats_ : dict of str to ndarray -- Statistics of each draw, of shape (chains, draws), under CmdStan's names.
     finished_ : bool -- Whether all draws were made.
     n_features_in_ : int -- The number of features.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import MixturePosterior
     >>> X = np.concatenate([np.linspace(-1, 1, 20), np.linspace(9, 11, 20)])[:, np.newaxis]
@@ -87,6 +81,13 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     >>> posterior.draws_["means"].shape
     (2, 100, 2, 1)
     """
+
+    covariance_type: str
+    prior: dict[str, Any] | None
+    random_state: int | np.random.RandomState | None
+    n_jobs: int | None
+    missing: bool
+    progress: bool
 
     def __init__(
         self,
@@ -110,24 +111,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         missing: bool = False,
         progress: bool = False,
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.order = order
-        self.prior = prior
-        self.sampler = sampler
-        self.by_component = by_component
-        self.target_accept = target_accept
-        self.max_depth = max_depth
-        self.chains = chains
-        self.warmup = warmup
-        self.draws = draws
-        self.thin = thin
-        self.random_state = random_state
-        self.device = device
-        self.float64 = float64
-        self.n_jobs = n_jobs
-        self.missing = missing
-        self.progress = progress
+        set_parameters(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         """Say what the estimator takes."""
@@ -145,7 +129,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         resume: str | os.PathLike[str] | None = None,
     ) -> MixturePosterior:
         """Make all draws. Ctrl-C ends the run; `go_on` makes those that are left.
-
         Parameters: X, y, sample_weight
         init : Mixture, estimator or None, default=None
             A mixture near which the chains start. By default it is the best of ten fits by EM.
@@ -161,33 +144,18 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         random_state = self.random_state
         if not isinstance(random_state, (int, np.integer)):
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)
+        given = self.get_params(deep=False)
         for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
-            _check_count(name, getattr(self, name))
-        options = {
-            "n_components": self.n_components,
-            "covariance_type": self.covariance_type,
-            "prior": None if self.prior is None else json.dumps(self.prior),
-            "order": self.order,
-            "sampler": self.sampler,
-            "by_component": self.by_component,
-            "target_accept": self.target_accept,
-            "max_depth": self.max_depth,
-            "chains": self.chains,
-            "warmup": self.warmup,
-            "draws": self.draws,
-            "thin": self.thin,
-            "seed": int(random_state),
-            "device": self.device,
-            "float64": self.float64,
-            "threads": n_threads(self.n_jobs),
-        }
+            _check_count(name, given[name])
+        options = {name: value for name, value in given.items() if name not in ("random_state", "n_jobs", "missing", "progress")}
+        options |= {"prior": None if self.prior is None else json.dumps(self.prior), "seed": int(random_state)}
+        options["threads"] = n_threads(self.n_jobs)
         start = None if init is None else mixture_of(init, "init")._engine
         self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
         return self.go_on()
 
     def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
-
         Parameters:
         draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
         Returns: self : MixturePosterior -- With the draws.
@@ -220,7 +188,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def summary(self) -> str:
         """Return a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
-
         Returns: table : str -- The table as text.
         """
         check_is_fitted(self)
@@ -228,7 +195,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def r_hat(self) -> dict[str, float]:
         """Return the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
-
         Returns: values : dict of str to float -- By CmdStan's names of the parameters, with indices from 1.
         """
         check_is_fitted(self)
@@ -236,7 +202,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def save(self, prefix: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write what the command ``gmm mcmc`` writes: a CSV in CmdStan's layout for each chain, and PREFIX.npz.
-
         Parameters:
         prefix : str or path-like -- The beginning of the names of the files.
         overwrite : bool, default=False -- Whether to replace existing files.
@@ -247,16 +212,13 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def to_arviz(self) -> Any:
         """Return the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
-
         Returns: data : arviz.InferenceData or xarray.DataTree -- With the groups `posterior` and `sample_stats`.
         """
         check_is_fitted(self)
         # Its functions differ by version.
         arviz: Any = import_module("arviz")
 
-        statistics: dict[str, NDArray[Any]] = {
-            _ARVIZ_NAMES.get(name, name): values for name, values in self.sample_stats_.items()
-        }
+        statistics: dict[str, NDArray[Any]] = {_ARVIZ_NAMES.get(name, name): values for name, values in self.sample_stats_.items()}
         if "diverging" in statistics:
             statistics["diverging"] = statistics["diverging"] != 0
         groups = {"posterior": self.draws_, "sample_stats": statistics}

@@ -17,8 +17,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _start
-from ._arrays import Floats, checked_weights, n_threads, refuse_masked
+from . import _start
+from ._arrays import Floats, Weights, checked_weights, refuse_masked
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -40,12 +40,10 @@ _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "deca
 class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
     """Classification by a Gaussian mixture for each class.
 
-    The probability of a class is in proportion to its prior times the density of its mixture. The
-    mixtures are those that :class:`GaussianMixture` fits to the samples of each class alone, with
-    `standardize` in columns of which the samples of all classes have the variance 1; where
-    the start is by 'kmeans', all are fitted in one call of the engine, small ones side by side.
-    With one component for each class it is quadratic discriminant analysis.
-
+    The probability of a class is in proportion to its prior times the density of its mixture. The mixtures are those
+    that :class:`GaussianMixture` fits to the samples of each class alone, with `standardize` in columns of which the
+    samples of all classes have the variance 1; where the start is by 'kmeans', all are fitted in one call of the
+    engine, small ones side by side. With one component for each class it is quadratic discriminant analysis.
     Parameters:
     n_components : int, array-like of shape (n_classes,) or dict, default=1
         The number of components of each mixture: one for all, or a number for each class in ascending order, or by
@@ -62,14 +60,10 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     mixtures_ : list of Mixture -- The mixture of each class.
     n_iter_ : ndarray of shape (n_classes,) -- The iterations of each fit.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : One Gaussian for each class.
     fit_many : A mixture for each of many groups.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixtureClassifier
     >>> rng = np.random.default_rng(0)
@@ -85,19 +79,12 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like", dict],
         "priors": ["array-like", dict, None],
     }
-    classes_: NDArray[Any]
-    priors_: NDArray[np.float64]
     #: The fitted estimators of the mixtures.
     _gms: list[GaussianMixture]
-    n_iter_: NDArray[np.int64]
 
     @with_parameters(_WITHOUT)
     def __init__(
-        self,
-        n_components: int | ArrayLike | Mapping[Any, int] = 1,
-        *,
-        priors: ArrayLike | Mapping[Any, float] | None = None,
-        **params: Any,
+        self, n_components: int | ArrayLike | Mapping[Any, int] = 1, *, priors: ArrayLike | Mapping[Any, float] | None = None, **params: Any
     ) -> None:
         super().__init__(n_components, **params)
         self.priors = priors
@@ -111,16 +98,13 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture of each class.
-
         Parameters: X
         y : array-like of shape (n_samples,) -- The class of each sample.
         sample_weight
         Returns: self : object -- The fitted classifier.
         """
         if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample"
-            )
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample")
         x: Floats = on_host(self._checked(X, reset=True))
         refuse_masked(y, "y")
         y = column_or_1d(y, warn=True)
@@ -177,18 +161,10 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             return [given] * len(labels)
         numbers = np.asarray(self._of_each_class("n_components", given)).tolist()
         if not isinstance(numbers, list) or len(numbers) != len(labels):
-            raise ValueError(
-                f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes"
-            )
+            raise ValueError(f"n_components is {given!r}; give one number, or one for each of the {len(labels)} classes")
         return numbers
 
-    def _fit_each(
-        self,
-        mixtures: list[GaussianMixture],
-        x: Floats,
-        weights: NDArray[np.float64] | None,
-        ranges: list[tuple[int, int]],
-    ) -> None:
+    def _fit_each(self, mixtures: list[GaussianMixture], x: Floats, weights: Weights, ranges: list[tuple[int, int]]) -> None:
         """Fit the mixtures to their ranges of the samples."""
         first, fits = mixtures[0], None
         for gm in mixtures:
@@ -196,26 +172,15 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         # Those of all classes: of one class a column may be constant.
         units = self._units(x, weights)
         if _start.is_side_by_side(x, first):
-            for gm in mixtures:
-                _start.check_memory(gm, x.shape[1])
-            fits = _core.fit_many(
-                x if units is None else units.apply(x),
-                ranges,
-                weights,
-                [gm._options(x.shape[1]) for gm in mixtures],
-                [_start.runs(gm) for gm in mixtures],
-                threads=n_threads(first.n_jobs),
-                missing=first.missing,
-            )
+            fits = _start.fit_many(x if units is None else units.apply(x), ranges, weights, mixtures)
             if fits.error is not None:
                 raise fits.error
         for number, (label, gm, (begin, end)) in enumerate(zip(self.classes_.tolist(), mixtures, ranges, strict=True)):
             try:
                 if fits is not None:
-                    gm._forget()
                     fit = fits[number]
                     note_regularization(self, fit.mixture.over_regularized(gm.reg_covar), f" in class {label!r}")
-                    gm._keep(fit, units, x.dtype)
+                    gm._keep(fit if units is None else fit.restored(units), x.dtype)
                     continue
                 with warnings.catch_warnings():
                     # `fit` says for which classes it has not converged.
@@ -238,7 +203,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each sample.
-
         Parameters: X
         Returns: labels : ndarray of shape (n_samples,) -- The classes.
         """
@@ -248,7 +212,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithm of the probability of each class for each sample.
-
         Parameters: X
         Returns: log_proba : ndarray of shape (n_samples, n_classes) -- The logarithms, in the order of `classes_`.
         """
@@ -257,7 +220,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each class for each sample.
-
         Parameters: X
         Returns:
         proba : ndarray of shape (n_samples, n_classes)

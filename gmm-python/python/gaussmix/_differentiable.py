@@ -23,9 +23,7 @@ NO_SECOND_DERIVATIVES = (
 _ASYMMETRY = 1e-4
 
 
-def arrays_of(
-    covariance_type: str | None, weights: Any, means: Any, covariances: Any
-) -> tuple[Any, Any, Any]:
+def arrays_of(covariance_type: str | None, weights: Any, means: Any, covariances: Any) -> tuple[Any, Any, Any]:
     """Return weights, means and covariances that are given as such, or as a mixture in the place of the weights."""
     if means is not None and covariances is not None:
         return weights, means, covariances
@@ -43,15 +41,7 @@ def arrays_of(
 
 
 class Parameters(NamedTuple):
-    """The parameters of a mixture as the engine takes them, and what their weights summed to.
-
-    Parameters:
-    weights : ndarray of shape (n_components,) -- The weights, with the sum 1.
-    means : ndarray of shape (n_components, n_features) -- The means.
-    covariances : ndarray -- The covariances in the shape of their type, symmetric.
-    matrices : bool -- Whether the covariances are matrices, one or one for each component.
-    total : float -- The sum of the weights that were given.
-    """
+    """The parameters of a mixture as the engine takes them, whether covariances are matrices, and what the weights summed to."""
 
     weights: NDArray[np.float64]
     means: NDArray[np.float64]
@@ -60,16 +50,12 @@ class Parameters(NamedTuple):
     total: float
 
     @classmethod
-    def of(
-        cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike, covariance_type: str | None
-    ) -> Parameters:
+    def of(cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike, covariance_type: str | None) -> Parameters:
         """Take weights that sum to anything, and covariances of which mirrored entries are variables of their own."""
         w, m, c = (np.asarray(p, dtype=np.float64) for p in (weights, means, covariances))
         total = float(w.sum())
         if not 0 < total < np.inf:
-            raise ValueError(
-                f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0"
-            )
+            raise ValueError(f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0")
         is_tied = covariance_type == "tied" or (covariance_type is None and c.shape != m.shape)
         matrices = c.ndim == 3 or (c.ndim == 2 and is_tied)
         return cls(w / total, m, _symmetric(c) if matrices else c, matrices, total)
@@ -111,19 +97,11 @@ def _symmetric(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
 class Differentiable:
     """The total log-likelihood Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) of samples in a device, and its derivatives.
 
-    The sample weights v are constants, the weights w any numbers that are not negative: they are
-    not divided by their sum, so that each is a variable of its own.
-
-    Parameters:
-    samples : array-like of shape (n_samples, n_features) -- The samples, which are kept and must not change.
-    sample_weight : ndarray of shape (n_samples,) or None -- The sample weights.
-    covariance_type : str or None -- The type of the covariances; None leaves it to their shape.
-    **options : Any -- Those of `Likelihood`.
+    The sample weights v are constants, the weights w any numbers that are not negative: they are not divided by their
+    sum, so that each is a variable of its own. The samples are kept and must not change.
     """
 
-    def __init__(
-        self, samples: Any, sample_weight: Any = None, covariance_type: str | None = None, **options: Any
-    ) -> None:
+    def __init__(self, samples: Any, sample_weight: Any = None, covariance_type: str | None = None, **options: Any) -> None:
         self.covariance_type = covariance_type
         self._samples = samples
         self._options = {"covariance_type": covariance_type, "copy": False, **options}

@@ -1,7 +1,5 @@
 """Signatures and documentation that classes share: texts of parameters, and parameters of other estimators."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -13,52 +11,58 @@ _Init = TypeVar("_Init", bound=Callable[..., None])
 _Class = TypeVar("_Class", bound=type)
 
 #: The entries of parameters that stand in docstrings by their names alone.
-PARAMETERS = {
-    "X": ("array-like of shape (n_samples, n_features)", "The samples."),
-    "y": ("Ignored", "Not used, present by convention."),
-    "sample_weight": ("array-like of shape (n_samples,), default=None", "A sample of weight 2 counts as two."),
-    "labels": (
-        "array-like of shape (n_samples,) or (n_samples, n_components), default=None",
-        "What is known of the samples' components: the number of each one's component, -1 where it is not known; or a\n"
-        "mask of the components that each sample may belong to. A fit under labels has EM's guarantee too.",
-    ),
-    "random_state": ("int, RandomState instance or None, default=None", "The source of random numbers."),
-    "weights": ("array-like of shape (n_components,), or Mixture or estimator", "The weights, or a mixture alone."),
-    "means": ("array-like of shape (n_components, n_features), default=None", "The means."),
-    "covariances": ("array-like, default=None", "The covariances, in the shape of their type."),
-    "covariance_type": (
-        "{'full', 'tied', 'diag', 'spherical'} or None, default=None",
-        "The type of all covariances. By default it follows from their shape, which leaves it open\n"
-        "between 'tied' and 'diag' where there are as many components as features.",
-    ),
-    "device": (
-        "str, default='auto'",
-        "Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.",
-    ),
-    "float64": ("bool, default=False", "Whether to compute in float64 for float32 samples too."),
-    "n_jobs": (
-        "int or None, default=None",
-        "The number of threads, as joblib counts; by default all cores, or as many as\nRAYON_NUM_THREADS says.",
-    ),
-    "missing": (
-        "bool, default=False",
-        "Whether NaN stands for a value that is missing at random. The likelihood of a sample is then\n"
-        "that of its observed values.",
-    ),
-    "other": ("Mixture or estimator", "A mixture of the same features, or an estimator that was fitted."),
-    "feature": (
-        "int or str, default=None",
-        "The feature, by number, counted from 0, or by name; needed unless it is the only one.",
-    ),
-    "n_features_in_": ("int", "The number of features."),
-    "feature_names_in_": ("ndarray of shape (n_features_in_,)", "Their names, where the data had names."),
-    "precisions_cholesky_": (
-        "ndarray",
-        "Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.",
-    ),
-    "converged_": ("bool", "Whether the best run converged."),
-    "path": ("str or path-like", "The file; its name ends in .json or .npz."),
-}
+_TABLE = """\
+Parameters:
+X : array-like of shape (n_samples, n_features) -- The samples.
+y : Ignored -- Not used, present by convention.
+sample_weight : array-like of shape (n_samples,), default=None -- A sample of weight 2 counts as two.
+labels : array-like of shape (n_samples,) or (n_samples, n_components), default=None
+    What is known of the samples' components: the number of each one's component, -1 where it is not known; or a mask of
+    the components that each sample may belong to. A fit under labels has EM's guarantee too.
+random_state : int, RandomState instance or None, default=None -- The source of random numbers.
+weights : array-like of shape (n_components,), or Mixture or estimator -- The weights, or a mixture alone.
+means : array-like of shape (n_components, n_features), default=None -- The means.
+covariances : array-like, default=None -- The covariances, in the shape of their type.
+covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+    The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and 'diag'
+    where there are as many components as features.
+device : str, default='auto'
+    Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
+float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
+n_jobs : int or None, default=None
+    The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+missing : bool, default=False
+    Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
+    values.
+other : Mixture or estimator -- A mixture of the same features, or an estimator that was fitted.
+feature : int or str, default=None
+    The feature, by number, counted from 0, or by name; needed unless it is the only one.
+n_features_in_ : int -- The number of features.
+feature_names_in_ : ndarray of shape (n_features_in_,) -- Their names, where the data had names.
+precisions_cholesky_ : ndarray
+    Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
+converged_ : bool -- Whether the best run converged.
+engine : Engine or None, default=None -- What the workers run on; by default this process.
+client : distributed.Client or None, default=None
+    The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster within
+    this process, which is closed at the end.
+comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
+partition_rows : int or None, default=None
+    The rows of a partition. By default the chunks of a dask collection as they are; of an array or files there are
+    about 512 partitions of 4 to 256 MiB. The division decides the last bits of the result.
+resident : bool or None, default=None
+    Whether partitions of files stay in the memory of their workers. Where they do not, each iteration reads them again,
+    one after the other. By default as many stay as half of the memory holds.
+work : callable -- What to do.
+paths : sequence of str -- Names and patterns.
+partitions : sequence of Partition -- The partitions, by their numbers.
+operation : str -- The name of the operation, for example 'statistics'.
+message : bytes -- What the operation needs, for example the parameters.
+groups : array-like of shape (n_samples,) -- The group of each sample: numbers, texts or times.
+path : str or path-like -- The file; its name ends in .json or .npz.
+"""
+#: The same by name, in numpydoc's form.
+PARAMETERS: dict[str, str] = {}
 
 _HEADING = "Parameters\n----------\n"
 #: Where the entry of a parameter begins.
@@ -66,28 +70,29 @@ _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
 #: The beginning of a section in the short form.
-_SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes):(?: (\S.*))?$", re.MULTILINE)
+_SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes|See Also|References|Examples):(?: (\S.*))?$", re.MULTILINE)
 
 
 def filled(text: str) -> str:
     """Return a docstring in numpydoc's form.
 
-    In the short form a section begins with ``Parameters:``, ``Returns:`` or ``Attributes:``, and ends at a blank line or
+    In the short form a section begins as with ``Parameters:``, needs no blank line before it, and ends at a blank line or
     at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by their
-    names alone, as in ``Parameters: X, sample_weight``.
+    names alone, as in ``Parameters: X, sample_weight``. What is in ``Examples:`` and its like stays as it is.
     """
     lines: list[str] = []
     # The indentation of the section that a line is in.
     indent: str | None = None
     for line in text.split("\n"):
         if start := _SHORT.match(line):
-            if indent is not None:
+            if lines and lines[-1].strip():
                 lines.append("")
-            indent, name, entry = start.groups()
-            lines += [indent + name, indent + "-" * len(name)]
+            before, name, entry = start.groups()
+            lines += [before + name, before + "-" * len(name)]
+            indent = None if name in ("See Also", "References", "Examples") else before
             if entry is None:
                 continue
-            line = indent + entry
+            line = before + entry
         elif not line.strip():
             indent = None
         if indent is None or line.startswith(indent + " "):
@@ -100,19 +105,29 @@ def filled(text: str) -> str:
 def _entry(entry: str) -> list[str]:
     """Return the lines of an entry, or of those of several names."""
     if re.fullmatch(r"\w+(, \w+)*", entry):
-        names = ((f"{name} : {PARAMETERS[name][0]}", PARAMETERS[name][1].split("\n")) for name in entry.split(", "))
-        return [line for head, about in names for line in (head, *(4 * " " + part for part in about))]
+        return [line for name in entry.split(", ") for line in PARAMETERS[name].split("\n")]
     head, separator, about = entry.partition(" -- ")
     return [head, 4 * " " + about] if separator else [entry]
 
 
+PARAMETERS.update((entry.split(" : ")[0], entry.rstrip()) for entry in _ENTRY.split(filled(_TABLE)) if " : " in entry)
+
+
 def documented(thing: _Documented) -> _Documented:
-    """Fill in the docstring of a function, or those of a class and of its methods."""
-    members = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
-    for member in members:
+    """Fill in the docstring of a function, or those of a class and of its methods.
+
+    A public method without one has that of the class whose method it overrides.
+    """
+    members = {"": thing, **(vars(thing) if isinstance(thing, type) else {})}
+    for name, member in members.items():
         # Class methods, and scikit-learn's methods that are not always there, hold the function.
         holder: Any = getattr(member, "__func__", getattr(member, "fn", member))
-        if isinstance(holder, type | FunctionType) and holder.__doc__ and _SHORT.search(holder.__doc__):
+        if not isinstance(holder, type | FunctionType):
+            continue
+        if holder.__doc__ is None and not name.startswith("_"):
+            bases = thing.__mro__[1:] if isinstance(thing, type) else ()
+            holder.__doc__ = next((vars(base)[name].__doc__ for base in bases if name in vars(base)), None)
+        elif holder.__doc__ and _SHORT.search(holder.__doc__):
             holder.__doc__ = filled(holder.__doc__)
     return thing
 
@@ -123,18 +138,16 @@ def with_parameters_of(
     """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature; some have other defaults."""
     theirs = inspect.signature(estimator.__init__).parameters  # type: ignore[misc]
     shared = {
-        name: parameter.replace(default=defaults.get(name, parameter.default))
-        for name, parameter in theirs.items()
-        if name not in without
+        name: parameter.replace(default=defaults.get(name, parameter.default)) for name, parameter in theirs.items() if name not in without
     }
 
     def change(init: _Init) -> _Init:
-        own = {
-            name: parameter
+        own = [
+            parameter
             for name, parameter in inspect.signature(init).parameters.items()
-            if parameter.kind is not parameter.VAR_KEYWORD and name not in shared
-        }
-        init.__signature__ = inspect.Signature([*shared.values(), *own.values()])  # type: ignore[attr-defined]
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and name not in shared
+        ]
+        init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
         return init
 
     return change

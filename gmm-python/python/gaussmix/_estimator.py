@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,13 +16,16 @@ from . import _core, _parameters, _start
 from ._documentation import documented
 from ._fitted import take_features
 from ._fitting import Fitting, ill_defined
-from ._mixture import Mixture, ScikitLearn
-from ._reports import Iteration, Start
+from ._mixture import Mixture
+from ._parameters import ScikitLearn
+from ._reports import Iteration
 from ._samples import ArraySamples, Evaluations, Samples
-from ._units import Units
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    #: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
+    Tried = tuple["GaussianMixture", float | _core.TooFewSamplesError, float]
 
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
@@ -33,17 +35,15 @@ _TOGETHER = 256
 class GaussianMixture(Fitting):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
-    Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and
-    from the same start both find the same mixture. The arithmetic is done by the engine of this
-    package, on the CPU or on a GPU, in the type of the data: float32 stays float32. The attributes
-    of a fit to float32 data are float32 too, unless the mixture is one that float32 cannot hold
-    (features that are nearly collinear, means very many standard deviations from 0, variances
-    beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at
-    all. Then all of them are float64.
+    Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and from the same start
+    both find the same mixture. The arithmetic is done by the engine of this package, on the CPU or on a GPU, in the
+    type of the data: float32 stays float32. The attributes of a fit to float32 data are float32 too, unless the mixture
+    is one that float32 cannot hold (features that are nearly collinear, means very many standard deviations from 0,
+    variances beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at all. Then all
+    of them are float64.
 
-    The data must not be changed by another thread during a call; it is not copied. An array in a
-    GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
-
+    The data must not be changed by another thread during a call; it is not copied. An array in a GPU's memory (of
+    PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
     Parameters:
     n_components : int, default=1 -- The number of components.
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
@@ -80,10 +80,10 @@ class GaussianMixture(Fitting):
         'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto' begins on
         the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
         'cuda' mean that GPU.
-    freeze : sequence of {'weights', 'means', 'covariances'}, dict or None, default=None
+    freeze : sequence of {'weights', 'means', 'covariances'}, dict, str or None, default=None
         Parameters that stay as the start has them. In a dict each name has the numbers of the components whose
         parameter stays, or a mask of them, or True for all, as in ``{"means": [0, 2]}``; ``{"weights": "equal"}``
-        makes all weights equal, and ``{"means": "equal"}`` all means.
+        makes all weights equal, and ``{"means": "equal"}`` all means. A text says it as for ``gmm fit --freeze``.
     prior : {'default'}, dict or None, default=None
         A prior, with which a fit finds the mode of the posterior (MAP), so that no component collapses. In a dict,
         `weight_concentration` (at least 1, default 1) is that of a Dirichlet distribution of the weights;
@@ -107,7 +107,9 @@ class GaussianMixture(Fitting):
         sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
         copied to the host first.
     callback : callable or None, default=None
-        Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
+        Called after each iteration with an object that has `run` and `iteration` (counted from 0 and from 1),
+        `lower_bound` (before the M-step), `change` (since the iteration before; infinite in the first), and `mixture`
+        (after the M-step). The fit ends when it returns something true.
     Attributes:
     weights_ : ndarray of shape (n_components,) -- The share of each component.
     means_ : ndarray of shape (n_components, n_features) -- The mean of each component.
@@ -122,13 +124,9 @@ class GaussianMixture(Fitting):
         Components that retained earlier parameters in the last iteration, because they had lost their samples or
         their covariance had collapsed.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.mixture.GaussianMixture : The scikit-learn estimator that this class replaces.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixture
     >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
@@ -141,8 +139,9 @@ class GaussianMixture(Fitting):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
-    _shared = _parameters.SHARED
+    _theirs, _engine_class = ScikitLearn, _core.Mixture
     retained_: list[int]
+    prior: str | Mapping[str, Any] | None
     _OPTIONS = (*_core.option_names()[0], "prior")
 
     def __init__(
@@ -164,7 +163,7 @@ class GaussianMixture(Fitting):
         verbose_interval: int = 10,
         halving: bool = False,
         device: str = "auto",
-        freeze: Sequence[str] | Mapping[str, Any] | None = None,
+        freeze: str | Sequence[str] | Mapping[str, Any] | None = None,
         prior: str | Mapping[str, Any] | None = None,
         standardize: bool = False,
         decay: float = 0.7,
@@ -172,29 +171,7 @@ class GaussianMixture(Fitting):
         missing: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.precisions_init = precisions_init
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.verbose_interval = verbose_interval
-        self.halving = halving
-        self.device = device
-        self.freeze = freeze
-        self.prior = prior
-        self.standardize = standardize
-        self.decay = decay
-        self.n_jobs = n_jobs
-        self.missing = missing
-        self.callback = callback
+        _parameters.set_parameters(self, locals())
 
     def _forget(self) -> None:
         super()._forget()
@@ -209,9 +186,9 @@ class GaussianMixture(Fitting):
 
     _point = _written = _mixture
 
-    def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
-        exact = self._set_arrays(mixture, dtype) == np.float64
-        self._keep_made(mixture if exact else self._make())
+    def _set(self, engine: _core.Mixture, dtype: np.dtype[Any]) -> None:
+        exact = self._set_arrays(engine, dtype) == np.float64
+        self._keep_made(engine if exact else self._make())
 
     @classmethod
     def from_parameters(
@@ -224,7 +201,6 @@ class GaussianMixture(Fitting):
         **params: Any,
     ) -> Self:
         """Make a fitted estimator of the parameters of a mixture.
-
         Parameters:
         weights : array-like of shape (n_components,), or Mixture
             The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
@@ -248,39 +224,8 @@ class GaussianMixture(Fitting):
         dtype = np.dtype(np.float32 if narrow else np.float64)
         return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
 
-    @classmethod
-    def _of(
-        cls, mixture: _core.Mixture, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]
-    ) -> Self:
-        gm = cls(len(mixture.weights), covariance_type=mixture.covariance_type, **params)
-        gm._forget()
-        gm._set_mixture(mixture, dtype)
-        gm._take_bounds(found)
-        return gm
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
-        """Read a mixture from a file of `save` or of the command ``gmm``.
-
-        Parameters: path
-        **params : dict -- Parameters of the estimator, which the file does not hold.
-        Returns:
-        gm : GaussianMixture -- The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
-        """
-        mixture, found = _core.Mixture.read(os.fspath(path))
-        return cls._of(mixture, np.dtype(np.float64), found, params)
-
-    def to_sklearn(self) -> Any:
-        """Return the same mixture as an object of scikit-learn.
-
-        Returns: gm : sklearn.mixture.GaussianMixture -- With the same parameters, and fitted if this one is.
-        """
-        params = self.get_params()
-        return self._copy_to(ScikitLearn(**{name: params[name] for name in self._shared}))
-
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion; the lower the better.
-
         Parameters: X, sample_weight
         Returns: bic : float -- -2 log L + p log N, with p parameters and N samples.
         """
@@ -288,7 +233,6 @@ class GaussianMixture(Fitting):
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the Akaike information criterion; the lower the better.
-
         Parameters: X, sample_weight
         Returns: aic : float -- -2 log L + 2 p, with p parameters.
         """
@@ -297,10 +241,7 @@ class GaussianMixture(Fitting):
     def _criterion(self, name: str, total: float, n: float) -> float:
         """Return a criterion for samples of this total log-likelihood and weight."""
         penalty = math.log(n) if name == "bic" else 2.0
-        return -2.0 * total + penalty * self._n_parameters()
-
-    def _n_parameters(self) -> int:
-        return self._mixture().n_parameters
+        return -2.0 * total + penalty * self._mixture().n_parameters
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         """Return the total log-likelihood of samples, and their weight."""
@@ -312,18 +253,13 @@ class GaussianMixture(Fitting):
         """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
         frozen = _parameters.frozen(self.freeze, self.n_components)
         mixture, retained = average.update(self._mixture(), self.reg_covar, frozen)
-        self._set_mixture(mixture, self.means_.dtype)
+        self._set(mixture, self.means_.dtype)
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
 
     @classmethod
-    def _fitted(
-        cls, estimators: Iterable[GaussianMixture], X: Any, sample_weight: Any
-    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
-        """Fit estimators of this class in turn, and give each with the log-likelihood and the weight of the samples.
-
-        One for which there are too few samples comes with the error instead.
-        """
+    def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[Tried]:
+        """Fit estimators of this class in turn."""
         # There may be very many, and they may end when there are too few samples for one.
         models = iter(estimators)
         first = next(models, None)
@@ -341,151 +277,76 @@ class GaussianMixture(Fitting):
             try:
                 estimator.fit(X, sample_weight=sample_weight)
             except _core.TooFewSamplesError as error:
-                yield estimator, error
+                yield estimator, error, 0.0
             else:
                 yield estimator, *estimator._total(X, sample_weight)
 
-    @classmethod
-    def _fitted_side_by_side(
-        cls, models: list[GaussianMixture], samples: ArraySamples, data: _core.Data
-    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+    @staticmethod
+    def _fitted_side_by_side(models: list[GaussianMixture], samples: ArraySamples, data: _core.Data) -> Iterator[Tried]:
         """Do what `_fitted` does, on each core another run."""
-        too_few: dict[GaussianMixture, _core.TooFewSamplesError] = {}
         for gm in models:
             gm._validate_params()
-            try:
-                gm._check_start(samples.shape[0])
-            except _core.TooFewSamplesError as error:
-                too_few[gm] = error
-            else:
-                _start.check_memory(gm, samples.shape[1])
-        possible = [gm for gm in models if gm not in too_few]
-        numbers = {gm: number for number, gm in enumerate(possible)}
-        fits: _core.Fits | list[_core.Fit] = samples.fit_many(possible) if possible else []
+        n_samples, n = samples.shape[0], data.total_weight
+        possible = [gm for gm in models if gm.n_components <= n_samples]
+        fits: Any = samples.fit_many(possible) if possible else []
+        numbers = count()
         for gm in models:
             try:
-                if gm in too_few:
-                    raise too_few[gm]
+                gm._check_start(n_samples)
                 with ill_defined(samples.estimator):
-                    fit = fits[numbers[gm]]
+                    fit = fits[next(numbers)]
             except _core.TooFewSamplesError as error:
-                yield gm, error
+                yield gm, error, 0.0
                 continue
             take_features(gm, samples.estimator)
-            gm._forget()
-            gm._keep(fit, None, samples.dtype)
+            gm._keep(fit, samples.dtype)
             gm._finish(fit)
-            n = data.total_weight
             yield gm, data.mean_score(gm._mixture()) * n, n
 
-    def _grown(
-        self,
-        fitted: Iterable[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]],
-        X: Any,
-        sample_weight: Any,
-    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+    def _grown(self, fitted: Iterable[Tried], X: Any, sample_weight: Any) -> Iterator[Tried]:
         """Improve what `_fitted` gives by fits that start at the mixture before, where that has the same type."""
         if self.freeze:
             raise ValueError("freeze is given beside growing, but a component that is split changes all parameters; leave out one of them")
         with ArraySamples(self, X, sample_weight) as samples:
             data = samples.load()
-            units: Units | None
-            units, fitted_data = samples.standardize() if self.standardize else (None, data)
+            fitted_data = samples.standardize() if self.standardize else data
             before: GaussianMixture | None = None
-            for gm, *found in fitted:
-                if isinstance(found[0], _core.TooFewSamplesError):
-                    yield gm, found[0]
-                    continue
-                total, n = found
-                if before is not None and before.covariance_type == gm.covariance_type:
-                    of_type = units and units._replace(covariance_type=gm.covariance_type)
-                    gm._grow(before, fitted_data, of_type, samples.dtype)
-                    total = data.mean_score(gm._mixture()) * n
-                before = gm
+            for gm, total, n in fitted:
+                if not isinstance(total, _core.TooFewSamplesError):
+                    if before is not None and before.covariance_type == gm.covariance_type:
+                        gm._grow(before, fitted_data, samples)
+                        total = data.mean_score(gm._mixture()) * n
+                    before = gm
                 yield gm, total, n
 
-    def _grow(
-        self, before: GaussianMixture, data: _core.Data, units: Units | None, dtype: np.dtype[Any]
-    ) -> None:
+    def _grow(self, before: GaussianMixture, data: _core.Data, samples: ArraySamples) -> None:
         """Take the fit that starts at the mixture of fewer components, if it is better."""
         # One more run than there are.
         options = {**self._options(data.shape[1]), "n_init": 1}
         seed = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
-        smaller = before._mixture() if units is None else units.apply_to_mixture(before._mixture())
-        start = data.grown(options, seed, smaller)
-        if start is None:
-            return
         with ill_defined(self):
-            fit = data.fit(options, None, start)
+            fit = data.grown(options, seed, before._mixture(), samples.units)
+        if fit is None:
+            return
         if fit.error is not None:
             raise fit.error
-        bound = self.lower_bound_ + (0.0 if units is None else units.log_scale)
-        if len(fit.lower_bounds) and fit.lower_bounds[-1] > bound:
-            self._keep(fit, units, dtype)
+        if len(fit.lower_bounds) and fit.lower_bounds[-1] > self.lower_bound_:
+            self._keep(fit, samples.dtype)
 
-    def _fit(self, samples: Samples) -> Evaluations:
-        """Fit, and give the samples in the device."""
-        parameters = self._checked_start(samples.shape)
-        # Errors about `freeze` and `prior` come before the samples are loaded.
-        _parameters.frozen(self.freeze, self.n_components)
-        _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
-        data = samples.load()
-        _start.check_memory(self, samples.shape[1])
-        # What is fitted to: the data, or in other units.
-        units, fitted_data = None, data
-        if self.standardize:
-            units, fitted_data = samples.standardize()
-            parameters = units.apply_to_parameters(parameters)
-        best = self._best_run(samples, fitted_data, units, parameters)
-        self._keep(best, units, samples.dtype)
-        self._finish(best)
-        return data
-
-    def _checked_start(self, shape: tuple[int, int]) -> _start.Parameters:
-        """Check that there can be a start for samples of this shape; give the parameters of it that are given."""
-        n_samples, n_features = shape
-        self._check_start(n_samples)
-        return _start.checked_parameters(self, n_features)
-
-    def _options(self, n_features: int, parameters: _start.Parameters = (None, None, None)) -> dict[str, Any]:
+    def _options(self, n_features: int) -> dict[str, Any]:
         """Return the options of a fit, with the parameters of its start that are given."""
+        given = _start.checked_parameters(self, n_features)
         prior, arrays = _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
-        given = dict(zip(("weights_init", "means_init", "precisions_init"), parameters, strict=True))
-        return self._engine_options({**given, **arrays}, prior=prior)
+        return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior)
 
-    def _best_run(
-        self,
-        samples: Samples,
-        data: Evaluations,
-        units: Units | None,
-        parameters: _start.Parameters,
-    ) -> _core.Fit:
-        """Fit from each start; give the best run."""
-        before = None
-        if self.warm_start and hasattr(self, "converged_"):
-            before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
-        log_scale = 0.0 if units is None else units.log_scale
-        with ill_defined(self):
-            if self.n_init > 1 and (fit := samples.fit_side_by_side(self)) is not None:
-                return fit
-        total_weight = data.total_weight
+    def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
+        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None:
+            if _start.is_side_by_side(samples.X, self):
+                with ill_defined(self):
+                    fit = samples.fit_many([self])[0]
+                return fit if samples.units is None else fit.restored(samples.units)
+        return super()._best_run(samples, data, options)
 
-        def start(random_state: np.random.RandomState) -> Start:
-            found, shift = samples.start(parameters, random_state, total_weight)
-            return int(random_state.randint(0, 2**31 - 1)) if found is None else (found, shift)
-
-        options = self._options(samples.shape[1], parameters if before is None else (None, None, None))
-        return self._run(data, options, log_scale, start, before)
-
-    def _keep(self, fit: _core.Fit, units: Units | None, dtype: np.dtype[Any]) -> None:
-        """Set the attributes to what a run has found, in the units of the data."""
-        mixture, bounds = fit.mixture, [float(bound) for bound in fit.lower_bounds]
-        if units is not None:
-            mixture, bounds = units.restore(mixture), [bound - units.log_scale for bound in bounds]
-        self._set_mixture(mixture, dtype)
-        self.converged_ = fit.converged
-        self.n_iter_ = len(bounds)
-        self.lower_bounds_ = bounds
-        self.lower_bound_ = bounds[-1] if bounds else -math.inf
+    def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
+        super()._keep(fit, dtype)
         self.retained_ = fit.retained
-        self._average, self._chunks = None, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -70,8 +70,11 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     #: The statistics per sample, and the number, of the chunks that `partial_fit` has seen.
     _average: _core.Statistics | None = None
     _chunks: int = 0
-    #: The parameters that scikit-learn's class has too.
-    _shared: ClassVar[tuple[str, ...]]
+    #: scikit-learn's class, and the attributes that its objects have beside those of every mixture.
+    _theirs: ClassVar[Any]
+    _more: ClassVar[tuple[str, ...]] = ()
+    #: What the engine has of such mixtures.
+    _engine_class: ClassVar[Any]
 
     @property
     def mixture_(self) -> Mixture:
@@ -119,14 +122,16 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         arrays = (self.weights_, self.means_, getattr(self, "covariances_", None), self.precisions_cholesky_)
         return _core.Mixture.from_attributes(*arrays, self.covariance_type)
 
-    def _set_arrays(
-        self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]
-    ) -> np.dtype[Any]:
+    def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Set the arrays of a mixture, in the type that is returned."""
         dtype = attribute_type(mixture, dtype)
         for name in ARRAYS:
             setattr(self, name, getattr(mixture, name.rstrip("_")).astype(dtype, copy=False))
         return dtype
+
+    @abstractmethod
+    def _set(self, engine: Any, dtype: np.dtype[Any]) -> None:
+        """Set the attributes to those of what the engine has."""
 
     def _forget(self) -> None:
         """Forget what has been made of earlier attributes, and what `partial_fit` goes on from."""
@@ -154,9 +159,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
-        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns
-        of a table by them.
-
+        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns of a table by them.
         Parameters: path
         """
         check_is_fitted(self)
@@ -167,10 +170,38 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         # They are made again of the attributes.
         return {name: value for name, value in super().__getstate__().items() if name not in ("_made", "_value")}
 
-    def _copy_to(self, other: Any, more: Iterable[str] = ()) -> Any:
-        """Return an object of scikit-learn the attributes of this one."""
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
+        """Read what `save` wrote, or the command ``gmm``.
+        Parameters: path
+        **params : dict -- Parameters of the estimator, which the file does not hold.
+        Returns: gm : object -- The estimator as if fitted, in float64, with ``feature_names_in_`` if the file has names.
+        """
+        engine, found = cls._engine_class.read(os.fspath(path))
+        return cls._of(engine, np.dtype(np.float64), found, params)
+
+    @classmethod
+    def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
+        gm = cls(n_components=len(engine.weights), covariance_type=engine.covariance_type, **params)
+        gm._forget()
+        gm._set(engine, dtype)
+        gm._take_bounds(found)
+        return gm
+
+    @classmethod
+    def _shared(cls) -> list[str]:
+        """Return the names of the parameters that scikit-learn's class has too."""
+        own = signature(cls).parameters
+        return [name for name in signature(cls._theirs).parameters if name in own]
+
+    def to_sklearn(self) -> Any:
+        """Return the same mixture as an object of scikit-learn.
+        Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
+        """
+        params = self.get_params()
+        other = self._theirs(**{name: params[name] for name in self._shared()})
         fitted = (*ARRAYS, "converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_")
-        for name in (*fitted, "feature_names_in_", *more):
+        for name in (*fitted, "feature_names_in_", *self._more):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
         return other
@@ -178,7 +209,6 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
     @classmethod
     def from_sklearn(cls, gm: Any, **params: Any) -> Self:
         """Make a mixture of an object of scikit-learn.
-
         Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The mixture, fitted or not; of the class that this one replaces.
@@ -186,7 +216,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         Returns: gm : object -- The mixture, with the same parameters, and fitted if the other is.
         """
         own = gm.get_params()
-        made = cls(**{name: own[name] for name in cls._shared}, **params)
+        made = cls(**{name: own[name] for name in cls._shared()}, **params)
         if hasattr(gm, "means_"):
             for name, value in vars(gm).items():
                 if name.endswith("_") and not name.startswith("_"):

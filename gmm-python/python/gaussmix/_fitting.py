@@ -6,7 +6,6 @@ import math
 import re
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from . import _core, _parameters, _start
 from ._documentation import documented
 from ._gpu import beside
 from ._prediction import Prediction
-from ._reports import Course, Start
+from ._reports import Course
 from ._samples import ArraySamples, Evaluations, Samples
 from ._warnings import warn
 
@@ -82,11 +81,12 @@ class Fitting(Prediction):
     n_components: int
     init_params: Any
     max_iter: int
+    n_init: int
     reg_covar: float
     missing: bool
     random_state: Any
     freeze: Any
-    lower_bound_: float
+    warm_start: bool
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
     _numbers_of_own_start: ClassVar[int] = 0
     standardize: bool
@@ -103,11 +103,8 @@ class Fitting(Prediction):
         _parameters.validate(self, super()._validate_params)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None) -> Self:
         """Fit the mixture.
-
         Parameters: X, y, sample_weight, labels
         Returns: self : object -- The fitted mixture.
         """
@@ -120,7 +117,6 @@ class Fitting(Prediction):
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
     ) -> NDArray[np.int64]:
         """Fit the mixture, and give the most probable component of each sample.
-
         Parameters: X, y, sample_weight, labels
         Returns:
         labels : ndarray of shape (n_samples,)
@@ -135,10 +131,9 @@ class Fitting(Prediction):
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from a chunk of the data.
 
-        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk
-        contributes its statistics to a moving average, from which the parameters follow: stepwise
-        EM, or stochastic variational inference. Chunks should be random samples of the same data.
-
+        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk contributes its
+        statistics to a moving average, from which the parameters follow: stepwise EM, or stochastic variational
+        inference. Chunks should be random samples of the same data.
         Parameters: X, y, sample_weight
         Returns: self : object -- The mixture after the chunk.
         """
@@ -149,10 +144,7 @@ class Fitting(Prediction):
                 statistics = self._fit(samples).e_step(self._mixture())
         else:
             statistics = self._statistics(X, sample_weight, self._mixture())
-        eta = float((self._chunks + 1) ** -self.decay)
-        average = statistics.scaled(eta / statistics.weight)
-        if self._average is not None:
-            average = average + self._average.scaled(1.0 - eta)
+        average = statistics.averaged(self._average, self._chunks, float(self.decay))
         with ill_defined(self):
             self.lower_bound_ = self._learn(average, statistics)
         self._average, self._chunks = average, self._chunks + 1
@@ -172,20 +164,28 @@ class Fitting(Prediction):
         """Check what is to be fitted to."""
         return ArraySamples(self, X, sample_weight, labels)
 
-    @abstractmethod
-    def _fit(self, samples: Samples) -> Evaluations:
+    def _fit(self, samples: Any) -> Evaluations:
         """Fit, and give the samples in the device."""
+        self._check_start(samples.shape[0])
+        # Errors about parameters come before the samples are loaded.
+        options = self._options(samples.shape[1])
+        data = samples.load()
+        best = self._best_run(samples, samples.standardize() if self.standardize else data, options)
+        self._keep(best, samples.dtype)
+        self._finish(best)
+        return data  # type: ignore[no-any-return]
+
+    def _goes_on(self) -> bool:
+        """Say whether a fit begins at the mixture of the last one."""
+        return self.warm_start and hasattr(self, "converged_")
 
     def _check_start(self, n_samples: int) -> None:
         """Check that there can be a start for so many samples."""
         if n_samples < self.n_components:
             raise _core.TooFewSamplesError(
-                "Expected n_samples >= n_components "
-                f"but got n_components = {self.n_components}, n_samples = {n_samples}"
+                f"Expected n_samples >= n_components but got n_components = {self.n_components}, n_samples = {n_samples}"
             )
-        if get_config().get("array_api_dispatch") and (
-            not _start.is_name(self.init_params) or self.init_params in ("kmeans", "k-means++")
-        ):
+        if get_config().get("array_api_dispatch") and (not _start.is_name(self.init_params) or self.init_params in ("kmeans", "k-means++")):
             raise NotImplementedError(
                 "Allowed `init_params` are ['random', 'random_from_data'] if 'array_api_dispatch' is enabled. You "
                 f"passed init_params={self.init_params!r}, which are not implemented to work with "
@@ -211,24 +211,25 @@ class Fitting(Prediction):
         options["freeze"] = ",".join(_parameters.frozen(self.freeze, self.n_components)) or "none"
         return {**options, **others, "arrays": arrays}
 
-    def _run(
-        self,
-        data: Evaluations,
-        options: dict[str, Any],
-        log_scale: float,
-        start: Callable[[np.random.RandomState], Start],
-        before: _core.Mixture | _core.VariationalMixture | None = None,
-    ) -> _core.Fit:
+    def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
         """Fit from each start, or go on at the mixture of an earlier fit; give the best run."""
-        random_state = _start.taken_random_state(self.random_state)
-        course = Course(self, log_scale, lambda: start(random_state))
-        bound = None
-        if before is not None and not math.isinf(self.lower_bound_):
-            bound = float(self.lower_bound_) + log_scale
+        random_state, total_weight = _start.taken_random_state(self.random_state), data.total_weight
+        course = Course(self, lambda: samples.start(random_state, total_weight))
+        before = self._written() if self._goes_on() else None
+        bound = None if before is None or math.isinf(self.lower_bound_) else float(self.lower_bound_)
         with ill_defined(self):
-            fit = data.fit(options, course, before, bound)
+            fit = data.fit(options, course, before, bound, samples.units)
         _start.keep_random_state(random_state, self.random_state)
         return fit
+
+    def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
+        """Set the attributes to what a run has found."""
+        self._forget()
+        self._set(fit.mixture, dtype)
+        self.converged_ = fit.converged
+        self.lower_bounds_ = [float(bound) for bound in fit.lower_bounds]
+        self.n_iter_ = len(self.lower_bounds_)
+        self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
 
     def _finish(self, best: _core.Fit) -> None:
         """Raise the error that ended a fit, or warn of what is wrong with it; to be called by `_fit` at its end."""

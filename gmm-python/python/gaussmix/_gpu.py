@@ -1,7 +1,5 @@
 """Arrays in a GPU's memory: of PyTorch, CuPy, JAX and other libraries that know DLPack."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,14 +49,9 @@ def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
     if array.ndim > 2:
         raise ValueError(f"Found array with dim {array.ndim}, while dim <= 2 is required by {user}.")
     if shape[0] < min_samples:
-        raise ValueError(
-            f"Found array with {shape[0]} sample(s) (shape={shape}) while a minimum of {min_samples} is required by "
-            f"{user}."
-        )
+        raise ValueError(f"Found array with {shape[0]} sample(s) (shape={shape}) while a minimum of {min_samples} is required by {user}.")
     if shape[1] < 1:
-        raise ValueError(
-            f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required by {user}."
-        )
+        raise ValueError(f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required by {user}.")
     return array
 
 

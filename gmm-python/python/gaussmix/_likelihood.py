@@ -58,17 +58,12 @@ class Evaluation:
         one = mixture_of(given, "what is evaluated")
         return _core.Mixtures(one.weights, one.means, one.covariances, one.covariance_type)
 
-    def __call__(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> Any:
+    def __call__(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> Any:
         """Return the total log-likelihood, of one set of parameters or of each of several."""
         return self._evaluate(_core.Data.totals, weights, means, covariances, True)
 
-    def score_samples(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def score_samples(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight.
-
         Parameters: weights, means, covariances
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
@@ -79,10 +74,9 @@ class Evaluation:
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the total log-likelihood and its derivatives.
 
-        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the
-        two mirrored entries of a covariance matrix are two variables with the same derivative. A
-        component of weight 0 has one by its weight too.
-
+        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
+        of a covariance matrix are two variables with the same derivative. A component of weight 0 has one by its weight
+        too.
         Parameters: weights, means, covariances
         Returns:
         value : float -- The total log-likelihood.
@@ -92,11 +86,8 @@ class Evaluation:
         """
         return self._evaluate(_core.Data.gradient, weights, means, covariances)
 
-    def score_function(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def score_function(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the score function: the derivatives of each sample's log-likelihood by the sample.
-
         Parameters: weights, means, covariances
         Returns:
         by_samples : ndarray of shape (n_samples, n_features)
@@ -104,15 +95,11 @@ class Evaluation:
         """
         return self._evaluate(_core.Data.score_function, weights, means, covariances)
 
-    def statistics(
-        self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> _core.Statistics:
+    def statistics(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> _core.Statistics:
         """Return the sufficient statistics under a mixture, from which an M-step follows.
 
-        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and
-        `Statistics.from_bytes` carry them from one computer to another, and ``a.to_mixture()`` is
-        the M-step.
-
+        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
+        them from one computer to another, and ``a.to_mixture()`` is the M-step.
         Parameters: weights, means, covariances
         Returns: statistics : Statistics -- Counts, means and scatter of the components, and the log-likelihood.
         """
@@ -123,14 +110,12 @@ class Evaluation:
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
 
-    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays
-    have the shapes (K,), (K, D) and that of the covariance type. Where each has one more axis in
-    front, they are B sets of parameters, and the result is an array (B,) of totals, which takes
-    less time than B calls. ``likelihood(mixture)`` takes a `Mixture` or a fitted estimator instead, or
-    a list of them; so do the methods.
+    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays have the shapes (K,),
+    (K, D) and that of the covariance type. Where each has one more axis in front, they are B sets of parameters, and
+    the result is an array (B,) of totals, which takes less time than B calls. ``likelihood(mixture)`` takes a `Mixture`
+    or a fitted estimator instead, or a list of them; so do the methods.
 
     Several threads may call the same object; they take turns.
-
     Parameters:
     X : array-like of shape (n_samples, n_features)
         The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a
@@ -146,9 +131,7 @@ class Likelihood(Evaluation):
     copy : bool, default=True
         Without a copy the array is kept, and must not be changed while this object is in use. An array in a
         memory-mapped file is never copied.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import Likelihood
     >>> likelihood = Likelihood(np.array([[0.0], [1.0]]))
@@ -238,15 +221,12 @@ def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") 
     """Multiply rows with the rows of a matrix: ``rows @ matrix.T``.
 
     For many products with the same matrix, :class:`InnerProducts` keeps it in the device.
-
     Parameters:
     rows : array-like of shape (n, d) -- The rows, float32 or float64; other types become float64.
     matrix : array-like of shape (m, d) -- The matrix.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
     Returns: products : ndarray of shape (n, m) -- The products.
-
-    Examples
-    --------
+    Examples:
     >>> from gaussmix import inner_products
     >>> inner_products([[1.0, 2.0]], [[1.0, 0.0], [3.0, 4.0]])
     array([[ 1., 11.]])
@@ -258,7 +238,6 @@ def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") 
 @documented
 class InnerProducts:
     """A matrix that stays in a device, and is multiplied with rows.
-
     Parameters:
     matrix : array-like of shape (m, d) -- The matrix, float32 or float64; other types become float64.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
@@ -270,7 +249,6 @@ class InnerProducts:
 
     def __call__(self, rows: ArrayLike) -> Floats:
         """Return ``rows @ matrix.T``.
-
         Parameters: rows : array-like of shape (n, d) -- The rows.
         Returns: products : ndarray of shape (n, m) -- The products, in the type of the matrix.
         """
@@ -278,11 +256,8 @@ class InnerProducts:
 
 
 @documented
-def gaussian_kernel(
-    a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto"
-) -> Floats:
+def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto") -> Floats:
     """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
-
     Parameters:
     a : array-like of shape (n, d) -- Rows, float32 or float64; other types become float64.
     b : array-like of shape (m, d) -- Rows.
@@ -290,9 +265,7 @@ def gaussian_kernel(
     pairs : bool, default=False -- Whether row i of `a` goes with row i of `b` only, instead of each with each.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
     Returns: values : ndarray of shape (n, m), or (n,) with `pairs` -- The values.
-
-    Examples
-    --------
+    Examples:
     >>> from gaussmix import gaussian_kernel
     >>> gaussian_kernel([[0.0], [1.0]], [[0.0]], gamma=0.5).round(4)
     array([[1.    ],

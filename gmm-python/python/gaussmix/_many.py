@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _start, _tables
+from . import _start, _tables
 from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
+from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
@@ -30,57 +31,37 @@ if TYPE_CHECKING:
 Estimator = GaussianMixture | BayesianGaussianMixture
 
 
+@documented
 class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Mixtures of many groups of samples, each fitted to its group alone.
 
-    All fits are made in one call of the engine: small ones side by side, each on one core. Each
-    is, to the last bit, the fit of the estimator to the samples of its group, whatever the other
-    groups are; so with an integer for `random_state`, all begin with the same random numbers. A
-    fit that fails stops no other.
-
-    Parameters
-    ----------
+    All fits are made in one call of the engine: small ones side by side, each on one core. Each is, to the last bit,
+    the fit of the estimator to the samples of its group, whatever the other groups are; so with an integer for
+    `random_state`, all begin with the same random numbers. A fit that fails stops no other.
+    Parameters:
     estimator : GaussianMixture or BayesianGaussianMixture
-        The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have
-        initial parameters, `standardize`, `warm_start` or a `callback`.
+        The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have initial parameters,
+        `standardize`, `warm_start` or a `callback`.
     checkpoint : path-like or None, default=None
-        A file (.jsonl) to which each run is added when it has ended. If the file is there already,
-        its runs are not made again; the samples, their groups and the estimator's parameters must
-        be the same then, with an integer for `random_state`.
-    verbose : int, default=0
-        1 prints once a second how many runs have ended.
-
-    Attributes
-    ----------
+        A file (.jsonl) to which each run is added when it has ended. If the file is there already, its runs are not
+        made again; the samples, their groups and the estimator's parameters must be the same then, with an integer
+        for `random_state`.
+    verbose : int, default=0 -- 1 prints once a second how many runs have ended.
+    Attributes:
     groups_ : ndarray of shape (n_groups,)
         The groups in ascending order; the numbers from 0 where the samples came as a list.
-    sizes_ : ndarray of shape (n_groups,)
-        The number of samples of each group.
-    weights_ : ndarray of shape (n_groups, n_components)
-        The weights of each fit, NaN where it failed.
-    means_ : ndarray of shape (n_groups, n_components, n_features)
-        The means of each fit.
-    covariances_ : ndarray of shape (n_groups, ...)
-        The covariances of each fit, in the shape of their type.
-    converged_ : ndarray of shape (n_groups,)
-        Whether each fit converged.
-    n_iter_ : ndarray of shape (n_groups,)
-        The iterations of each fit.
-    lower_bound_ : ndarray of shape (n_groups,)
-        The lower bound of each fit, NaN where it failed.
-    errors_ : dict
-        For each group whose fit failed, why.
-    n_features_in_ : int
-        The number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where the data had names.
-
-    See Also
-    --------
+    sizes_ : ndarray of shape (n_groups,) -- The number of samples of each group.
+    weights_ : ndarray of shape (n_groups, n_components) -- The weights of each fit, NaN where it failed.
+    means_ : ndarray of shape (n_groups, n_components, n_features) -- The means of each fit.
+    covariances_ : ndarray of shape (n_groups, ...) -- The covariances of each fit, in the shape of their type.
+    converged_ : ndarray of shape (n_groups,) -- Whether each fit converged.
+    n_iter_ : ndarray of shape (n_groups,) -- The iterations of each fit.
+    lower_bound_ : ndarray of shape (n_groups,) -- The lower bound of each fit, NaN where it failed.
+    errors_ : dict -- For each group whose fit failed, why.
+    n_features_in_, feature_names_in_
+    See Also:
     fit_many : The same in one call.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixture, ManyMixtures
     >>> X = np.array([[1.0], [1.1], [7.0], [7.1], [2.0], [2.1], [5.0], [5.1]])
@@ -92,51 +73,23 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     True
     """
 
-    groups_: NDArray[Any]
-    sizes_: NDArray[np.int64]
-    weights_: NDArray[np.float64]
-    means_: NDArray[np.float64]
-    covariances_: NDArray[np.float64]
-    converged_: NDArray[np.bool_]
-    n_iter_: NDArray[np.int64]
-    lower_bound_: NDArray[np.float64]
-    errors_: dict[Any, str]
-    #: What the engine has found.
-    _fits: _core.Fits
-
-    def __init__(
-        self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0
-    ) -> None:
+    def __init__(self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0) -> None:
         self.estimator = estimator
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: ArrayLike | Sequence[ArrayLike],
-        groups: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: ArrayLike | Sequence[ArrayLike], groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a mixture to each group.
 
-        Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and
-        KeyboardInterrupt is raised. So is an OSError at the end, if a run could not be written to
-        the checkpoint.
-
-        Parameters
-        ----------
+        Ctrl-C keeps what is done: the fits that have not ended then are among `errors_`, and KeyboardInterrupt is
+        raised. So is an OSError at the end, if a run could not be written to the checkpoint.
+        Parameters:
         X : array-like of shape (n_samples, n_features), or a sequence of such
             The samples; without `groups`, a sequence of those of each group.
-        groups : array-like of shape (n_samples,), default=None
-            The group of each sample: numbers, texts or times.
+        groups : array-like of shape (n_samples,), default=None -- The group of each sample: numbers, texts or times.
         sample_weight : array-like of shape (n_samples,), default=None
-            A sample of weight 2 counts as two. For a sequence, the weights of all groups one after
-            the other.
-
-        Returns
-        -------
-        self : object
-            The mixtures.
+            A sample of weight 2 counts as two. For a sequence, the weights of all groups one after the other.
+        Returns: self : object -- The mixtures.
         """
         template = self._template()
         is_joined = groups is None
@@ -146,14 +99,11 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.groups_, order, starts = _ordered(groups, x.shape[0])
         self.sizes_ = np.diff(starts)
         with rows_of_caller(order, starts if is_joined else None):
-            fits = _core.fit_many(
+            fits = _start.fit_many(
                 x if order is None else x[order],
                 _ranges(starts),
                 weights if order is None or weights is None else weights[order],
-                [template._options(x.shape[1])],
-                [_start.runs(template)],
-                threads=n_threads(template.n_jobs),
-                missing=template.missing,
+                [template],
                 progress=_progress() if self.verbose else None,
                 checkpoint=None if self.checkpoint is None else self._checkpoint(template),
             )
@@ -184,9 +134,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         template: Estimator = clone(estimator)
         template._validate_params()
         given = [
-            name
-            for name in ("weights_init", "means_init", "precisions_init", "callback")
-            if getattr(template, name, None) is not None
+            name for name in ("weights_init", "means_init", "precisions_init", "callback") if getattr(template, name, None) is not None
         ]
         given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
         if given:
@@ -202,10 +150,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         n_groups, failed = len(self.groups_), len(self.errors_)
         if failed:
             group, text = next(iter(self.errors_.items()))
-            warn(
-                f"{failed} of {n_groups} fits failed (errors_ has all); that of group {group!r}: {text}",
-                RuntimeWarning,
-            )
+            warn(f"{failed} of {n_groups} fits failed (errors_ has all); that of group {group!r}: {text}", RuntimeWarning)
         going_on = n_groups - failed - int(self.converged_.sum())
         if going_on and template.max_iter > 0:
             warn(
@@ -252,45 +197,21 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         fitted: Estimator = clone(self.estimator)
         fit = self._fits[number]
         take_features(fitted, self)
-        if isinstance(fitted, BayesianGaussianMixture):
-            fitted._keep(fit, None, 0.0, self._dtype)
-        else:
-            fitted._forget()
-            fitted._keep(fit, None, self._dtype)
+        fitted._keep(fit, self._dtype)
         return fitted
 
     def predict(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.int64]:
         """Give the most probable component of each sample under the mixture of its group.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        groups : array-like of shape (n_samples,)
-            The group of each sample.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The components; -1 where the fit of the group failed.
+        Parameters: X, groups
+        Returns: labels : ndarray of shape (n_samples,) -- The components; -1 where the fit of the group failed.
         """
         check_is_fitted(self)
         return self._evaluate(X, groups, self._fits.labels)
 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample under the mixture of its group.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        groups : array-like of shape (n_samples,)
-            The group of each sample.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            The log-likelihoods; NaN where the fit of the group failed.
+        Parameters: X, groups
+        Returns: scores : ndarray of shape (n_samples,) -- The log-likelihoods; NaN where the fit of the group failed.
         """
         check_is_fitted(self)
         return self._evaluate(X, groups, self._fits.scores)
@@ -329,12 +250,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Give a row for each group, as columns: ``pandas.DataFrame(many.table())``.
-
-        Returns
-        -------
+        Returns:
         table : dict of str to ndarray of shape (n_groups,)
-            The group, its size, the lower bound, iterations and convergence of its fit, and why it
-            failed (empty where it did not).
+            The group, its size, the lower bound, iterations and convergence of its fit, and why it failed (empty
+            where it did not).
         """
         check_is_fitted(self)
         return {
@@ -347,6 +266,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         }
 
 
+@documented
 def fit_many(
     X: ArrayLike | Sequence[ArrayLike],
     estimator: Estimator,
@@ -357,27 +277,16 @@ def fit_many(
     verbose: int = 0,
 ) -> ManyMixtures:
     """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
-
-    Parameters
-    ----------
+    Parameters:
     X : array-like of shape (n_samples, n_features), or a sequence of such
         The samples; without `groups`, a sequence of those of each group.
-    estimator : GaussianMixture or BayesianGaussianMixture
-        The estimator with the parameters of all fits.
-    groups : array-like of shape (n_samples,), default=None
-        The group of each sample.
-    sample_weight : array-like of shape (n_samples,), default=None
-        A sample of weight 2 counts as two.
+    estimator : GaussianMixture or BayesianGaussianMixture -- The estimator with the parameters of all fits.
+    groups : array-like of shape (n_samples,), default=None -- The group of each sample.
+    sample_weight
     checkpoint : path-like or None, default=None
-        A file (.jsonl) to which each run is added when it has ended, and from which the same call
-        goes on.
-    verbose : int, default=0
-        1 prints once a second how many runs have ended.
-
-    Returns
-    -------
-    many : ManyMixtures
-        The mixtures.
+        A file (.jsonl) to which each run is added when it has ended, and from which the same call goes on.
+    verbose : int, default=0 -- 1 prints once a second how many runs have ended.
+    Returns: many : ManyMixtures -- The mixtures.
     """
     return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)
 

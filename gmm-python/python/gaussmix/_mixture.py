@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, fina
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.mixture import GaussianMixture as _ScikitLearn
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,69 +18,40 @@ from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validat
 from ._documentation import documented
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
-from ._parameters import count, whole
+from ._parameters import ScikitLearn, count, whole
 from ._warnings import warn
 
 if TYPE_CHECKING:
     Feature = SupportsIndex | str
     RandomState = int | np.random.RandomState | None
 
-#: scikit-learn's class, also when ours is in its place.
-ScikitLearn: Any = _ScikitLearn
 #: The attributes of scikit-learn's fitted mixtures that are arrays.
 ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 
 
-@documented
 class Estimate(NamedTuple):
-    """A number that was estimated from random samples.
-
-    Parameters:
-    value : float -- The estimate.
-    standard_error : float -- Its standard deviation over seeds, estimated from the samples themselves.
-    """
+    """A number that was estimated from random samples, and its standard deviation over seeds, estimated from them too."""
 
     value: float
     standard_error: float
 
 
-@documented
 class Transport(NamedTuple):
-    """What brings the weights of one mixture to those of another.
-
-    Parameters:
-    distance : float -- The distance that it takes, in the units of the data.
-    plan : ndarray of shape (n_components, n_components of other)
-        The weight that goes from each component of the one to each of the other.
-    """
+    """What brings the weights of one mixture to those of another: the distance that it takes, and which weight goes where."""
 
     distance: float
     plan: NDArray[np.float64]
 
 
-@documented
 class Region(NamedTuple):
-    """A region of highest density of one feature.
-
-    Parameters:
-    intervals : ndarray of shape (n_intervals, 2) -- Its intervals, ascending.
-    density : float -- The density at all of their ends: it is higher inside, and lower outside.
-    """
+    """A region of highest density: its intervals, ascending, and the density at all of their ends."""
 
     intervals: NDArray[np.float64]
     density: float
 
 
-@documented
 class OnAxis(NamedTuple):
-    """A mixture at places along the axis of one feature.
-
-    Parameters:
-    x : ndarray of shape (n_points,) -- The places, ascending.
-    density : ndarray of shape (n_points,) -- The density there.
-    cdf : ndarray of shape (n_points,) -- The probability of what is at most x.
-    components : ndarray of shape (n_points, n_components) -- What each component has of the density.
-    """
+    """A mixture at places along the axis of one feature."""
 
     x: NDArray[np.float64]
     density: NDArray[np.float64]
@@ -107,7 +77,6 @@ class Regression:
     """Some features of a mixture given others: what `Mixture.regression` returns.
 
     For each sample it is a mixture whose weights and means depend on what is given.
-
     Parameters:
     mixture : Mixture -- The mixture of all features.
     given : sequence of int -- The numbers of the features that are given.
@@ -131,7 +100,6 @@ class Regression:
 
     def weights(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the weight of each component for each sample.
-
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: weights : ndarray of shape (n_samples, n_components) -- The weights.
         """
@@ -139,7 +107,6 @@ class Regression:
 
     def means(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of each component for each sample.
-
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: means : ndarray of shape (n_samples, n_components, n_wanted) -- The means.
         """
@@ -147,7 +114,6 @@ class Regression:
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the mean of the wanted features for each sample.
-
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
         Returns: mean : ndarray of shape (n_samples, n_wanted) -- The means.
         """
@@ -160,7 +126,6 @@ class Mixture:
     """A Gaussian mixture: weights, means and covariances, which never change: the arrays are read-only.
 
     An estimator's is ``gm.mixture_``. What is computed of samples is float64.
-
     Parameters:
     weights : array-like of shape (n_components,) -- The weights, which sum to 1.
     means : array-like of shape (n_components, n_features) -- The means.
@@ -168,9 +133,7 @@ class Mixture:
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
         Their type. It follows from the shape, unless there are as many components as features.
     feature_names : sequence of str, default=None -- The names of the features.
-
-    Examples
-    --------
+    Examples:
     >>> from gaussmix import Mixture
     >>> Mixture([0.5, 0.5], [[-3.0], [3.0]], [[[1.0]], [[4.0]]], feature_names=["x"])
     Mixture of 2 components over 1 feature, 'full' covariances: means ± standard deviations
@@ -298,9 +261,7 @@ class Mixture:
         """The number of free parameters, which criteria count."""
         return self._engine.n_parameters
 
-    def _data(
-        self, X: Any, device: str, n_jobs: int | None, missing: bool, sample_weight: Any = None
-    ) -> _core.Data:
+    def _data(self, X: Any, device: str, n_jobs: int | None, missing: bool, sample_weight: Any = None) -> _core.Data:
         """Bring samples to a device."""
         features, x = _Features(self, missing), X
         if self._names is not None or not is_plain(X, features.n_features_in_):
@@ -312,31 +273,22 @@ class Mixture:
         """Make the E-step, unless that is what is given."""
         return X if isinstance(X, _core.Statistics) else self._data(X, *how, sample_weight).e_step(self._engine)
 
-    def score_samples(
-        self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
-    ) -> NDArray[np.float64]:
+    def score_samples(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample.
-
         Parameters: X, device, n_jobs, missing
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         return beside(self._data(X, device, n_jobs, missing).scores(self._engine), X)
 
-    def predict(
-        self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
-    ) -> NDArray[np.int64]:
+    def predict(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
-
         Parameters: X, device, n_jobs, missing
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
         return beside(self._data(X, device, n_jobs, missing).labels(self._engine), X)
 
-    def predict_proba(
-        self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
-    ) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
         """Return the probability of each component for each sample.
-
         Parameters: X, device, n_jobs, missing
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
@@ -348,17 +300,13 @@ class Mixture:
         """Return the score function: the derivatives of each sample's log-likelihood by the sample.
 
         It points to where the density rises.
-
         Parameters: X, device, n_jobs, missing
         Returns: by_samples : ndarray of shape (n_samples, n_features) -- The derivatives; 0 by a value that is missing.
         """
         return beside(self._data(X, device, n_jobs, missing).score_function(self._engine), X)
 
-    def sample(
-        self, n_samples: int = 1, random_state: RandomState = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-
         Parameters:
         n_samples : int, default=1 -- How many.
         random_state
@@ -410,7 +358,6 @@ class Mixture:
 
     def marginal(self, features: Feature | Sequence[Feature]) -> Mixture:
         """Return the distribution of some features alone.
-
         Parameters:
         features : int, str or sequence of int or str
             The features that stay, by number, counted from 0, or by name, in this order in the result; or a mask of
@@ -423,15 +370,12 @@ class Mixture:
     def condition(self, given: Mapping[Any, float]) -> Mixture:
         """Return the distribution of the other features, given values of some.
 
-        Each component has its mean and covariance given the values, and a weight in proportion to its density at
-        them. The mean of the result is what `GaussianMixture.impute` fills in.
-
+        Each component has its mean and covariance given the values, and a weight in proportion to its density at them.
+        The mean of the result is what `GaussianMixture.impute` fills in.
         Parameters:
         given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
         Returns: conditional : Mixture -- The mixture, of the same type of covariances.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> given = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]]).condition({0: 2.0})
         >>> given.means, given.covariances
@@ -445,20 +389,15 @@ class Mixture:
         rest = [number for number in range(self.n_features) if number not in known]
         return Mixture._of(self._engine.condition(values), self._named(rest))
 
-    def regression(
-        self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None
-    ) -> Regression:
+    def regression(self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None) -> Regression:
         """Return some features given others, as a function of many samples.
-
         Parameters:
         given : int, str or sequence of int or str
             The features that are given, by number, counted from 0, or by name.
         wanted : int, str or sequence of int or str, default=None
             The features that are wanted; by default all others.
         Returns: regression : Regression -- Weights, means and covariances of the wanted features.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> mixture = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]])
         >>> mixture.regression(0).predict([[2.0], [4.0]]).ravel()
@@ -481,7 +420,6 @@ class Mixture:
 
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
         """Return the probability that one feature of a sample is at most ``x``.
-
         Parameters:
         x : array-like -- Numbers, in an array of any shape.
         feature
@@ -493,14 +431,11 @@ class Mixture:
 
     def quantile(self, p: ArrayLike, *, feature: Feature | None = None) -> Any:
         """Return the values that one feature of a sample is below with given probabilities.
-
         Parameters:
         p : array-like -- Probabilities from 0 to 1, in an array of any shape.
         feature
         Returns: x : float or ndarray of the shape of p -- The quantiles; infinite for 0 and 1.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> Mixture([0.5, 0.5], [[-3.0], [3.0]], [[[1.0]], [[1.0]]]).quantile([0.025, 0.975]).round(4)
         array([-4.6449,  4.6449])
@@ -510,26 +445,25 @@ class Mixture:
 
     def hdr(self, level: float = 0.95, *, feature: Feature | None = None) -> Region:
         """Return the region of highest density of one feature: the shortest that has a probability.
-
         Parameters:
         level : float, default=0.95 -- The probability, above 0 and below 1.
         feature
-        Returns: region : Region -- Its intervals, and the density at their ends [1]_.
-
-        References
-        ----------
+        Returns:
+        region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
+        References:
         .. [1] Hyndman, R. J. (1996). Computing and graphing highest density regions. The American Statistician 50.
         """
         return Region(*self._of_one(feature).hdr(float(level)))
 
     def on_axis(self, n_points: int = 200, *, feature: Feature | None = None) -> OnAxis:
         """Return the density of one feature at places along its axis, for a plot.
-
         Parameters:
         n_points : int, default=200 -- The number of places, evenly from the quantile at 0.001 to that at 0.999.
         feature
         Returns:
-        axis : OnAxis -- The places, the density, the distribution function, and what each component has of the density.
+        axis : OnAxis
+            The places `x`, `density`, `cdf` (the distribution function), and `components`, (n_points, n_components),
+            what each component has of the density.
         """
         return OnAxis(*self._of_one(feature).on_axis(count(n_points, "n_points")))
 
@@ -542,7 +476,6 @@ class Mixture:
 
     def cauchy_schwarz(self, other: AnyMixture) -> float:
         """Return the Cauchy-Schwarz divergence from another mixture, in closed form.
-
         Parameters: other
         Returns: divergence : float -- -log(∫pq / √(∫p² ∫q²)): 0 for equal densities alone, and the same both ways.
         """
@@ -550,43 +483,35 @@ class Mixture:
 
     def l2_distance(self, other: AnyMixture) -> float:
         """Return the distance of the densities in L², in closed form.
-
         Parameters: other
         Returns: distance : float -- √∫(p - q)².
         """
         return _core.Mixture.l2_distance(*self._with(other))
 
-    def kl_divergence(
-        self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None
-    ) -> Estimate:
+    def kl_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p).
-
         Parameters: other
         n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
         random_state
         Returns:
         estimate : Estimate
-            The divergence in nats, and its standard error; the same `random_state` gives the same bits.
+            The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
         """
         mine, others = self._with(other)
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
 
-    def js_divergence(
-        self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None
-    ) -> Estimate:
+    def js_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
-
         Parameters: other
         n_samples : int, default=100_000 -- How many samples of each mixture are drawn.
         random_state
-        Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, and its standard error.
+        Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, as `value`, and its `standard_error`.
         """
         mine, others = self._with(other)
         return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
 
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
-
         Parameters: other
         Returns:
         distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
@@ -599,12 +524,12 @@ class Mixture:
         It is the least that it takes to bring the weights of this mixture to those of the other, where a weight is
         moved over the Wasserstein distance of the two components. The 2-Wasserstein distance of the densities is at
         most this [1]_.
-
         Parameters: other
-        Returns: transport : Transport -- The distance, and the plan of it, (n_components, n_components of other).
-
-        References
-        ----------
+        Returns:
+        transport : Transport
+            The `distance`, in the units of the data, and the `plan`, (n_components, n_components of other): the weight
+            that goes from each component to each of the other.
+        References:
         .. [1] Delon, J. and Desolneux, A. (2020). A Wasserstein-type distance in the space of Gaussian mixture
            models. SIAM Journal on Imaging Sciences 13.
         """
@@ -612,7 +537,6 @@ class Mixture:
 
     def hellinger_affinity(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the Hellinger affinity of each component with each of another mixture.
-
         Parameters: other
         Returns:
         affinities : ndarray of shape (n_components, n_components of other)
@@ -622,7 +546,6 @@ class Mixture:
 
     def product(self, other: AnyMixture) -> tuple[Mixture, float]:
         """Return the normalised product of the densities.
-
         Parameters: other
         Returns:
         product : Mixture -- The mixture p·q / ∫p·q, with a component for each pair.
@@ -634,7 +557,6 @@ class Mixture:
     @staticmethod
     def sum(mixtures: Sequence[AnyMixture], weights: ArrayLike | None = None) -> Mixture:
         """Return the weighted sum of densities, which has the components of all mixtures.
-
         Parameters:
         mixtures : sequence of Mixture or estimator -- Mixtures of the same features.
         weights : array-like of shape (n_mixtures,), default=None
@@ -652,16 +574,13 @@ class Mixture:
 
     def reduce(self, n_components: int) -> tuple[Mixture, float]:
         """Return a mixture of fewer components, by merging those of which that loses least (Runnalls 2007).
-
         Parameters: n_components : int -- The number of components that stay.
         Returns:
         smaller : Mixture
             The mixture. It has the same mean and covariance (with 'diag' the same variances, with 'spherical' the
             same sum of variances).
         bound : float -- Its Kullback-Leibler divergence from this one is at most this, in nats.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> smaller, bound = Mixture([0.4, 0.4, 0.2], [[0.0], [0.1], [9.0]], [1.0, 1.0, 1.0]).reduce(2)
         >>> smaller.weights, bound < 1e-3
@@ -672,15 +591,12 @@ class Mixture:
 
     def sorted(self, order: str | int | Sequence[int] = "weight") -> Mixture:
         """Return the same mixture with its components in another order.
-
         Parameters:
         order : 'weight', int, str or sequence of int, default='weight'
             'weight' puts the heaviest component first; a feature, by number, counted from 0, or by name, the one
             with the least mean of it; a sequence has the numbers of all components in their new order.
         Returns: sorted : Mixture -- The mixture.
-
-        Examples
-        --------
+        Examples:
         >>> from gaussmix import Mixture
         >>> mixture = Mixture([0.2, 0.8], [[0.0], [9.0]], [1.0, 1.0])
         >>> mixture.sorted("weight").weights, mixture.sorted(0).weights, mixture.sorted([1, 0]).weights
@@ -707,7 +623,6 @@ class Mixture:
         missing: bool = False,
     ) -> Mixture:
         """Return this mixture, a background model, adapted to samples (Reynolds, Quatieri and Dunn 2000).
-
         Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
@@ -723,7 +638,6 @@ class Mixture:
 
     def supervector(self) -> NDArray[np.float64]:
         """Return the means of all components after each other, by which adapted mixtures are compared.
-
         Returns: means : ndarray of shape (n_components * n_features,) -- The stacked means.
         """
         return self._engine.means.ravel()
@@ -742,9 +656,8 @@ class Mixture:
         """Return the Fisher vector of a set of samples, by which sets are compared.
 
         It has the mean over the samples of the derivatives of the log density by weights, means and standard
-        deviations, each over its own deviation in a sample of the mixture: numbers near 0 where the samples are as
-        the mixture says. One E-step gives them. The mixture must have 'diag' covariances.
-
+        deviations, each over its own deviation in a sample of the mixture: numbers near 0 where the samples are as the
+        mixture says. One E-step gives them. The mixture must have 'diag' covariances.
         Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
@@ -757,9 +670,7 @@ class Mixture:
         vector : ndarray of shape (n_components * (2 * n_features + 1),)
             The numbers and their order are those of :func:`skimage.feature.fisher_vector`: first of the weights,
             then of the means of each component, then of its standard deviations, with the opposite sign.
-
-        References
-        ----------
+        References:
         F. Perronnin, J. Sánchez, T. Mensink: Improving the Fisher kernel for large-scale image
         classification, ECCV 2010.
         """
@@ -790,7 +701,6 @@ class Mixture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture, with the names of its features, to a file that the command ``gmm`` and `load` read.
-
         Parameters: path
         """
         self._engine.write(os.fspath(path), feature_names=names_in_file(self._names))
@@ -798,7 +708,6 @@ class Mixture:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """Read a mixture from a file of `save`, of an estimator's, or of the command ``gmm``.
-
         Parameters: path
         Returns: mixture : Mixture -- The mixture, with the names of its features if the file has them.
         """
@@ -808,7 +717,6 @@ class Mixture:
     @classmethod
     def from_sklearn(cls, gm: Any) -> Mixture:
         """Return the mixture of an object of scikit-learn.
-
         Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The fitted mixture, of which the attributes count.
@@ -821,7 +729,6 @@ class Mixture:
 
     def to_sklearn(self) -> Any:
         """Return the mixture as a fitted object of scikit-learn.
-
         Returns: gm : sklearn.mixture.GaussianMixture -- The object.
         """
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
@@ -835,7 +742,6 @@ class Mixture:
 
     def to_onnx(self, *, dtype: DTypeLike | None = None) -> Any:
         """Return a graph of ONNX with the outputs ``label``, ``probabilities`` and ``score``.
-
         Parameters: dtype : dtype, default=None -- The type of the samples and numbers, as in :func:`to_onnx`.
         Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
         """

@@ -1,24 +1,20 @@
 """What the estimators have in common that fit Gaussian mixtures for another task: outliers, classification, regression."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters
-from ._arrays import Floats, is_plain, load, n_threads, takes_missing, validated
+from ._arrays import Floats, Weights, is_plain, load, n_threads, takes_missing, validated
 from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._samples import ArraySamples
-from ._units import Moments, Units
 
 
 def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
@@ -64,16 +60,12 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Check the parameters, unless equal ones of this class have passed before."""
         _parameters.validate(self, super()._validate_params)
 
-    def _units(self, x: Floats, weights: NDArray[np.float64] | None) -> Units | None:
+    def _units(self, x: Floats, weights: Weights) -> _core.Standardization | None:
         """Return the units that fits are made in, if not in those of the data."""
-        # The engine refuses weights that are negative, or all zero.
-        refused = weights is not None and not (weights.min() >= 0 < weights.max())
-        if refused or not self.standardize:
-            return None
-        return Units.of(Moments.of(x, weights), self.covariance_type)
+        return _core.Standardization.of(x, weights, self.covariance_type == "spherical") if self.standardize else None
 
     @staticmethod
-    def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: NDArray[np.float64] | None, units: Units | None) -> None:
+    def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: Weights, units: _core.Standardization | None) -> None:
         """Fit a mixture of which the parameters are checked, as `GaussianMixture.fit` does, but in these units."""
         with ArraySamples(gm, x, weights, units=units) as samples:
             gm._fit(samples)

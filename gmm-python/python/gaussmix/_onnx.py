@@ -18,27 +18,20 @@ from ._outliers import GaussianMixtureOutlierDetector
 from ._regressor import GaussianMixtureRegressor
 from ._variational import BayesianGaussianMixture
 
-Model = (
-    GaussianMixture
-    | BayesianGaussianMixture
-    | GaussianMixtureClassifier
-    | GaussianMixtureOutlierDetector
-    | GaussianMixtureRegressor
-)
+Model = GaussianMixture | BayesianGaussianMixture | GaussianMixtureClassifier | GaussianMixtureOutlierDetector | GaussianMixtureRegressor
 
 
 @documented
 def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     """Write what a fitted model predicts as a graph of ONNX.
 
-    It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape
-    (n_samples, n_features), without missing values. It gives
+    It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape (n_samples, n_features),
+    without missing values. It gives
 
     - of a mixture ``label``, ``probabilities`` and ``score`` (the log density);
     - of a classifier ``label`` and ``probabilities``;
     - of an outlier detector ``label`` (1 or -1) and ``score``, the decision function;
     - of a regressor ``mean`` and ``std``, of shape (n_samples, n_targets).
-
     Parameters:
     model : Mixture or estimator -- The mixture, or a fitted estimator of this package.
     dtype : dtype, default=None
@@ -50,16 +43,15 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     return graph.model(type(model).__name__, model.n_features if isinstance(model, Mixture) else model.n_features_in_)
 
 
+@documented
 def register_skl2onnx() -> None:
     """Make skl2onnx know the models of this package, so that it converts pipelines with them.
 
-    It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the
-    pipeline's numbers. Of the options of scikit-learn's own classes a classifier takes ``zipmap``
-    (its probabilities are an array with either value) and ``nocl`` (``True`` numbers the classes
-    from 0), and a mixture ``score_samples`` (``False`` leaves out ``score``).
-
-    Examples
-    --------
+    It needs the package skl2onnx. The outputs are those of `to_onnx`, in the type of the pipeline's numbers. Of the
+    options of scikit-learn's own classes a classifier takes ``zipmap`` (its probabilities are an array with either
+    value) and ``nocl`` (``True`` numbers the classes from 0), and a mixture ``score_samples`` (``False`` leaves out
+    ``score``).
+    Examples:
     >>> import gaussmix
     >>> gaussmix.register_skl2onnx()  # doctest: +SKIP
     >>> onx = skl2onnx.to_onnx(make_pipeline(StandardScaler(), GaussianMixture(3)).fit(X), X[:1])  # doctest: +SKIP
@@ -70,9 +62,7 @@ def register_skl2onnx() -> None:
         raise ImportError("register_skl2onnx needs the package skl2onnx; install it with `pip install skl2onnx`") from error
     for kind in Model.__args__:
         alias = f"Gaussmix{kind.__name__}"
-        skl2onnx.update_registered_converter(
-            kind, alias, lambda operator: None, _convert, parser=_parse, options=_OPTIONS.get(kind)
-        )
+        skl2onnx.update_registered_converter(kind, alias, lambda operator: None, _convert, parser=_parse, options=_OPTIONS.get(kind))
 
 
 #: The options of skl2onnx that a class takes, and their values.

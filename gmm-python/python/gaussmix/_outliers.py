@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
-from ._arrays import Floats, checked_weights
+from ._arrays import Floats, Weights, checked_weights
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -40,10 +40,8 @@ _AT_ONCE = 1 << 22
 class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Outliers: samples where a Gaussian mixture has a small density.
 
-    A mixture is fitted to the samples, outliers among them, and a threshold is set for its log
-    density: by the samples, of which a given share is to lie below it, or by the mixture, of whose
-    own samples a given share would.
-
+    A mixture is fitted to the samples, outliers among them, and a threshold is set for its log density: by the samples,
+    of which a given share is to lie below it, or by the mixture, of whose own samples a given share would.
     Parameters:
     contamination : 'auto' or float, default=0.1
         The share of outliers, above 0 and at most 0.5. 'auto', where it is not known, is 0.01 with
@@ -60,14 +58,10 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     offset_ : float -- The threshold: samples of a smaller log density are outliers.
     n_iter_ : int -- The iterations of the fit.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.ensemble.IsolationForest : Outliers by random trees.
     sklearn.covariance.EllipticEnvelope : Outliers of one robust Gaussian.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixtureOutlierDetector
     >>> X = np.random.default_rng(0).normal(size=(500, 2)) + [[-5, 0], [5, 0]] * 250
@@ -81,18 +75,9 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         "contamination": [StrOptions({"auto"}), Interval(Real, 0.0, 0.5, closed="right")],
         "threshold": [StrOptions({"samples", "mixture"})],
     }
-    offset_: float
-    n_iter_: int
 
     @with_parameters(_WITHOUT)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        contamination: str | float = 0.1,
-        threshold: str = "samples",
-        **params: Any,
-    ) -> None:
+    def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:
         super().__init__(n_components, **params)
         self.contamination = contamination
         self.threshold = threshold
@@ -100,7 +85,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture, and set the threshold.
-
         Parameters: X, y, sample_weight
         Returns: self : object -- The fitted detector.
         """
@@ -143,7 +127,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the log density of each sample.
-
         Parameters: X
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
@@ -151,7 +134,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the log density of each sample above the threshold.
-
         Parameters: X
         Returns: difference : ndarray of shape (n_samples,) -- Numbers below 0 for outliers.
         """
@@ -160,7 +142,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Say which samples are outliers.
-
         Parameters: X
         Returns: labels : ndarray of shape (n_samples,) -- -1 for outliers, 1 for the others.
         """
@@ -168,7 +149,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         return beside(np.where(self._scores(x, X) < self.offset_, -1, 1).astype(np.int64, copy=False), X)
 
 
-def _threshold(scores: Floats, weights: NDArray[np.float64] | None, share: float) -> float:
+def _threshold(scores: Floats, weights: Weights, share: float) -> float:
     """Return the threshold below which a share of the samples lies, and as little less as can be.
 
     It lies half way between two samples, so that rounding puts none on the other side.

@@ -1,7 +1,5 @@
 """The parameters of the estimator: what each may be, and the check of them."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -9,45 +7,15 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.mixture import BayesianGaussianMixture as _Bayesian
+from sklearn.mixture import GaussianMixture as _Gaussian
 from sklearn.utils._param_validation import Interval, StrOptions
 
-#: The parameters that scikit-learn's estimator has too.
-SHARED = (
-    "n_components",
-    "covariance_type",
-    "tol",
-    "reg_covar",
-    "max_iter",
-    "n_init",
-    "init_params",
-    "weights_init",
-    "means_init",
-    "precisions_init",
-    "random_state",
-    "warm_start",
-    "verbose",
-    "verbose_interval",
-)
-#: Those of scikit-learn's estimator by variational inference.
-BAYESIAN_SHARED = (
-    "n_components",
-    "covariance_type",
-    "tol",
-    "reg_covar",
-    "max_iter",
-    "n_init",
-    "init_params",
-    "weight_concentration_prior_type",
-    "weight_concentration_prior",
-    "mean_precision_prior",
-    "mean_prior",
-    "degrees_of_freedom_prior",
-    "covariance_prior",
-    "random_state",
-    "warm_start",
-    "verbose",
-    "verbose_interval",
-)
+from . import _core
+
+#: scikit-learn's classes, also when ours are in their places.
+ScikitLearn: Any = _Gaussian
+BayesianScikitLearn: Any = _Bayesian
 #: The values of parameters that are names, in the order in which they are described.
 CHOICES = {
     "covariance_type": ("full", "tied", "diag", "spherical"),
@@ -56,44 +24,25 @@ CHOICES = {
     "freeze": ("weights", "means", "covariances"),
 }
 
-#: What scikit-learn's check of parameters takes.
-CONSTRAINTS: dict[str, list[Any]] = {
-    "n_components": [Interval(Integral, 1, None, closed="left")],
-    "covariance_type": [StrOptions(set(CHOICES["covariance_type"]))],
-    "tol": [Interval(Real, 0.0, None, closed="left")],
-    "reg_covar": [Interval(Real, 0.0, None, closed="left")],
-    "max_iter": [Interval(Integral, 0, None, closed="left")],
-    "n_init": [Interval(Integral, 1, None, closed="left")],
+#: What scikit-learn's check takes of parameters that its own estimators do not have, or have in fewer forms.
+_OWN: dict[str, list[Any]] = {
     "init_params": [StrOptions(set(CHOICES["init_params"])), "array-like", callable],
-    "weights_init": ["array-like", None],
-    "means_init": ["array-like", None],
-    "precisions_init": ["array-like", None],
-    "random_state": ["random_state"],
-    "warm_start": ["boolean"],
-    "verbose": ["verbose"],
-    "verbose_interval": [Interval(Integral, 1, None, closed="left")],
     "halving": ["boolean"],
     "device": [str],
-    "freeze": [list, tuple, set, dict, None],
-    "prior": [StrOptions({"default"}), dict, None],
+    "freeze": [str, list, tuple, set, dict, None],
     "standardize": ["boolean"],
     "decay": [Interval(Real, 0.5, 1.0, closed="right")],
     "n_jobs": [Integral, None],
     "missing": ["boolean"],
     "callback": [callable, None],
 }
-
-_POSITIVE = [None, Interval(Real, 0.0, None, closed="neither")]
+#: What it takes of all.
+CONSTRAINTS = {**ScikitLearn._parameter_constraints, **_OWN, "prior": [StrOptions({"default"}), dict, None]}
 #: The same for the estimator by variational inference.
-BAYESIAN_CONSTRAINTS: dict[str, list[Any]] = {
-    **{name: CONSTRAINTS[name] for name in CONSTRAINTS if name != "prior" and not name.endswith("s_init")},
-    "weight_concentration_prior_type": [StrOptions(set(CHOICES["weight_concentration_prior_type"]))],
-    "weight_concentration_prior": _POSITIVE,
-    "mean_precision_prior": _POSITIVE,
-    "mean_prior": ["array-like", None],
-    "degrees_of_freedom_prior": _POSITIVE,
-    "covariance_prior": ["array-like", *_POSITIVE],
-    "total_samples": _POSITIVE,
+BAYESIAN_CONSTRAINTS = {
+    **BayesianScikitLearn._parameter_constraints,
+    **_OWN,
+    "total_samples": [None, Interval(Real, 0.0, None, closed="neither")],
 }
 
 #: The engine counts no further.
@@ -120,8 +69,16 @@ def validate(estimator: Any, check: Callable[[], None]) -> None:
         _VALID.add(key)
 
 
-def frozen(freeze: Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:
+def set_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
+    """Set the parameters of an estimator, which are the local variables of its constructor."""
+    vars(estimator).update({name: value for name, value in given.items() if name not in ("self", "__class__")})
+
+
+def frozen(freeze: str | Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:
     """Check and sort what a fit is to leave as it is, each parameter as the engine takes it."""
+    if isinstance(freeze, str):
+        _core.check_freeze(freeze)
+        return [freeze]
     chosen = freeze if isinstance(freeze, Mapping) else dict.fromkeys(freeze or (), True)
     names = []
     for name, components in chosen.items():

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
-from ._arrays import Floats, checked_labels, checked_weights, floats
+from ._arrays import Floats, Labels, Weights, checked_labels, checked_weights, floats
 from ._documentation import documented
 
-#: A file is divided so that there are about this many partitions of all files together, ...
+#: Samples are divided so that there are about this many partitions, ...
 PARTITIONS = 512
 #: ... but none of fewer or more bytes than these.
 PARTITION_BYTES = (4 << 20, 256 << 20)
-
 
 #: The kinds of errors that stay of their kind when the partition is named, the special ones first.
 _KINDS: tuple[type[Exception], ...] = (
@@ -109,14 +108,13 @@ class Array(NamedTuple):
 class Partition(NamedTuple):
     """What one worker loads as one piece.
 
-    Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about the
-    last bits of a result; which worker holds which of them does not.
-
+    Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about
+    the last bits of a result; which worker holds which of them does not.
     Parameters:
     name : str -- What an error calls it, for example ``rows 0 to 9999 of x.npy``.
     samples : Rows, RowGroups, Array or None -- Where the samples are; None where the engine has them itself.
     weights : Joined, Array or None -- Where the sample weights are, if there are any.
-    units : tuple of ndarray or None -- What is subtracted from the columns, and what they are divided by then.
+    units : Standardization or None -- The units that the samples are brought to.
     first : int -- The number of its first row in the array or file of which it holds rows.
     labels : Joined, Array or None -- Where the labels of the samples are, if there are any.
     """
@@ -124,13 +122,12 @@ class Partition(NamedTuple):
     name: str
     samples: Rows | RowGroups | Array | None
     weights: Joined | Array | None = None
-    units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    units: _core.Standardization | None = None
     first: int = 0
     labels: Joined | Array | None = None
 
-    def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
+    def read(self, dtype: Any) -> tuple[Floats, Weights]:
         """Read samples and weights.
-
         Parameters: dtype : dtype -- The type of the samples, float64 or float32.
         Returns:
         x : ndarray of shape (n_samples, n_features) -- The samples, by rows.
@@ -139,18 +136,14 @@ class Partition(NamedTuple):
         assert self.samples is not None  # An engine that has the samples puts them here first.
         x = floats(self.samples.read(), dtype)
         if self.units is not None:
-            x = ((x - self.units[0]) / self.units[1]).astype(x.dtype, copy=False)
-        weights = None
-        if self.weights is not None:
-            given = self.weights.read()
-            if hasattr(given, "to_numpy"):
-                given = given.to_numpy()
-            weights = checked_weights(given, x.shape[0]) if len(given) or x.shape[0] else np.empty(0)
-        return np.asarray(x), weights
+            x = self.units.apply(x)
+        given = _array_of(self.weights)
+        if given is None or len(given) or x.shape[0]:
+            return np.asarray(x), checked_weights(given, x.shape[0])
+        return np.asarray(x), np.empty(0)
 
-    def known(self, n_samples: int, n_components: int) -> NDArray[np.int64] | NDArray[np.bool_] | None:
+    def known(self, n_samples: int, n_components: int) -> Labels | None:
         """Read the labels of the samples, if there are any.
-
         Parameters:
         n_samples : int -- The number of samples.
         n_components : int -- The number of components.
@@ -158,26 +151,26 @@ class Partition(NamedTuple):
         labels : ndarray of shape (n_samples,) or (n_samples, n_components), or None
             The number of each sample's component, -1 where it is not known, or a mask of those it may belong to.
         """
-        if self.labels is None:
+        given = _array_of(self.labels)
+        if given is None:
             return None
-        given = self.labels.read()
-        if hasattr(given, "to_numpy"):
-            given = given.to_numpy()
         if isinstance(self.labels, Joined):
             given = _whole(given, self.first)
         return checked_labels(given, n_samples, n_components, self.first)
 
     def error(self, error: Exception) -> Exception:
         """Return an error of the same kind whose text names the partition.
-
         Parameters: error : Exception -- The error.
         Returns: named : Exception -- The error to raise.
         """
-        text = f"{self.name}: {error}"
-        for kind in _KINDS:
-            if isinstance(error, kind):
-                return kind(text)
-        return RuntimeError(f"{self.name}: {type(error).__name__}: {error}")
+        kind = next((kind for kind in _KINDS if isinstance(error, kind)), None)
+        return RuntimeError(f"{self.name}: {type(error).__name__}: {error}") if kind is None else kind(f"{self.name}: {error}")
+
+
+def _array_of(part: Joined | Array | None) -> Any:
+    """Return what samples have beside, also a series of pandas, as an array."""
+    given: Any = None if part is None else part.read()
+    return given.to_numpy() if hasattr(given, "to_numpy") else given
 
 
 def _whole(labels: NDArray[Any], first: int) -> NDArray[Any]:
@@ -206,6 +199,7 @@ class File(NamedTuple):
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, whether numbers lie by columns, and the type."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, by_columns, dtype = read(file)
@@ -284,50 +278,44 @@ def check_samples(files: Sequence[File]) -> None:
                 f"{file.path} has {file.shape[1]} features, but {first.path} has {first.shape[1]}; all files must have as many"
             )
         if file.columns is not None and first.columns is not None and file.columns != first.columns:
-            raise ValueError(
-                f"the columns of {file.path} are {list(file.columns)}, but those of {first.path} {list(first.columns)}"
-            )
+            raise ValueError(f"the columns of {file.path} are {list(file.columns)}, but those of {first.path} {list(first.columns)}")
 
 
-def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[Any]) -> list[Partition]:
-    """Divide files into partitions. None spans two files; row groups stay whole."""
-    n_rows = sum(file.shape[0] for file in files)
-    width = max(1, files[0].shape[1] * dtype.itemsize)
-    if partition_rows is None:
-        least, most = PARTITION_BYTES
-        partition_rows = max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
-    partitions = []
+def _rows_of_each(partition_rows: int | None, n_rows: int, n_features: int, dtype: np.dtype[Any]) -> int:
+    """Return how many rows a partition has, by default of all these rows."""
+    if partition_rows is not None:
+        return partition_rows
+    width = max(1, n_features * dtype.itemsize)
+    least, most = PARTITION_BYTES
+    return max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
+
+
+def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[Any]) -> tuple[list[Partition], list[int]]:
+    """Divide files into partitions, and give the rows of each. None spans two files; row groups stay whole."""
+    partition_rows = _rows_of_each(partition_rows, sum(file.shape[0] for file in files), files[0].shape[1], dtype)
+    partitions, counts = [], []
+
+    def add(path: str, samples: Rows | RowGroups, first: int, last: int) -> None:
+        partitions.append(Partition(_rows_name(first, last, path), samples, first=first))
+        counts.append(last - first)
+
     for file in files:
         if file.groups is None:
             for first in range(0, max(file.shape[0], 1), partition_rows):
                 last = min(first + partition_rows, file.shape[0])
-                partitions.append(Partition(_rows_name(first, last, file.path), Rows(file.path, first, last), first=first))
+                add(file.path, Rows(file.path, first, last), first, last)
             continue
-        begin = first = row = 0
-        for i, rows in enumerate(file.groups):
+        begin = group = row = 0
+        for i, rows in enumerate(file.groups, 1):
             row += rows
-            if row - begin >= partition_rows or i + 1 == len(file.groups):
-                groups = RowGroups(file.path, first, i + 1, dtype.str)
-                partitions.append(Partition(_rows_name(begin, row, file.path), groups, first=begin))
-                begin, first = row, i + 1
-    return partitions
+            if row - begin >= partition_rows or i == len(file.groups):
+                add(file.path, RowGroups(file.path, group, i, dtype.str), begin, row)
+                begin, group = row, i
+    return partitions, counts
 
 
 def _rows_name(first: int, last: int, what: str) -> str:
     return f"rows {first} to {last - 1} of {what}" if last > first else what
-
-
-def lengths(partitions: Sequence[Partition], files: Sequence[File]) -> list[int]:
-    """Return the number of rows of each partition of files."""
-    groups = {file.path: file.groups for file in files}
-    counts = []
-    for partition in partitions:
-        samples = partition.samples
-        if isinstance(samples, RowGroups):
-            counts.append(sum((groups[samples.path] or ())[samples.first : samples.last]))
-        elif isinstance(samples, Rows):
-            counts.append(samples.last - samples.first)
-    return counts
 
 
 def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights: Any, heads: Any) -> list[Partition]:
@@ -353,9 +341,7 @@ def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights
     return [partition._replace(weights=part) for partition, part in zip(partitions, parts, strict=True)]
 
 
-def with_labels(
-    partitions: Sequence[Partition], counts: Sequence[int], labels: Any, heads: Any, n_components: int
-) -> list[Partition]:
+def with_labels(partitions: Sequence[Partition], counts: Sequence[int], labels: Any, heads: Any, n_components: int) -> list[Partition]:
     """Return partitions of known lengths the labels of their samples: an array, or .npy files, whose heads are given."""
     if labels is None:
         return list(partitions)
@@ -399,17 +385,13 @@ def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArr
     return divided
 
 
-def of_array(
-    X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0
-) -> list[Partition]:
+def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0) -> list[Partition]:
     """Divide an array of this process into partitions."""
     for name, given in (("sample_weight", sample_weight), ("labels", labels)):
         if are_paths(given):
             raise ValueError(f"{name} names files, which goes with samples in files only; give an array")
-    n_rows, width = X.shape[0], max(1, X.shape[1] * X.dtype.itemsize)
-    if partition_rows is None:
-        least, most = PARTITION_BYTES
-        partition_rows = max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
+    n_rows = X.shape[0]
+    partition_rows = _rows_of_each(partition_rows, n_rows, X.shape[1], X.dtype)
     firsts = range(0, max(n_rows, 1), partition_rows)
     partitions = [
         Partition(_rows_name(first, min(first + partition_rows, n_rows), "X"), Array(X[first : first + partition_rows]), first=first)

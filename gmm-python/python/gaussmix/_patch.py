@@ -1,9 +1,6 @@
 """Puts our mixtures in the place of scikit-learn's."""
 
-from __future__ import annotations
-
 import functools
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +10,8 @@ from sklearn import get_config
 
 from ._estimator import GaussianMixture
 from ._fitted import Abstract
-from ._mixture import ScikitLearn
-from ._variational import BayesianGaussianMixture, BayesianScikitLearn
+from ._parameters import BayesianScikitLearn, ScikitLearn
+from ._variational import BayesianGaussianMixture
 from ._warnings import warn
 
 
@@ -46,18 +43,6 @@ _CLASSES: dict[type, tuple[type, type]] = {
 }
 
 
-def _theirs(estimator: Any, theirs: type) -> Any:
-    """Return scikit-learn's object with what one of ours has."""
-    params = estimator.get_params()
-    other = theirs(**{name: params[name] for name in inspect.signature(theirs).parameters})
-    other.__dict__.update(_attributes(estimator))
-    return other
-
-
-def _attributes(estimator: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and not name.startswith("_")}
-
-
 def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
     """Make a method that calls ours, or scikit-learn's for what ours cannot take."""
     ours = getattr(own, name)
@@ -69,11 +54,11 @@ def _or_theirs(name: str, own: type, theirs: type) -> Callable[..., Any]:
         if why is None:
             return ours(self, *args, **kwargs)
         warn(f"scikit-learn's own {theirs.__name__} does this: {why}")
-        other = _theirs(self, theirs)
+        other = self.to_sklearn()
         result = getattr(other, name)(*args, **kwargs)
         if name not in ("fit", "fit_predict"):
             return result
-        self.__dict__.update(_attributes(other))
+        self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_") and not name.startswith("_")})
         self._forget()
         return self if name == "fit" else result
 
@@ -104,8 +89,9 @@ def patch_sklearn() -> None:
     Modules that have imported these classes by their names get ours too. What the engine cannot serve is left to
     scikit-learn, with a warning that says why.
 
-    Objects of scikit-learn's classes, also those that were made before, and of ours are instances of the classes in their place. From
-    then on ours are instances of scikit-learn's classes and of its `BaseMixture` too, for modules that have these by other names.
+    Objects of scikit-learn's classes, also those that were made before, and of ours are instances of the classes in
+    their place. From then on ours are instances of scikit-learn's classes and of its `BaseMixture` too, for modules
+    that have these by other names.
     """
     for patched, (ours, theirs) in _CLASSES.items():
         theirs.register(ours)  # type: ignore[attr-defined]

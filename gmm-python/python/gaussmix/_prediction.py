@@ -52,7 +52,6 @@ class Prediction(Fitted):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
-
         Parameters: X
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
@@ -61,7 +60,6 @@ class Prediction(Fitted):
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each component for each sample.
-
         Parameters: X
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
@@ -71,7 +69,6 @@ class Prediction(Fitted):
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the log-likelihood of each sample.
-
         Parameters: X
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
@@ -81,7 +78,6 @@ class Prediction(Fitted):
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean log-likelihood of a sample.
-
         Parameters: X, y, sample_weight
         Returns: log_likelihood : float -- The mean, by weight.
         """
@@ -97,14 +93,8 @@ class Prediction(Fitted):
                 raise
         return self._data(X, sample_weight).mean_score(self._mixture()) + self._log_factor()
 
-    def impute(
-        self,
-        X: ArrayLike,
-        draws: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> Floats:
+    def impute(self, X: ArrayLike, draws: int | None = None, random_state: int | np.random.RandomState | None = None) -> Floats:
         """Fill in missing values.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The samples, with NaN where a value is missing.
         draws : int or None, default=None
@@ -134,7 +124,6 @@ class Prediction(Fitted):
 
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-
         Parameters: n_samples : int, default=1 -- How many.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.

@@ -1,15 +1,10 @@
 """The command `gmm`: the program of the Rust crate, through the extension."""
 
-from __future__ import annotations
-
 import sys
 
 from . import _core
 
 
 def main() -> int:
-    """Run the command with the arguments of this process.
-
-    Returns: code : int -- The exit code.
-    """
+    """Run the command with the arguments of this process, and return its exit code."""
     return _core.run_program(["gmm", *sys.argv[1:]])

@@ -31,12 +31,10 @@ _Result = TypeVar("_Result")
 class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Regression by a Gaussian mixture of features and targets.
 
-    A mixture is fitted to the samples of both, side by side. Given features, the targets have a
-    mixture of as many Gaussians, whose weights and means depend on the features: `predict` gives
-    its mean and deviation, `sample_y` draws from it and `log_prob` is its density. With 'full' and
-    'tied' covariances each component is a linear regression. 'diag' and 'spherical' ones know of
-    features and targets only that they have the same components.
-
+    A mixture is fitted to the samples of both, side by side. Given features, the targets have a mixture of as many
+    Gaussians, whose weights and means depend on the features: `predict` gives its mean and deviation, `sample_y` draws
+    from it and `log_prob` is its density. With 'full' and 'tied' covariances each component is a linear regression.
+    'diag' and 'spherical' ones know of features and targets only that they have the same components.
     Parameters:
     n_components : int, default=1 -- The number of components. One is linear regression.
     weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
@@ -54,13 +52,9 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     n_iter_ : int -- The iterations of the fit.
     n_targets_ : int -- The number of targets.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     sklearn.gaussian_process.GaussianProcessRegressor : Regression with methods of the same names.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import GaussianMixtureRegressor
     >>> rng = np.random.default_rng(0)
@@ -73,8 +67,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints(_WITHOUT)
-    n_iter_: int
-    n_targets_: int
     #: Whether the targets were an array of one dimension.
     _one_dimension: bool
     missing: bool
@@ -94,7 +86,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.
@@ -113,9 +104,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def _targets(self, y: Any, x: Floats) -> Floats:
         if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: give the targets of each sample"
-            )
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the targets of each sample")
         targets: Floats = check_array(
             na_as_nan(on_host(y)),
             dtype=[np.float64, np.float32],
@@ -148,11 +137,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         state.pop("_made", None)
         return state
 
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
-    ) -> Floats | tuple[Floats, Floats]:
+    def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the mean of the targets given the features, and how they vary about it.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         return_std : bool, default=False -- Whether to give the standard deviations too.
@@ -179,11 +165,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         """Return values of the targets in the shape that the targets had."""
         return values[:, 0] if self._one_dimension else values
 
-    def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
-    ) -> Floats:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
         """Draw targets given the features.
-
         Parameters:
         X : array-like of shape (n_samples_X, n_features) -- The features.
         n_samples : int, default=1 -- How many draws for each sample.
@@ -200,7 +183,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the log density of targets given the features.
-
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.

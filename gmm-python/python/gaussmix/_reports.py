@@ -1,27 +1,15 @@
 """The course of a fit: where its runs begin, an `Iteration` to the callback, and the lines of `verbose`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from . import _core
-from ._documentation import documented
 from ._mixture import Mixture
 
 
-@documented
 class Iteration(NamedTuple):
-    """What a callback gets after each iteration of EM.
-
-    Parameters:
-    run : int -- The run, counted from 0; there are `n_init` of them.
-    iteration : int -- The iteration of the run, counted from 1.
-    lower_bound : float -- The mean log-likelihood of a sample before the M-step of this iteration.
-    change : float -- Its change since the iteration before; infinite in the first.
-    mixture : Mixture -- The mixture after the iteration.
-    """
+    """What a callback gets after each iteration of EM."""
 
     run: int
     iteration: int
@@ -30,16 +18,15 @@ class Iteration(NamedTuple):
     mixture: Mixture
 
 
-#: Where a run begins: at what the engine finds from a seed, at a mixture with what is added to its first lower bound, or
-#: at statistics.
+#: Where a run begins: at what the engine finds from a seed, at a mixture with what is added to its first lower bound, or at statistics.
 Start = int | tuple[_core.Mixture, float] | _core.Statistics
 
 
 class Course:
     """The runs of a fit as the engine sees them: where each begins, and what is said of it."""
 
-    def __init__(self, estimator: Any, log_scale: float, start: Callable[[], Start]) -> None:
-        self.estimator, self.log_scale, self._start = estimator, log_scale, start
+    def __init__(self, estimator: Any, start: Callable[[], Start]) -> None:
+        self.estimator, self._start = estimator, start
         self.began = self.last = perf_counter()
 
     def begin(self, run: int) -> None:
@@ -71,7 +58,7 @@ class Course:
             arrays = (mixture.weights, mixture.means, mixture.covariances)
             mixture = _core.Mixture(*arrays, mixture.covariance_type)
         value = Mixture._of(mixture, getattr(self.estimator, "feature_names_in_", None))
-        return self.estimator.callback(Iteration(run, iteration, lower_bound - self.log_scale, change, value))
+        return self.estimator.callback(Iteration(run, iteration, lower_bound, change, value))
 
     def end(self, lower_bound: float, converged: bool) -> None:
         verbose = self.estimator.verbose if self.estimator.max_iter > 0 else 0
@@ -79,6 +66,4 @@ class Course:
         if verbose == 1:
             print(f"Initialization {state}.")
         elif verbose > 1:
-            seconds = perf_counter() - self.began
-            bound = lower_bound - self.log_scale
-            print(f"Initialization {state}. time lapse {seconds:.5f}s\t lower bound {bound:.5f}.")
+            print(f"Initialization {state}. time lapse {perf_counter() - self.began:.5f}s\t lower bound {lower_bound:.5f}.")

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _core, _start
-from ._arrays import Floats, checked_labels, checked_weights, load, n_threads, validated
+from ._arrays import Floats, Weights, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
-from ._reports import Course
-from ._units import Moments, Units
+from ._reports import Course, Start
 
 
 class Evaluations(Protocol):
@@ -26,13 +25,7 @@ class Evaluations(Protocol):
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics: ...
 
-    def fit(
-        self,
-        options: dict[str, Any],
-        course: Course | None,
-        before: _core.Mixture | _core.VariationalMixture | None = None,
-        lower_bound: float | None = None,
-    ) -> _core.Fit: ...
+    def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit: ...
 
 
 class Samples(AbstractContextManager["Samples"]):
@@ -46,32 +39,35 @@ class Samples(AbstractContextManager["Samples"]):
     estimator: Any
     #: Whether there are labels.
     labelled: bool
-
-    def _start_is_by_labels(self) -> bool:
-        """Say whether the engine finds the start, which heeds labels; scikit-learn's does not."""
-        return self.labelled and _start.is_name(self.estimator.init_params)
+    #: The units of standardised samples.
+    units: _core.Standardization | None = None
 
     @abstractmethod
     def load(self) -> Evaluations:
         """Bring the samples to the device."""
 
     @abstractmethod
-    def standardize(self) -> tuple[Units, Evaluations]:
-        """Change to columns of mean 0 and standard deviation 1."""
+    def standardize(self) -> Evaluations:
+        """Change to columns of mean 0 and standard deviation 1, the `units`."""
 
     @abstractmethod
-    def start(
-        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
-    ) -> tuple[_core.Mixture | None, float]:
-        """Return the mixture that a run starts at, as `_start.start` does."""
+    def _rows(self) -> tuple[Floats, Weights]:
+        """Return all samples, in the `units`, and their weights if they have some."""
 
-    @abstractmethod
-    def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        """Return the statistics of scikit-learn's start, or nothing where the engine is to find one."""
-
-    def fit_side_by_side(self, estimator: Any) -> _core.Fit | None:
-        """Make the runs of a fit on different cores, where that is faster."""
-        return None
+    def start(self, random_state: np.random.RandomState, total_weight: float) -> Start:
+        """Return where a run begins."""
+        estimator = self.estimator
+        if _start.is_given(estimator):
+            # The engine needs no random numbers.
+            return 0
+        by_name = _start.is_name(estimator.init_params)
+        # scikit-learn's start does not heed labels; the engine's does.
+        if not (by_name and self.labelled) and _start.is_of_scikit_learn(self.shape, estimator):
+            X, weights = self._rows()
+            # Nor does its k-means take missing values.
+            if not (by_name and estimator.missing and np.isnan(X).any()):
+                return _start.start(X, estimator, random_state, weights, total_weight, self.units)
+        return int(random_state.randint(0, 2**31 - 1))
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
@@ -80,7 +76,7 @@ class Samples(AbstractContextManager["Samples"]):
 class ArraySamples(Samples):
     """An array of this process."""
 
-    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, units: Units | None = None) -> None:
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, units: _core.Standardization | None = None) -> None:
         self.estimator, self.given, self.sample_weight = estimator, X, sample_weight
         #: Those of `standardize`, where they are not to be those of these samples.
         self.units = units
@@ -97,8 +93,7 @@ class ArraySamples(Samples):
     def load(self) -> _core.Data:
         if self.estimator.standardize and on_gpu(self.X):
             raise ValueError(
-                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
-                "array to the host"
+                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the array to the host"
             )
         self.weights = checked_weights(self.sample_weight, self.shape[0])
         data = self._load(self.given)
@@ -112,42 +107,21 @@ class ArraySamples(Samples):
         how = {"device": estimator.device, "threads": threads, "labels": self.labels}
         return load(estimator, self.X, self.weights, original=original, **how)
 
-    def standardize(self) -> tuple[Units, _core.Data]:
+    def standardize(self) -> _core.Data:
         # `load` refuses what is not on the host.
         X: Floats = on_host(self.X)
         if self.units is None:
-            Units.check(self.estimator.covariance_type)
-            self.units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
+            _start.check_units(self.estimator)
+            self.units = _core.Standardization.of(X, self.weights)
         self.X = self.units.apply(X)
-        return self.units, self._load()
+        return self._load()
+
+    def _rows(self) -> tuple[Floats, Weights]:
+        return on_host(self.X), self.weights
 
     def fit_many(self, estimators: list[Any]) -> _core.Fits:
         """Fit several estimators to the samples, on each core another run."""
-        fits = _core.fit_many(
-            on_host(self.X),
-            [(0, self.shape[0])] * len(estimators),
-            self.weights,
-            [estimator._options(self.shape[1]) for estimator in estimators],
-            [_start.runs(estimator) for estimator in estimators],
-            threads=n_threads(self.estimator.n_jobs),
-            missing=self.estimator.missing,
-        )
+        fits = _start.fit_many(on_host(self.X), [(0, self.shape[0])] * len(estimators), self.weights, estimators)
         if fits.error is not None:
             raise fits.error
         return fits
-
-    def fit_side_by_side(self, estimator: Any) -> _core.Fit | None:
-        if self.labels is not None or not _start.is_side_by_side(self.X, estimator):
-            return None
-        return self.fit_many([estimator])[0]
-
-    def start(
-        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
-    ) -> tuple[_core.Mixture | None, float]:
-        if self._start_is_by_labels():
-            return None, 0.0
-        return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight, self.units)
-
-    def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        x = None if self._start_is_by_labels() else _start.few(self.X, self.estimator)
-        return None if x is None else _start.statistics_of(x, self.estimator, random_state, self.weights, self.units)

@@ -25,19 +25,8 @@ from ._warnings import warn
 CRITERIA = ("bic", "aic")
 
 
-@documented
 class Candidate(NamedTuple):
-    """A model that was tried.
-
-    Parameters:
-    covariance_type : str -- The covariance type.
-    n_components : int -- The number of components.
-    n_parameters : int -- The number of free parameters.
-    score : float -- The mean log-likelihood of a sample.
-    criterion : float -- The criterion; the lower the better.
-    n_iter : int -- The iterations of the fit.
-    converged : bool -- Whether it converged.
-    """
+    """A model that was tried; `score` is the mean log-likelihood of a sample."""
 
     covariance_type: str
     n_components: int
@@ -51,10 +40,11 @@ class Candidate(NamedTuple):
 @documented
 class Selection(NamedTuple):
     """The models that were tried, and the best of them.
-
     Parameters:
     criterion : str -- The name of the criterion.
-    table : list of Candidate -- A row for each model, in the order of the fits.
+    table : list of Candidate
+        A row for each model, in the order of the fits: its `covariance_type`, `n_components`, `n_parameters` (the free
+        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`.
     best : GaussianMixture -- The fitted mixture with the least criterion, of equals the first.
     """
 
@@ -78,7 +68,6 @@ class Selection(NamedTuple):
 
     def to_frame(self) -> Any:
         """Return the table as a DataFrame of pandas.
-
         Returns: table : pandas.DataFrame -- A row for each model.
         """
         import pandas
@@ -87,11 +76,13 @@ class Selection(NamedTuple):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the criterion over the number of components.
-
         Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
         Returns: ax : matplotlib.axes.Axes -- The axes.
         """
-        ax = _axes(ax)
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.gca()
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)
             ax.plot(*zip(*rows, strict=True), marker="o", label=kind)
@@ -114,7 +105,6 @@ def select(
     **params: Any,
 ) -> Selection:
     """Fit a mixture for each number of components and covariance type, and select the best.
-
     Parameters:
     X : array-like of shape (n_samples, n_features) -- The samples, or what else the estimator fits to.
     n_components : int or iterable of int
@@ -132,9 +122,7 @@ def select(
         the samples once for all fits. By default the estimator of this process.
     **params : dict -- Other parameters of the estimator.
     Returns: selection : Selection -- The table of all models and the best of them.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import select
     >>> X = np.concatenate([np.arange(10.0), np.arange(100.0, 110.0)])[:, np.newaxis]
@@ -174,14 +162,13 @@ def select(
     fitted = estimator._fitted(models(), X, sample_weight)
     if grow:
         fitted = clone(base).set_params(**params)._grown(fitted, X, sample_weight)
-    for gm, *found in fitted:
-        if isinstance(found[0], _core.TooFewSamplesError):
+    for gm, total, n in fitted:
+        if isinstance(total, _core.TooFewSamplesError):
             if too_many is None or gm.n_components < too_many[0]:
-                too_many = gm.n_components, found[0]
+                too_many = gm.n_components, total
             continue
-        total, n = found
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
-        table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
+        table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:
             best = (value, gm)
     if too_many is not None:
@@ -200,9 +187,7 @@ def _numbers(n_components: Any) -> Sequence[int]:
             raise ValueError(f"n_components is {n_components}; give the largest number to try, at least 1, or several numbers")
         return range(1, int(n_components) + 1)
     if isinstance(n_components, str) or not isinstance(n_components, Iterable):
-        raise TypeError(
-            f"n_components is {n_components!r}; give the largest number to try, or several numbers, such as range(1, 4)"
-        )
+        raise TypeError(f"n_components is {n_components!r}; give the largest number to try, or several numbers, such as range(1, 4)")
     return n_components if isinstance(n_components, range) else [count(k, "a number of n_components") for k in n_components]
 
 
@@ -213,13 +198,7 @@ _FAINT = 0.25
 
 
 @documented
-def plot(
-    gm: AnyMixture,
-    X: ArrayLike | None = None,
-    *,
-    features: tuple[int, int] | None = None,
-    ax: Any = None,
-) -> Any:
+def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int] | None = None, ax: Any = None) -> Any:
     """Draw a mixture as the command ``gmm fit --plot`` draws it.
 
     Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
@@ -227,7 +206,6 @@ def plot(
     ``missing=True``) are open circles, at the means of what is missing given the rest of the sample. Components of a
     :class:`BayesianGaussianMixture` that are not alive, because they have less than half a sample in expectation, are
     drawn faintly.
-
     Parameters:
     gm : Mixture or estimator -- The mixture, or a fitted estimator that has one.
     X : array-like of shape (n_samples, n_features), default=None -- Samples.
@@ -294,13 +272,7 @@ def _some_rows(X: Any) -> Any:
 
 
 def _plot_plane(
-    gm: Mixture,
-    alive: NDArray[np.bool_],
-    x: Any,
-    labels: Any,
-    missing: Any,
-    features: tuple[int, int] | None,
-    ax: Any,
+    gm: Mixture, alive: NDArray[np.bool_], x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
 ) -> None:
     from matplotlib.patches import Ellipse
 
@@ -372,11 +344,3 @@ def _matrices(gm: Mixture) -> Any:
         return np.broadcast_to(covariances, (k, d, d))
     variances = covariances if gm.covariance_type == "diag" else np.repeat(covariances[:, np.newaxis], d, 1)
     return variances[:, :, np.newaxis] * np.eye(d)
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.gca()

@@ -1,22 +1,23 @@
 """Where a fit starts: scikit-learn's own start for small data, and the checks of the parameters that a caller gives."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re
 import threading
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from . import _core
-from ._arrays import Floats
-from ._gpu import on_gpu, on_host
+from ._arrays import Floats, Weights, n_threads
+from ._gpu import on_gpu
+from ._reports import Start
 from ._warnings import warn
 
 #: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``: the engine's
@@ -24,8 +25,9 @@ from ._warnings import warn
 #: method: its k-means takes a few passes over all samples, scikit-learn's far more.
 SCIKIT_LEARN_START = 16384
 
-#: Initial weights, means and precisions, where they are given.
-Parameters = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]
+Units = _core.Standardization | None
+#: The parameters of a start that can be given.
+INITIAL = ("weights_init", "means_init", "precisions_init")
 
 
 def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
@@ -33,12 +35,12 @@ def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
     return {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance_type]
 
 
-def checked_parameters(estimator: Any, n_features: int) -> Parameters:
+def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     """Check ``weights_init``, ``means_init`` and ``precisions_init``, with scikit-learn's messages."""
     k, kind = estimator.n_components, estimator.covariance_type
-    weights, means, precisions = estimator.weights_init, estimator.means_init, estimator.precisions_init
+    weights, means, precisions = (getattr(estimator, name) for name in INITIAL)
     if weights is not None:
-        weights = _checked(weights, (k,), "weights")
+        weights = checked(weights, (k,), "weights")
         if np.any(weights < 0.0) or np.any(weights > 1.0):
             # The two numbers are exchanged in scikit-learn's message too.
             raise ValueError(
@@ -46,25 +48,22 @@ def checked_parameters(estimator: Any, n_features: int) -> Parameters:
                 f"max value {np.min(weights):.5f}, min value {np.max(weights):.5f}"
             )
         if abs(1.0 - weights.sum()) > (1e-6 if weights.dtype == np.float32 else 1e-8):
-            raise ValueError(
-                f"The parameter 'weights' should be normalized, but got sum(weights) = {weights.sum():.5f}"
-            )
+            raise ValueError(f"The parameter 'weights' should be normalized, but got sum(weights) = {weights.sum():.5f}")
         weights = weights.astype(np.float64)
     if means is not None:
-        means = _checked(means, (k, n_features), "means").astype(np.float64)
+        means = checked(means, (k, n_features), "means").astype(np.float64)
     if precisions is not None:
-        precisions = _checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
+        precisions = checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
+        precisions = precisions.astype(np.float64)
         if kind in ("diag", "spherical"):
             if np.any(precisions <= 0.0):
                 raise ValueError(f"'{kind} precision' should be positive")
-            precisions = precisions.astype(np.float64)
         else:
-            precisions = precisions.astype(np.float64)
             transposed = np.swapaxes(precisions, -1, -2)
             if not is_positive_definite(precisions, transposed):
                 raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
             precisions = (precisions + transposed) / 2
-    return weights, means, precisions
+    return dict(zip(INITIAL, (weights, means, precisions), strict=True))
 
 
 def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
@@ -78,15 +77,7 @@ def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.f
     return np.allclose(correlations, mirrored) and bool(np.all(np.linalg.eigvalsh(correlations) > 0.0))
 
 
-def check_memory(estimator: Any, n_features: int) -> None:
-    """Raise an error where there is no memory for the components of a fit."""
-    shape = shape_of(estimator.covariance_type, estimator.n_components, n_features)
-    remedy = "use fewer components, or a covariance type with fewer numbers"
-    # Covariances and their factors before and after an M-step, their statistics, and what the device has of them.
-    _core.check_memory("the parameters and statistics of the components", shape, 6 * 8, remedy)
-
-
-def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
+def checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
     array: Floats = values
     # An array of another shape may be of any size.
     if getattr(values, "shape", shape) == shape:
@@ -100,18 +91,18 @@ def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
 _spare = threading.local()
 
 
-def taken_random_state(seed: Any) -> np.random.RandomState:
+def taken_random_state(seed: Any) -> RandomState:
     """Make what scikit-learn's ``check_random_state`` makes, to be given back to `keep_random_state` after use."""
     # Taken out, so that a fit within a callback of this one has its own.
-    spare: np.random.RandomState | None = vars(_spare).pop("state", None) if isinstance(seed, Integral) else None
+    spare: RandomState | None = vars(_spare).pop("state", None) if isinstance(seed, Integral) else None
     if spare is None:
-        made: np.random.RandomState = check_random_state(seed)
+        made: RandomState = check_random_state(seed)
         return made
     spare.seed(seed)
     return spare
 
 
-def keep_random_state(random_state: np.random.RandomState, seed: Any) -> None:
+def keep_random_state(random_state: RandomState, seed: Any) -> None:
     """Keep a random state that `taken_random_state` made for this seed."""
     if isinstance(seed, Integral):
         _spare.state = random_state
@@ -122,13 +113,11 @@ _NUMBERS_OF_A_CORE = 1 << 22
 
 
 def is_side_by_side(X: Any, estimator: Any) -> bool:
-    """Say whether runs from several starts, or several fits, are made side by side, unseen by callbacks.
+    """Say whether runs from several starts, or several fits, are made on different cores, or by one launch on a GPU.
 
-    Those are runs on the cores, or by one launch on a GPU.
-
-    ``X`` may be what a caller gave; what has no shape is small.
+    Callbacks do not see them. ``X`` may be what a caller gave; what has no shape is small.
     """
-    given = any(getattr(estimator, name, None) is not None for name in ("weights_init", "means_init", "precisions_init"))
+    given = any(getattr(estimator, name, None) is not None for name in INITIAL)
     return (
         is_name(estimator.init_params)
         and estimator.init_params == "kmeans"
@@ -160,15 +149,40 @@ def runs(estimator: Any) -> dict[str, Any]:
     return drawn
 
 
-def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int) -> None:
+def fit_many(x: Floats, ranges: list[tuple[int, int]], weights: Weights, estimators: Sequence[Any], **how: Any) -> _core.Fits:
+    """Fit estimators, or one for all, to ranges of rows, on each core another run; fits that were broken off hold an error."""
+    options, first = [estimator._options(x.shape[1]) for estimator in estimators], estimators[0]
+    for estimator in estimators:
+        # Covariances and their factors before and after an M-step, and their statistics; starts come before the engine's own check.
+        shape = shape_of(estimator.covariance_type, estimator.n_components, x.shape[1])
+        remedy = "use fewer components, or a covariance type with fewer numbers"
+        _core.check_memory("the parameters and statistics of the components", shape, 6 * 8, remedy)
+    how |= {"threads": n_threads(first.n_jobs), "missing": first.missing}
+    return _core.fit_many(x, ranges, weights, options, [runs(estimator) for estimator in estimators], **how)
+
+
+def check_weighted(sample_weight: Weights, n_components: int) -> None:
     """Refuse fewer samples with a weight than components, as the engine does where it finds the start."""
     if sample_weight is None:
         return
     weighted = int(np.count_nonzero(sample_weight > 0))
     if weighted < n_components:
         raise _core.TooFewSamplesError(
-            f"only {weighted} samples have a weight above zero, too few for {n_components} components; "
-            f"use at most {weighted}"
+            f"only {weighted} samples have a weight above zero, too few for {n_components} components; use at most {weighted}"
+        )
+
+
+def is_given(estimator: Any) -> bool:
+    """Say whether all parameters of the start are given."""
+    return all(getattr(estimator, name, None) is not None for name in INITIAL)
+
+
+def check_units(estimator: Any) -> None:
+    """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
+    if estimator.covariance_type == "spherical":
+        raise ValueError(
+            "standardize=True cannot give spherical covariances, because variances in the units of the data "
+            "differ by column; use covariance_type='diag'"
         )
 
 
@@ -177,9 +191,7 @@ def is_name(init_params: Any) -> bool:
     return isinstance(init_params, str)
 
 
-def _given_statistics(
-    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None, units: Any
-) -> _core.Statistics:
+def _given_statistics(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, units: Units) -> _core.Statistics:
     """Make the statistics of a start that ``init_params`` gives: responsibilities, labels or means, or what makes them.
 
     Means are in the units of the data, but those of a callable in the units of the samples that it gets.
@@ -198,7 +210,7 @@ def _given_statistics(
             raise ValueError(f"init_params has labels outside of 0 to {k - 1}, or -1 for samples without one")
         resp = (array[:, np.newaxis] == np.arange(k)).astype(np.float64)
     elif array.shape == (k, n_features) and array.dtype.kind in "fiu":
-        means = array if units is None or callable(estimator.init_params) else (array - units.mean) / units.scale
+        means = array if units is None or callable(estimator.init_params) else units.apply(array.astype(np.float64))
         distances = [np.sum((X - mean) ** 2, axis=1) for mean in means]
         resp = (np.argmin(distances, axis=0)[:, np.newaxis] == np.arange(k)).astype(np.float64)
     else:
@@ -217,13 +229,7 @@ def _given_statistics(
     return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[counted]), resp[counted], estimator.covariance_type)
 
 
-def statistics_of(
-    X: Floats,
-    estimator: Any,
-    random_state: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None,
-    units: Any = None,
-) -> _core.Statistics:
+def statistics_of(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, units: Units = None) -> _core.Statistics:
     """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start; of samples in units."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
     check_weighted(sample_weight, k)
@@ -240,8 +246,7 @@ def statistics_of(
         statistics, found = _core.kmeans_statistics(X, sample_weight, k, kind, uniforms)
         if found < k:
             warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
-                "points in X.",
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
             )
         return statistics
@@ -254,27 +259,7 @@ def statistics_of(
     return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[chosen]), resp, kind)
 
 
-def mixture_of(
-    X: Floats,
-    statistics: _core.Statistics,
-    covariance_type: str,
-    reg_covar: float,
-    sample_weight: NDArray[np.float64] | None,
-    total_weight: float,
-) -> tuple[_core.Mixture, float]:
-    """Make the parameters of a start's statistics, with weights that sum to 1; also give their sum before that, by weight.
-
-    A component without samples gets the mean 0 and the variance ``reg_covar``, as in scikit-learn.
-    """
-    counts = statistics.counts
-    if covariance_type == "tied" and counts.sum() < 0.99 * total_weight:
-        return _tied(X, statistics, reg_covar, sample_weight), float(counts.sum())
-    return _core.mixture_of_clusters(statistics, reg_covar), float(counts.sum())
-
-
-def _tied(
-    X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: NDArray[np.float64] | None
-) -> _core.Mixture:
+def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: Weights) -> _core.Mixture:
     """Make scikit-learn's start of a few samples: the tied covariance is of all samples, around the origin in part."""
     wide = X.astype(np.float64)
     counts, means = statistics.counts, statistics.means
@@ -294,47 +279,15 @@ def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     return n_samples <= SCIKIT_LEARN_START or n_samples * n_features <= estimator._numbers_of_own_start
 
 
-def few(X: Floats | _core.GpuArray, estimator: Any) -> Floats | None:
-    """Give the samples, if scikit-learn's start is made of them; otherwise the engine is to find one."""
-    if not is_of_scikit_learn((X.shape[0], X.shape[1]), estimator):
-        return None
-    x: Floats = on_host(X)
-    # scikit-learn's k-means takes no missing values; the engine's does.
-    return None if is_name(estimator.init_params) and estimator.missing and np.isnan(x).any() else x
-
-
-def start(
-    X: Floats | _core.GpuArray,
-    given: Parameters,
-    estimator: Any,
-    random_state: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None,
-    total_weight: float,
-    units: Any = None,
-) -> tuple[_core.Mixture | None, float]:
-    """Give the mixture that a run starts at, and the logarithm of the sum that its weights have in scikit-learn.
-
-    There is no mixture where the engine is to find one.
-    """
-    weights, means, precisions = given
-    kind = estimator.covariance_type
-    if weights is not None and means is not None and precisions is not None:
-        return _core.Mixture.from_precisions(weights, means, precisions, kind), 0.0
-    if (x := few(X, estimator)) is None:
-        return None, 0.0
-    statistics = statistics_of(x, estimator, random_state, sample_weight, units)
-    if is_name(estimator.init_params):
-        found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)
-    else:
-        found, count = _core.mixture_of_clusters(statistics, estimator.reg_covar), total_weight
-    # Of k-means and random responsibilities all samples count, of the other starts one for each component.
-    shift = 0.0
-    if weights is None and is_name(estimator.init_params) and estimator.init_params in ("k-means++", "random_from_data"):
-        shift = math.log(count / total_weight)
-    if weights is None and means is None and precisions is None:
-        return found, shift
-    weights = found.weights if weights is None else weights
-    means = found.means if means is None else means
-    if precisions is not None:
-        return _core.Mixture.from_precisions(weights, means, precisions, kind), shift
-    return _core.Mixture(weights, means, found.covariances, kind), shift
+def start(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, total_weight: float, units: Units) -> Start:
+    """Return where a run begins: at statistics, or at a mixture and the logarithm of the sum that its weights have in scikit-learn."""
+    statistics, init_params = statistics_of(X, estimator, random_state, sample_weight, units), estimator.init_params
+    one_for_each = is_name(init_params) and init_params in ("k-means++", "random_from_data")
+    if not one_for_each or not hasattr(estimator, "weights_init"):
+        return statistics
+    # Only one sample counts for each component.
+    share = float(statistics.counts.sum()) / total_weight
+    shift = math.log(share) if estimator.weights_init is None else 0.0
+    if estimator.covariance_type == "tied" and share < 0.99:
+        return _tied(X, statistics, estimator.reg_covar, sample_weight), shift
+    return _core.mixture_of_clusters(statistics, estimator.reg_covar), shift

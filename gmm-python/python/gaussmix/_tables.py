@@ -1,7 +1,5 @@
 """Tables as text and as HTML, by which results are shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import islice

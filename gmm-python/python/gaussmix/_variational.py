@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.mixture import BayesianGaussianMixture as _ScikitLearn
-from sklearn.utils import check_array
 
 from . import _core, _parameters, _start
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import Fitted
 from ._fitting import Fitting
-from ._parameters import BAYESIAN_SHARED
-from ._reports import Iteration, Start
-from ._samples import Evaluations, Samples
-from ._units import Units
+from ._parameters import BayesianScikitLearn
+from ._reports import Iteration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: scikit-learn's class, also when ours is in its place.
-BayesianScikitLearn: Any = _ScikitLearn
 #: The attributes that scikit-learn's object has too, beside those of every mixture.
 _POSTERIOR = (
     "weight_concentration_",
@@ -48,15 +40,7 @@ class FittedPosterior(Fitted):
     """The attributes of a posterior, and the ways to and from files and scikit-learn's class."""
 
     weight_concentration_prior_type: str
-    weight_concentration_: Any
-    mean_precision_: NDArray[Any]
-    degrees_of_freedom_: Any
-    weight_concentration_prior_: float
-    mean_precision_prior_: float
-    mean_prior_: NDArray[Any]
-    degrees_of_freedom_prior_: float
-    covariance_prior_: Any
-    _shared = BAYESIAN_SHARED
+    _theirs, _more, _engine_class = BayesianScikitLearn, _POSTERIOR, _core.VariationalMixture
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
 
@@ -65,8 +49,8 @@ class FittedPosterior(Fitted):
         """The lower bound of the log-evidence of the samples that were fitted to, with all constants."""
         return float(self.lower_bound_) + self._posterior().constant_terms
 
-    def _set_posterior(self, posterior: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
-        dtype = self._set_arrays(posterior, dtype)
+    def _set(self, engine: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
+        posterior, dtype = engine, self._set_arrays(engine, dtype)
 
         def narrow(array: NDArray[np.float64]) -> NDArray[Any]:
             return array.astype(dtype, copy=False)
@@ -91,9 +75,7 @@ class FittedPosterior(Fitted):
         posterior = (self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_)
         return *super()._deciding(), *posterior, *prior
 
-    def _make(
-        self, posterior: _core.VariationalMixture | None = None
-    ) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
+    def _make(self, posterior: _core.VariationalMixture | None = None) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
         """Return the mixture of the attributes, the posterior, and its density."""
         mixture = self._point_of_attributes()
         if posterior is None:
@@ -134,33 +116,9 @@ class FittedPosterior(Fitted):
         self._seen = 0.0
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
-        """Read a posterior from a file of `save`.
-
-        Parameters: path
-        **params : dict -- Parameters of the estimator, which the file does not hold.
-        Returns:
-        gm : BayesianGaussianMixture
-            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
-        """
-        posterior, found = _core.VariationalMixture.read(os.fspath(path))
-        kinds = {
-            "covariance_type": posterior.covariance_type,
-            "weight_concentration_prior_type": posterior.prior["weight_concentration_prior_type"],
-        }
-        gm = cls(n_components=len(posterior.weights), **kinds, **params)
-        gm._set_posterior(posterior, np.dtype(np.float64))
-        gm._take_bounds(found)
-        return gm
-
-    def to_sklearn(self) -> Any:
-        """Return the same mixture as an object of scikit-learn.
-
-        Returns: gm : sklearn.mixture.BayesianGaussianMixture -- With the same parameters, and fitted if this one is.
-        """
-        params = self.get_params()
-        other = BayesianScikitLearn(**{name: params[name] for name in BAYESIAN_SHARED})
-        return self._copy_to(other, _POSTERIOR)
+    def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
+        kind = {"weight_concentration_prior_type": engine.prior["weight_concentration_prior_type"]}
+        return super()._of(engine, dtype, found, {**kind, **params})
 
 
 @with_documentation_of(GaussianMixture)
@@ -168,14 +126,12 @@ class FittedPosterior(Fitted):
 class BayesianGaussianMixture(FittedPosterior, Fitting):
     """A Gaussian mixture, fitted by variational inference.
 
-    Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`,
-    and from the same start both find the same mixture. A fit gives weight only to as many components
-    as the samples need; `n_components` is their largest number. The arithmetic is done by the engine
-    of this package, as in :class:`GaussianMixture`.
+    Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`, and from the same
+    start both find the same mixture. A fit gives weight only to as many components as the samples need; `n_components`
+    is their largest number. The arithmetic is done by the engine of this package, as in :class:`GaussianMixture`.
 
-    Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the
-    attributes `weights_`, `means_` and `covariances_`.
-
+    Methods about samples use the posterior predictive as scikit-learn does; `mixture_` is the mixture of the attributes
+    `weights_`, `means_` and `covariances_`.
     Parameters:
     n_components : int, default=1 -- The largest number of components.
     tol : float, default=1e-3
@@ -211,8 +167,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     means_ : ndarray of shape (n_components, n_features) -- The posterior mean of each component's mean.
     covariances_ : ndarray -- The inverses of the posterior means of the precisions, in the shape of their type.
     precisions_ : ndarray -- The posterior means of the precisions, in the same shape.
-    precisions_cholesky_ : ndarray
-        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
+    precisions_cholesky_, converged_
     weight_concentration_ : tuple of ndarray, or ndarray of shape (n_components,)
         The parameters of the Beta distributions of a Dirichlet process, two arrays of shape (n_components,), or
         those of the Dirichlet distribution.
@@ -224,7 +179,6 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     mean_prior_ : ndarray of shape (n_features,) -- The prior mean that was used.
     degrees_of_freedom_prior_ : float -- The degrees of freedom that were used.
     covariance_prior_ : float or ndarray -- The scale of the prior of the precisions that was used.
-    converged_ : bool -- Whether the best run converged.
     n_iter_ : int -- The iterations of the best run.
     lower_bound_ : float
         The lower bound of the evidence after the last iteration, of all samples. As in scikit-learn what does not
@@ -232,16 +186,12 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     lower_bounds_ : list of float -- That of each iteration.
     elbo_ : float -- The lower bound of the log-evidence of the samples, with all constants.
     n_features_in_, feature_names_in_
-
-    See Also
-    --------
+    See Also:
     GaussianMixture : A mixture whose number of components is given, fitted by
         expectation-maximisation.
     MixturePosterior : Draws from the posterior, by Markov chains.
     sklearn.mixture.BayesianGaussianMixture : The scikit-learn estimator that this class replaces.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix import BayesianGaussianMixture
     >>> X = np.array([[1, 2], [1, 4], [1, 0], [4, 2], [12, 4], [10, 7]])
@@ -254,9 +204,11 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.BAYESIAN_CONSTRAINTS
-    _OPTIONS = tuple(
-        name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS
-    )
+    _OPTIONS = tuple(name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS)
+    mean_prior: ArrayLike | None
+    degrees_of_freedom_prior: float | None
+    covariance_prior: ArrayLike | None
+    total_samples: float | None
     #: Of a column of a table, whose values are often few, fits end in as many optima as there are starts.
     _numbers_of_own_start: ClassVar[int] = 1 << 18
 
@@ -290,53 +242,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         missing: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weight_concentration_prior_type = weight_concentration_prior_type
-        self.weight_concentration_prior = weight_concentration_prior
-        self.mean_precision_prior = mean_precision_prior
-        self.mean_prior = mean_prior
-        self.degrees_of_freedom_prior = degrees_of_freedom_prior
-        self.covariance_prior = covariance_prior
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.verbose_interval = verbose_interval
-        self.halving = halving
-        self.device = device
-        self.freeze = freeze
-        self.standardize = standardize
-        self.decay = decay
-        self.total_samples = total_samples
-        self.n_jobs = n_jobs
-        self.missing = missing
-        self.callback = callback
-
-    def _fit(self, samples: Samples) -> Evaluations:
-        """Fit, and give the samples in the device."""
-        self._check_start(samples.shape[0])
-        options = self._options(samples.shape[1])
-        data = samples.load()
-        _start.check_memory(self, samples.shape[1])
-        units: Units | None = None
-        fitted_data, shift = data, 0.0
-        if self.standardize:
-            units, fitted_data = samples.standardize()
-            for name, apply in (("mean_prior", units.apply), ("covariance_prior", units.apply_to_covariances)):
-                if options["arrays"][name] is not None:
-                    options["arrays"][name] = apply(options["arrays"][name])
-            # The densities of samples, and of precisions a priori, in units that differ by these factors.
-            degrees = samples.shape[1] if self.degrees_of_freedom_prior is None else self.degrees_of_freedom_prior
-            shift = data.total_weight * units.log_scale + self.n_components * degrees * np.log(units.scale).sum()
-        best = self._best_run(samples, fitted_data, units, shift, options)
-        self._keep(best, units, shift, samples.dtype)
-        self._finish(best)
-        return data
+        _parameters.set_parameters(self, locals())
 
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the step of stochastic variational inference; give its lower bound, if all samples were as those of the chunk."""
@@ -345,7 +251,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         before = self._posterior()
         after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze, self.n_components))
         bound = after.lower_bound_of(before, statistics.scaled(total / statistics.weight), self.reg_covar)
-        self._set_posterior(after, self.means_.dtype)
+        self._set(after, self.means_.dtype)
         self._seen = seen
         return bound
 
@@ -353,12 +259,10 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         """Check the prior, with scikit-learn's messages, and give the options of a fit."""
         mean, covariance = self.mean_prior, self.covariance_prior
         if mean is not None:
-            mean = _checked(mean, (n_features,), "means")
+            mean = _start.checked(mean, (n_features,), "means")
         degrees = self.degrees_of_freedom_prior
         if degrees is not None and degrees <= n_features - 1.0:
-            raise ValueError(
-                f"The parameter 'degrees_of_freedom_prior' should be greater than {n_features - 1}, but got {degrees:.3f}."
-            )
+            raise ValueError(f"The parameter 'degrees_of_freedom_prior' should be greater than {n_features - 1}, but got {degrees:.3f}.")
         if covariance is not None:
             covariance = self._checked_covariance(covariance, n_features)
         return self._engine_options({"mean_prior": mean, "covariance_prior": covariance})
@@ -371,7 +275,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
                 raise ValueError("covariance_prior must be one number for 'spherical' covariances")
             return np.reshape(np.asarray(covariance, dtype=np.float64), 1)
         shape = (n_features,) if kind == "diag" else (n_features, n_features)
-        array = _checked(covariance, shape, f"{kind} covariance_prior")
+        array = _start.checked(covariance, shape, f"{kind} covariance_prior").astype(np.float64)
         if kind == "diag":
             if np.any(array <= 0.0):
                 raise ValueError("'diag precision' should be positive")
@@ -380,34 +284,3 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
             raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
         array = (array + array.T) / 2
         return array[np.newaxis] if kind == "full" else array
-
-    def _best_run(
-        self, samples: Samples, data: Evaluations, units: Units | None, shift: float, options: dict[str, Any]
-    ) -> _core.Fit:
-        """Fit from each start; give the best run."""
-        before = None
-        if self.warm_start and hasattr(self, "converged_"):
-            before = self._posterior() if units is None else units.apply_to_posterior(self._posterior())
-
-        def start(random_state: np.random.RandomState) -> Start:
-            found = samples.statistics(random_state)
-            return int(random_state.randint(0, 2**31 - 1)) if found is None else found
-
-        return self._run(data, options, shift, start, before)
-
-    def _keep(self, fit: _core.Fit, units: Units | None, shift: float, dtype: np.dtype[Any]) -> None:
-        """Set the attributes to what a run has found, in the units of the data."""
-        self._forget()
-        self._set_posterior(fit.mixture if units is None else units.restore_posterior(fit.mixture), dtype)
-        self.converged_ = fit.converged
-        self.lower_bounds_ = [float(bound) - shift for bound in fit.lower_bounds]
-        self.n_iter_ = len(self.lower_bounds_)
-        self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
-
-
-def _checked(values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-    array = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False)
-    if array.shape != shape:
-        raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
-    wide: NDArray[np.float64] = array.astype(np.float64)
-    return wide

@@ -1,12 +1,10 @@
 """The mixture on a cluster of Dask: ``pip install gaussmix[dask]``.
 
-`GaussianMixture` is the estimator over dask arrays, dask dataframes, and files that the workers
-read themselves. `Likelihood` evaluates mixtures over data that stays in the workers. Both are used
-as those of one process.
+`GaussianMixture` is the estimator over dask arrays, dask dataframes, and files that the workers read themselves.
+`Likelihood` evaluates mixtures over data that stays in the workers. Both are used as those of one process.
 """
 
 from .cluster.dask.engine import DaskEngine
-from .cluster.dask.estimator import BayesianGaussianMixture, GaussianMixture
-from .cluster.dask.likelihood import Likelihood
+from .cluster.dask.estimator import BayesianGaussianMixture, GaussianMixture, Likelihood
 
 __all__ = ["BayesianGaussianMixture", "DaskEngine", "GaussianMixture", "Likelihood"]

@@ -1,15 +1,15 @@
 """The log-likelihood of a mixture for automatic differentiation in JAX.
 
-`log_likelihood` is a function of arrays, with derivatives by weights, means, covariances and
-samples. `LogLikelihood` keeps the samples in a device for many calls, as an optimiser makes them.
-Both compute with the engine, also in functions that `jax.jit` compiles, and need JAX.
+`log_likelihood` is a function of arrays, with derivatives by weights, means, covariances and samples. `LogLikelihood`
+keeps the samples in a device for many calls, as an optimiser makes them. Both compute with the engine, also in
+functions that `jax.jit` compiles, and need JAX.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,66 +24,41 @@ from ._mixture import AnyMixture
 __all__ = ["LogLikelihood", "log_likelihood"]
 
 
-class _Source(Protocol):
-    """Where a function finds its samples. It is a constant of what JAX compiles."""
-
-    @property
-    def covariance_type(self) -> str | None:
-        """The type of the covariances, if it was given."""
-
-    def function(self, x: Any, sample_weight: Any) -> Differentiable:
-        """Return the function of samples, unless it has its own."""
-
-
 @dataclass(frozen=True)
-class _Loaded:
-    """Loads the samples of each call."""
+class _Source:
+    """Where a function finds its samples, a constant of what JAX compiles: they are held, or each call loads them."""
 
     covariance_type: str | None
-    options: tuple[tuple[str, Any], ...]
+    options: tuple[tuple[str, Any], ...] = ()
+    held: Differentiable | None = None
 
     def function(self, x: Any, sample_weight: Any) -> Differentiable:
-        x, options = np.asarray(x), dict(self.options)
+        """Return the function of samples."""
+        if self.held is not None:
+            return self.held
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return Differentiable(x, weights, self.covariance_type, **options)
-
-
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """Samples that are loaded already."""
-
-    held: Differentiable
-
-    @property
-    def covariance_type(self) -> str | None:
-        return self.held.covariance_type
-
-    def function(self, x: Any, sample_weight: Any) -> Differentiable:
-        return self.held
+        return Differentiable(np.asarray(x), weights, self.covariance_type, **dict(self.options))
 
 
 @documented
 class LogLikelihood:
     """The log-likelihood of samples that stay in a device, for automatic differentiation.
 
-    ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with
-    the sample weights v, and has derivatives by the three parameters. Second derivatives, and
-    those of forward mode, are an error. `jax.vmap` evaluates one set of parameters after the other.
+    ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with the sample weights
+    v, and has derivatives by the three parameters. Second derivatives, and those of forward mode, are an error.
+    `jax.vmap` evaluates one set of parameters after the other.
 
-    The weights are any numbers that are not negative: they are not divided by their sum, so that
-    each is a variable of its own. Softmax makes such of free numbers. A covariance matrix must be
-    symmetric. Its mirrored entries are two variables, of which the mean counts. The result has the
-    type of the parameters; it is float64 only where JAX has that (``jax_enable_x64``).
-
+    The weights are any numbers that are not negative: they are not divided by their sum, so that each is a variable of
+    its own. Softmax makes such of free numbers. A covariance matrix must be symmetric. Its mirrored entries are two
+    variables, of which the mean counts. The result has the type of the parameters; it is float64 only where JAX has
+    that (``jax_enable_x64``).
     Parameters:
     x : array of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters and their
         derivatives pass through the host.
     sample_weight : array of shape (n_samples,), default=None
         A sample of weight 2 counts as two. There is no derivative by it.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
-        'diag' where there are as many components as features.
+    covariance_type
     device : str, default=None
         Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
@@ -107,11 +82,10 @@ class LogLikelihood:
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         device = device or ("auto" if there else "cpu")
         samples = x if there else np.asarray(x)
-        self._source = _Held(Differentiable(samples, weights, covariance_type, device=device, **options))
+        held = Differentiable(samples, weights, covariance_type, device=device, **options)
+        self._source = _Source(covariance_type, held=held)
 
-    def __call__(
-        self, weights: ArrayLike | AnyMixture, means: ArrayLike | None = None, covariances: ArrayLike | None = None
-    ) -> Array:
+    def __call__(self, weights: ArrayLike | AnyMixture, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> Array:
         """Return the total log-likelihood."""
         return _evaluated(self._source, None, None, weights, means, covariances)
 
@@ -130,36 +104,29 @@ def log_likelihood(
 ) -> Array:
     """Return the total log-likelihood of samples, with its derivatives.
 
-    This loads the samples for each evaluation, and those in a GPU's memory pass through the host.
-    For many evaluations of the same samples, `LogLikelihood` loads them once; it also says what the
-    weights and covariances may be.
-
+    This loads the samples for each evaluation, and those in a GPU's memory pass through the host. For many evaluations
+    of the same samples, `LogLikelihood` loads them once; it also says what the weights and covariances may be.
     Parameters:
     x : array of shape (n_samples, n_features) -- The samples, float32 or float64.
     weights : array of shape (n_components,), or Mixture or estimator
         The weights of the components, which need not sum to 1; or a mixture alone.
     means : array of shape (n_components, n_features), default=None -- The means.
     covariances : array, default=None -- The covariances, in the shape of their type.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
-        'diag' where there are as many components as features.
+    covariance_type
     sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two.
     device : str, default='cpu' -- Where to compute, as in :class:`gaussmix.Likelihood`.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     Returns: total : array of shape () -- The total, in the type of the arrays.
     """
-    source = _Loaded(covariance_type, (("device", device), *sorted(options.items())))
+    source = _Source(covariance_type, (("device", device), *sorted(options.items())))
     return _evaluated(source, x, sample_weight, weights, means, covariances)
 
 
 def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) -> Array:
     arrays = [jax.numpy.asarray(parameter) for parameter in arrays_of(source.covariance_type, *parameters)]
-    if x is not None:
-        x = jax.numpy.asarray(x)
-    if sample_weight is not None:
-        sample_weight = jax.numpy.asarray(sample_weight)
+    x, sample_weight = (None if given is None else jax.numpy.asarray(given) for given in (x, sample_weight))
     # An error of the engine would come out of the midst of what JAX has compiled.
-    shape = source.held.shape if isinstance(source, _Held) else x.shape
+    shape = x.shape if source.held is None else source.held.shape
     if len(shape) != 2:
         raise ValueError(f"the samples have the shape {shape}; give (n_samples, n_features)")
     weights, means, covariances = arrays

@@ -1,7 +1,7 @@
 """The mixture on MPI, by mpi4py: ``pip install gaussmix[mpi]`` and an MPI library.
 
-From the command line, ``mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json``;
-``--help`` has more. In a program all ranks of a communicator make the same calls:
+From the command line, ``mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json``; ``--help`` has more. In a
+program all ranks of a communicator make the same calls:
 
     from mpi4py import MPI
     from gaussmix.mpi import GaussianMixture
@@ -14,8 +14,7 @@ import sys
 
 from .cluster.mpi.command_line import main, run
 from .cluster.mpi.engine import MPIEngine
-from .cluster.mpi.estimator import BayesianGaussianMixture, GaussianMixture
-from .cluster.mpi.likelihood import Likelihood
+from .cluster.mpi.estimator import BayesianGaussianMixture, GaussianMixture, Likelihood
 
 __all__ = ["BayesianGaussianMixture", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
 

@@ -1,8 +1,8 @@
 """The log-likelihood of a mixture for automatic differentiation in PyTorch.
 
-`log_likelihood` is a function of tensors, with derivatives by weights, means, covariances and
-samples. `LogLikelihood` keeps the samples in a device for many calls, as an optimiser makes them.
-Both compute with the engine, where the samples are, and need PyTorch.
+`log_likelihood` is a function of tensors, with derivatives by weights, means, covariances and samples. `LogLikelihood`
+keeps the samples in a device for many calls, as an optimiser makes them. Both compute with the engine, where the
+samples are, and need PyTorch.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
@@ -34,29 +33,23 @@ _SEPARATE = 1e8
 class LogLikelihood:
     """The log-likelihood of samples that stay in a device, for automatic differentiation.
 
-    ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with
-    the sample weights v, a tensor of no dimension. It has derivatives by the three parameters, and
-    by the samples if they require gradients. Second derivatives are an error, and so are the
-    transformations of `torch.func`.
+    ``log_likelihood(weights, means, covariances)`` is the total Σᵢ vᵢ log Σₖ wₖ N(xᵢ; μₖ, Σₖ) with the sample weights
+    v, a tensor of no dimension. It has derivatives by the three parameters, and by the samples if they require
+    gradients. Second derivatives are an error, and so are the transformations of `torch.func`.
 
-    The weights are any numbers that are not negative: they are not divided by their sum, so that
-    each is a variable of its own. Softmax makes such of free numbers. A covariance matrix must be
-    symmetric. Its mirrored entries are two variables, of which the mean counts. Results are in
-    float64, derivatives in the type of what they are by.
-
+    The weights are any numbers that are not negative: they are not divided by their sum, so that each is a variable of
+    its own. Softmax makes such of free numbers. A covariance matrix must be symmetric. Its mirrored entries are two
+    variables, of which the mean counts. Results are in float64, derivatives in the type of what they are by.
     Parameters:
     x : Tensor of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and must not be
         changed while this object is in use.
     sample_weight : Tensor of shape (n_samples,), default=None
         A sample of weight 2 counts as two. There is no derivative by it.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
-        'diag' where there are as many components as features.
+    covariance_type
     device : str, default=None
         Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
-    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None -- The number of threads, as joblib counts.
+    float64, n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are copied to the
         host. The derivative by a missing value is 0.
@@ -96,20 +89,15 @@ class LogLikelihood:
         )
         self._on_gpu = x.is_cuda and not missing
 
-    def __call__(
-        self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None) -> Tensor:
         """Return the total log-likelihood."""
-        return self._apply(_Total, weights, means, covariances)
+        return self._apply(False, weights, means, covariances)
 
-    def score_samples(
-        self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None
-    ) -> Tensor:
+    def score_samples(self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None) -> Tensor:
         """Return the log-likelihood of each sample, without its weight.
 
-        Its derivatives by the parameters take one or two more evaluations of all samples, which are
-        loaded again for them; those of the total cost nothing beside its value.
-
+        Its derivatives by the parameters take one or two more evaluations of all samples, which are loaded again for
+        them; those of the total cost nothing beside its value.
         Parameters:
         weights : Tensor of shape (n_components,), or Mixture or estimator
             The weights of the components, or a mixture alone.
@@ -117,16 +105,14 @@ class LogLikelihood:
         covariances : Tensor, default=None -- The covariances, in the shape of their type.
         Returns: log_prob : Tensor of shape (n_samples,) -- The logarithms of the density.
         """
-        return self._apply(_Scores, weights, means, covariances)
+        return self._apply(True, weights, means, covariances)
 
-    def _apply(self, function: Any, *parameters: Any) -> Tensor:
+    def _apply(self, each: bool, *parameters: Any) -> Tensor:
         if _version(self._x) != self._version:
-            raise RuntimeError(
-                "the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them"
-            )
+            raise RuntimeError("the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them")
         given = [torch.as_tensor(parameter) for parameter in arrays_of(self._function.covariance_type, *parameters)]
         _refuse_transformed(*given)
-        value: Tensor = function.apply(self._x, *given, self, torch.is_grad_enabled())
+        value: Tensor = _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
         return value
 
     def _parameters(self, parameters: tuple[Tensor, ...]) -> Parameters:
@@ -156,18 +142,15 @@ def log_likelihood(
 ) -> Tensor:
     """Give the total log-likelihood of samples, with its derivatives.
 
-    This loads the samples for one evaluation. For many of the same samples, `LogLikelihood` does so
-    once; it also says what the weights and covariances may be.
-
+    This loads the samples for one evaluation. For many of the same samples, `LogLikelihood` does so once; it also says
+    what the weights and covariances may be.
     Parameters:
     x : Tensor of shape (n_samples, n_features) -- The samples, float32 or float64.
     weights : Tensor of shape (n_components,), or Mixture or estimator
         The weights of the components, which need not sum to 1; or a mixture alone.
     means : Tensor of shape (n_components, n_features), default=None -- The means.
     covariances : Tensor, default=None -- The covariances, in the shape of their type.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
-        'diag' where there are as many components as features.
+    covariance_type
     sample_weight : Tensor of shape (n_samples,), default=None
         A sample of weight 2 counts as two. There is no derivative by it.
     **options : Any -- Other parameters of `LogLikelihood`.
@@ -196,106 +179,56 @@ def _on_host(x: Tensor) -> NDArray[np.float64]:
     return numbers
 
 
-class _Total(torch.autograd.Function):
-    """The total of samples and parameters.
+class _Function(torch.autograd.Function):
+    """The total, or the log-likelihood of each sample.
 
-    Its derivatives by parameters come with the value, in one evaluation.
+    The derivatives of a total by parameters come with its value, in one evaluation.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        weights: Tensor,
-        means: Tensor,
-        covariances: Tensor,
-        held: LogLikelihood,
-        with_gradient: bool,
+        ctx: Any, x: Tensor, weights: Tensor, means: Tensor, covariances: Tensor, held: LogLikelihood, each: bool, differentiated: bool
     ) -> Tensor:
-        of, gradient = held._parameters((weights, means, covariances)), []
-        if with_gradient and any(ctx.needs_input_grad[1:4]):
-            value, arrays = held._function.with_gradient(of)
-            gradient = [torch.from_numpy(array) for array in arrays]
-        else:
-            value = held._function.value(of)
-        ctx.held, ctx.gradient = held, gradient
+        of, function = held._parameters((weights, means, covariances)), held._function
+        ctx.held, ctx.gradient = held, None
         ctx.save_for_backward(x, weights, means, covariances)
+        if each:
+            return torch.from_numpy(function.score_samples(of)).to(x.device)
+        if differentiated and any(ctx.needs_input_grad[1:4]):
+            value, ctx.gradient = function.with_gradient(of)
+        else:
+            value = function.value(of)
         return torch.tensor(value, dtype=torch.float64, device=x.device)
 
     @staticmethod
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
         held: LogLikelihood = ctx.held
-        gradient: list[Tensor] = ctx.gradient
+        inputs: tuple[Tensor, ...] = ctx.saved_tensors
+        needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
 
-        def by_samples(of: Callable[[], Parameters]) -> Tensor:
-            derivatives = held._by_samples(of())
-            if held._sample_weight is not None:
+        def by_samples() -> Tensor:
+            derivatives = held._by_samples(held._parameters(inputs[1:]))
+            if factor.ndim == 0 and held._sample_weight is not None:
                 derivatives *= held._sample_weight[:, None]
-            return derivatives.mul_(factor)
+            return derivatives.mul_(factor if factor.ndim == 0 else factor[:, None])
 
-        def by_parameters(of: Callable[[], Parameters]) -> list[Tensor]:
-            # The factor is a number on the GPU, where the samples are; the derivatives are on the host.
-            on_host = factor.detach().cpu()
-            return [part * on_host for part in gradient]
+        def by_parameters() -> list[Tensor]:
+            factors = _on_host(factor)
+            if ctx.gradient is not None:
+                return [torch.from_numpy(part * factors) for part in ctx.gradient]
+            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, held._parameters(inputs[1:]))]
 
-        return _differentiate(ctx, factor, by_samples, by_parameters)
+        def compute() -> list[Tensor | None]:
+            parts: list[Tensor | None] = [by_samples() if needed[0] else None]
+            parts += by_parameters() if any(needed[1:]) else [None] * 3
+            return [
+                part.to(one.device, one.dtype) if part is not None and need else None
+                for part, one, need in zip(parts, inputs, needed, strict=True)
+            ]
 
-
-class _Scores(torch.autograd.Function):
-    """The log-likelihood of each sample."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weights: Tensor,
-        means: Tensor,
-        covariances: Tensor,
-        held: LogLikelihood,
-        with_gradient: bool,
-    ) -> Tensor:
-        ctx.held = held
-        ctx.save_for_backward(x, weights, means, covariances)
-        scores = held._function.score_samples(held._parameters((weights, means, covariances)))
-        return torch.from_numpy(scores).to(x.device)
-
-    @staticmethod
-    def backward(ctx: Any, factors: Tensor) -> tuple[Tensor | None, ...]:
-        held: LogLikelihood = ctx.held
-
-        def by_samples(of: Callable[[], Parameters]) -> Tensor:
-            return held._by_samples(of()).mul_(factors[:, None])
-
-        def by_parameters(of: Callable[[], Parameters]) -> list[Tensor]:
-            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(_on_host(factors), of())]
-
-        return _differentiate(ctx, factors, by_samples, by_parameters)
-
-
-def _differentiate(
-    ctx: Any,
-    factor: Tensor,
-    by_samples: Callable[[Callable[[], Parameters]], Tensor],
-    by_parameters: Callable[[Callable[[], Parameters]], list[Tensor]],
-) -> tuple[Tensor | None, ...]:
-    """Give what `backward` is to give: the derivatives that are asked for, of the type of their inputs."""
-    inputs: tuple[Tensor, ...] = ctx.saved_tensors
-    needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
-
-    def of() -> Parameters:
-        return ctx.held._parameters(inputs[1:])  # type: ignore[no-any-return]
-
-    def compute() -> list[Tensor | None]:
-        parts: list[Tensor | None] = [by_samples(of) if needed[0] else None]
-        parts += by_parameters(of) if any(needed[1:]) else [None] * 3
-        return [
-            part.to(one.device, one.dtype) if part is not None and need else None
-            for part, one, need in zip(parts, inputs, needed, strict=True)
-        ]
-
-    # Gradients are recorded in `backward` only where derivatives of them may be asked for.
-    derivatives: Any = _Derivatives.apply(compute, factor, *inputs) if torch.is_grad_enabled() else compute()
-    return (*derivatives, None, None)
+        # Gradients are recorded in `backward` only where derivatives of them may be asked for.
+        derivatives: Any = _Derivatives.apply(compute, factor, *inputs) if torch.is_grad_enabled() else compute()
+        return (*derivatives, None, None, None)
 
 
 class _Derivatives(torch.autograd.Function):
@@ -313,8 +246,9 @@ class _Derivatives(torch.autograd.Function):
 def _score_function_on_gpu(x: Tensor, of: Parameters) -> Tensor:
     """Give the derivatives of the samples' log-likelihoods by the samples, computed on the samples' GPU, in float64.
 
-    It stands here because the engine's score function is computed on the host. The derivatives are -Σₖ rₖ Σₖ⁻¹ (x - μₖ) with the responsibilities r: a few products of matrices, chunk by
-    chunk, so that of the intermediate results of all samples none is in the memory.
+    It stands here because the engine's score function is computed on the host. The derivatives are -Σₖ rₖ Σₖ⁻¹ (x - μₖ)
+    with the responsibilities r: a few products of matrices, chunk by chunk, so that intermediate results never exist for
+    all samples at once.
     """
     k, d = of.means.shape
     weights, covariances = torch.from_numpy(of.weights), torch.from_numpy(of.covariances)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .. import _partitions
 from .._documentation import documented
 from .._partitions import File, Partition
+from .plan import Plan, plan
 from .shard import ADDED, Facts, Options, Shard
 from .tree import Answer
 
@@ -19,43 +20,48 @@ _Value = TypeVar("_Value")
 class Engine(ABC):
     """Has workers load partitions, and asks all of them.
 
-    The methods are called in one process, by one thread at a time. A worker's exception is to be
-    raised by the method that waits for the worker.
+    The methods are called in one process, by one thread at a time. A worker's exception is to be raised by the method
+    that waits for the worker.
     """
 
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, where the workers can.
-
-        Parameters: paths : sequence of str -- Names and patterns.
+        Parameters: paths
         Returns: files : list of File -- Each file with the shape and type of its array.
         """
         return [_partitions.inspect(path) for path in _partitions.expand(paths)]
 
     def agree(self, error: BaseException | None) -> None:
         """Raise an error of this process. Engines of which several processes call `fit` raise it in all.
-
         Parameters: error : BaseException or None -- The error, if there is one.
         """
         if error is not None:
             raise error
 
+    def together(self, work: Callable[[], _Value]) -> _Value:
+        """Do something that asks the workers. Engines of which several processes call `fit` do it in one of them.
+        Parameters: work
+        Returns: result : object -- What `work` returned.
+        """
+        return work()
+
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
+        """Divide samples of the kinds that the engine knows, and weights and labels with them, into partitions."""
+        return plan(self, X, sample_weight, partition_rows, labels, k)
+
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Have each partition loaded by one worker, in the place of all that were loaded before.
-
         Parameters:
-        partitions : sequence of Partition -- The partitions, by their numbers.
+        partitions
         options : Options -- What workers make their shards with.
         Returns: facts : list of Facts -- What ``shard.load`` returned for each partition.
         """
 
     @abstractmethod
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
-        """Ask all shards.
-
-        Parameters:
-        operation : str -- To be handed on to ``shard.ask``.
-        message : bytes -- The same.
+        """Ask all shards: hand operation and message on to ``shard.ask``.
+        Parameters: operation, message
         Returns:
         answers : iterable of Answer
             All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
@@ -64,7 +70,6 @@ class Engine(ABC):
     @staticmethod
     def added(operation: str) -> bool:
         """Say whether `merge` may be called for the answers to an operation.
-
         Parameters: operation : str -- The name of the operation.
         Returns: added : bool -- Whether its values are sums.
         """
@@ -77,11 +82,8 @@ class Engine(ABC):
 @documented
 class InProcess(Engine):
     """Shards of this process, one after the other: what others are compared with.
-
     Parameters: n_shards : int, default=1 -- The number of shards.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import GaussianMixture, InProcess
     >>> X = np.concatenate([np.linspace(0, 2, 50), np.linspace(9, 11, 50)])[:, np.newaxis]
@@ -95,41 +97,20 @@ class InProcess(Engine):
         self._shards: list[Shard] = []
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Load partitions in turn.
-
-        Parameters:
-        partitions : sequence of Partition -- The partitions.
-        options : Options -- The options of the shards.
-        Returns: facts : list of Facts -- Those of each partition.
-        """
         # More than there are partitions would have none.
         n_shards = max(1, min(self.n_shards, len(partitions)))
         self._shards = [Shard(options) for _ in range(n_shards)]
         return [self._shards[i % n_shards].load(i, partition) for i, partition in enumerate(partitions)]
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
-        """Ask one shard after the other.
-
-        Parameters:
-        operation : str -- The operation.
-        message : bytes -- Its message.
-        Returns: answers : list of Answer -- All answers.
-        """
         return [answer for shard in self._shards for answer in shard.ask(operation, message)]
 
     def close(self) -> None:
-        """Drop the shards."""
         self._shards = []
 
 
 def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
-    """Do what may fail in one of several processes that all do it, and raise the error in all of them.
-
-    Parameters:
-    engine : Engine -- Knows of the other processes.
-    work : callable -- What to do.
-    Returns: result : object -- What `work` returned.
-    """
+    """Do what may fail in one of several processes that all do it, and raise the error in all of them."""
     error: Exception | None = None
     try:
         result = work()

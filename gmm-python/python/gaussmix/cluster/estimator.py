@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from inspect import Parameter, Signature, signature
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,19 +15,37 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational
 from .._arrays import Floats
-from .._documentation import documented, with_documentation_of, with_parameters_of
+from .._documentation import documented, with_documentation_of
 from .._fitting import Fitting
 from .._samples import Samples
 from .engine import Engine, InProcess
-from .plan import Plan, plan
-from .remote import ClusterEvaluations, Resident
+from .remote import Resident
 from .samples import ClusterSamples
 
-_OWN_CONSTRAINTS: dict[str, list[Any]] = {
-    "engine": [Engine, None],
-    "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
-    "resident": ["boolean", None],
-}
+_Estimator = TypeVar("_Estimator", bound="ClusterEstimator")
+
+
+def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[type[_Estimator]], type[_Estimator]]:
+    """Make a class the estimator `local` on workers, to which a parameter is the connection: one of these kinds, or None."""
+
+    def change(cls: type[_Estimator]) -> type[_Estimator]:
+        def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
+            ClusterEstimator.__init__(self, *n_components, **params)
+
+        theirs, own = signature(local.__init__).parameters, signature(ClusterEstimator.__init__).parameters
+        connected = Parameter(connection, Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+        named = [*theirs.values(), connected, own["partition_rows"], own["resident"]]
+        init.__signature__ = Signature(named)  # type: ignore[attr-defined]
+        cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign]
+        cls._parameter_constraints = {
+            **local._parameter_constraints,
+            connection: kinds,
+            "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
+            "resident": ["boolean", None],
+        }
+        return with_documentation_of(local)(cls)
+
+    return change
 
 
 @documented
@@ -36,31 +55,35 @@ class ClusterEstimator(Fitting):
     engine: Engine | None
     partition_rows: int | None
     resident: bool | None
+    #: The parameter that `clone` shares and a pickle leaves out, because it is a connection to workers.
+    _connection: ClassVar[str]
+    #: The estimator of one process.
+    _LOCAL: ClassVar[type[Fitting]]
 
-    #: The parameters that `clone` shares and a pickle leaves out, because they are connections to
-    #: workers.
-    _connections: ClassVar[tuple[str, ...]] = ("engine",)
+    def __init__(self, *n_components: Any, partition_rows: int | None = None, resident: bool | None = None, **params: Any) -> None:
+        setattr(self, self._connection, params.pop(self._connection, None))
+        self._LOCAL.__init__(self, *n_components, **params)
+        self.partition_rows, self.resident = partition_rows, resident
 
     def __sklearn_clone__(self) -> ClusterEstimator:
         """Make an unfitted estimator with the same parameters, on the same workers."""
-        held = {name: getattr(self, name) for name in self._connections}
-        for name in held:
-            setattr(self, name, None)
+        held = getattr(self, self._connection)
+        setattr(self, self._connection, None)
         try:
             made: ClusterEstimator = super().__sklearn_clone__()
         finally:
-            for name, value in held.items():
-                setattr(self, name, value)
-        return made.set_params(**held)  # type: ignore[no-any-return]
+            setattr(self, self._connection, held)
+        return made.set_params(**{self._connection: held})  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), **dict.fromkeys(self._connections)}
+        return {**super().__getstate__(), self._connection: None}
 
     def _make_engine(self) -> Engine:
         return InProcess() if self.engine is None else self.engine
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        return plan(engine, X, sample_weight, self.partition_rows, labels, self.n_components)
+    def _own_rows(self, samples: ClusterSamples) -> slice:
+        """Return which of all samples are those of this process."""
+        return slice(None)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
         return ClusterSamples(self, X, sample_weight, labels)
@@ -70,8 +93,7 @@ class ClusterEstimator(Fitting):
         check_is_fitted(self)
         with ClusterSamples(self, X, sample_weight, reset=False) as samples:
             resident = samples._resident()
-            with resident.remote.told():
-                return work(resident)
+            return resident.told(lambda: work(resident))
 
     def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
         statistics: _core.Statistics = self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
@@ -80,73 +102,32 @@ class ClusterEstimator(Fitting):
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
         mixture = self._mixture()
-        total: tuple[float, float] = self._evaluate(
-            X, sample_weight, lambda data: (data.total(mixture), data.total_weight)
-        )
+        total: tuple[float, float] = self._evaluate(X, sample_weight, lambda data: (data.total(mixture), data.total_weight))
         return total[0] + total[1] * self._log_factor(), total[1]
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None, *, labels: Any = None) -> Any:
-        """Fit the mixture, and give the most probable component of each sample.
-
-        Parameters:
-        X : array-like of shape (n_samples, n_features), or paths -- The samples.
-        y : Ignored -- Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-        labels : array-like of shape (n_samples,) or (n_samples, n_components), or paths, default=None
-            What is known of the samples' components, as for `fit`.
-        Returns:
-        labels : array of shape (n_samples,)
-            What `predict` gives; under `labels` a NumPy array of components that the samples may belong to.
-        """
         if labels is not None:
             return super().fit_predict(X, y, sample_weight, labels=labels)
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Give the mean log-likelihood of a sample.
-
-        Parameters:
-        X : array-like of shape (n_samples, n_features), or paths -- The samples.
-        y : Ignored -- Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-        Returns: log_likelihood : float -- The mean, by weight.
-        """
         total, n = self._total(X, sample_weight)
         return total / n
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Give the most probable component of each sample.
-
-        Parameters: X : array-like of shape (n_samples, n_features), or paths -- The samples.
-        Returns: labels : array of shape (n_samples,) -- The components, counted from 0.
-        """
         labels: NDArray[np.int64] = self._values("labels", X)
         return labels
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Give the probability of each component for each sample.
-
-        Parameters: X : array-like of shape (n_samples, n_features), or paths -- The samples.
-        Returns: resp : array of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
-        """
         resp: Floats = self._values("responsibilities", X)
         return resp
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Give the log-likelihood of each sample.
-
-        Parameters: X : array-like of shape (n_samples, n_features), or paths -- The samples.
-        Returns: log_prob : array of shape (n_samples,) -- The logarithms of the density.
-        """
         log_prob: Floats = self._values("scores", X)
         return log_prob
 
     #: The method of the local estimator that gives the values of an operation.
-    _METHODS: ClassVar[dict[str, str]] = {
-        "labels": "predict",
-        "responsibilities": "predict_proba",
-        "scores": "score_samples",
-    }
+    _METHODS: ClassVar[dict[str, str]] = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}
 
     def _values(self, operation: str, X: Any) -> Any:
         """Give one value for each sample, computed by the workers."""
@@ -161,9 +142,6 @@ class ClusterEstimator(Fitting):
 
         return self._evaluate(X, None, work)
 
-    #: The estimator of one process.
-    _LOCAL: ClassVar[type[Fitting]]
-
     def _local(self) -> Any:
         """Give the mixture as an estimator of one process."""
         local: Any = self._LOCAL(**{name: getattr(self, name) for name in self._LOCAL().get_params()})
@@ -171,62 +149,27 @@ class ClusterEstimator(Fitting):
         return local
 
 
-@with_documentation_of(_estimator.GaussianMixture)
+@on_workers("engine", [Engine, None], _estimator.GaussianMixture)
 @documented
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the
-    results, but for the rounding of sums. `gaussmix.dask.GaussianMixture` and
-    `gaussmix.mpi.GaussianMixture` bring their own engines.
+    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
+    rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
 
-    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
-    read. Sample weights and labels are arrays, or with files of samples paths of .npy files too.
-
+    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
+    and labels are arrays, or with files of samples paths of .npy files too.
     Parameters:
-    n_components : int, default=1 -- The number of components.
-    engine : Engine or None, default=None -- What the workers run on; by default this process.
-    partition_rows : int or None, default=None
-        The rows of a partition. By default such that there are about 512 partitions of 4 to 256 MiB. The division
-        decides about the last bits of the result.
-    resident : bool or None, default=None
-        Whether partitions stay in the memory of their workers. Where they do not, each iteration reads them again,
-        one after the other. By default as many stay as the memory holds.
+    engine, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_estimator.GaussianMixture._parameter_constraints,
-        **_OWN_CONSTRAINTS,
-    }
-    _LOCAL = _estimator.GaussianMixture
-
-    @with_parameters_of(_estimator.GaussianMixture)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        engine: Engine | None = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        super().__init__(n_components, **params)
-        self.engine = engine
-        self.partition_rows = partition_rows
-        self.resident = resident
-
     @classmethod
-    def _fitted(
-        cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
-    ) -> Iterator[
-        tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]
-    ]:
+    def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[_estimator.Tried]:
         samples: ClusterSamples | None = None
         with ExitStack() as stack:
             for estimator in estimators:
                 estimator._validate_params()
-                assert isinstance(estimator, GaussianMixture)
                 if samples is None:
                     # The workers load them once for all.
                     samples = ClusterSamples(estimator, X, sample_weight)
@@ -234,48 +177,22 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                 else:
                     samples.serve(estimator)
                 try:
-                    data = cast(ClusterEvaluations, estimator._fit(samples))
+                    data = cast(Resident, estimator._fit(samples))
                 except _core.TooFewSamplesError as error:
-                    yield estimator, error
+                    yield estimator, error, 0.0
                 else:
                     yield estimator, data.total(estimator._mixture()), data.total_weight
 
 
-@with_documentation_of(_variational.BayesianGaussianMixture)
+@on_workers("engine", [Engine, None], _variational.BayesianGaussianMixture)
 @documented
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are
-    the results, but for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and
-    `gaussmix.mpi.BayesianGaussianMixture` bring their own engines. Samples are as those of
-    :class:`GaussianMixture`.
-
+    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
+    for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
+    their own engines. Samples are as those of :class:`GaussianMixture`.
     Parameters:
-    n_components : int, default=1 -- The largest number of components.
-    engine : Engine or None, default=None -- What the workers run on; by default this process.
-    partition_rows : int or None, default=None -- The rows of a partition, as in :class:`GaussianMixture`.
-    resident : bool or None, default=None
-        Whether partitions stay in the memory of their workers, as in :class:`GaussianMixture`.
+    engine, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_variational.BayesianGaussianMixture._parameter_constraints,
-        **_OWN_CONSTRAINTS,
-    }
-    _LOCAL = _variational.BayesianGaussianMixture
-
-    @with_parameters_of(_variational.BayesianGaussianMixture)
-    def __init__(
-        self,
-        *,
-        engine: Engine | None = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        super().__init__(**params)
-        self.engine = engine
-        self.partition_rows = partition_rows
-        self.resident = resident

@@ -10,7 +10,7 @@ from .._arrays import n_threads
 from .._documentation import documented
 from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
-from .plan import Plan, check_facts, plan
+from .plan import check_facts
 from .remote import Interrupts, Remote
 from .shard import Options
 
@@ -21,27 +21,17 @@ _Value = TypeVar("_Value")
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in the devices of an engine's workers.
 
-    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with
-    those of several, which travel together, there and back. `close`, or a ``with`` statement, frees
-    the memory of the workers.
-
+    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with those of several, which
+    travel together, there and back. `close`, or a ``with`` statement, frees the memory of the workers.
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-    engine : Engine or None, default=None -- What the workers run on; by default this process.
+    engine
     device : str, default='auto' -- Where the workers compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances; by default it follows from their shape.
-    float64 : bool, default=False -- Whether to compute in float64 for float32 samples too.
+    covariance_type, float64
     n_jobs : int or None, default=None -- The number of threads of a worker, as joblib counts.
-    partition_rows : int or None, default=None -- The rows of a partition, where samples are to be divided.
-    resident : bool or None, default=None -- Whether partitions stay in memory; by default as many as it holds.
-    missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
-        observed values.
-
-    Examples
-    --------
+    partition_rows, resident, missing
+    Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import Likelihood
     >>> with Likelihood(np.array([[0.0], [1.0]]), partition_rows=1) as likelihood:
@@ -66,10 +56,8 @@ class Likelihood(Evaluation):
         self._engine = InProcess() if engine is None else engine
         try:
             self._expect(covariance_type)
-            found = agreed(self._engine, lambda: self._plan(X, sample_weight, partition_rows, resident))
-            options = Options(
-                found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing
-            )
+            found = agreed(self._engine, lambda: self._engine._plan(X, sample_weight, partition_rows, resident))
+            options = Options(found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing)
             facts = self._engine.load(found.partitions, options)
             check_facts(facts, found.partitions, 1, type(self).__name__)
         except BaseException:
@@ -78,13 +66,14 @@ class Likelihood(Evaluation):
         self._remote = Remote(self._engine, facts, Interrupts())
         self._data = _core.Data.remote(self._remote)
 
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
-        return plan(self._engine, X, sample_weight, partition_rows)
-
     def _ask(self, work: Callable[[], _Value]) -> _Value:
         """Do something that asks the workers."""
-        with self._remote.told():
-            return work()
+
+        def told() -> _Value:
+            with self._remote.told():
+                return work()
+
+        return self._engine.together(told)
 
     def _evaluate(self, *arguments: Any) -> Any:
         evaluate = super()._evaluate

@@ -10,41 +10,20 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from .. import _partitions
 from .._arrays import Missing, na_as_nan
-from .._documentation import documented
 from .._partitions import File, Partition
-from .engine import Engine
 from .shard import Facts
 
 
-@documented
 class Plan(NamedTuple):
-    """What is to be loaded.
-
-    Parameters:
-    partitions : list of Partition -- The partitions.
-    dtype : dtype -- The type of all samples.
-    head : array or table -- As many columns as the samples have, with their names, and without rows.
-    """
+    """What is to be loaded: the partitions, the type of all samples, and columns with their names but without rows."""
 
     partitions: list[Partition]
     dtype: np.dtype[Any]
     head: Any
 
 
-def plan(
-    engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0
-) -> Plan:
-    """Divide an array or files into partitions.
-
-    Parameters:
-    engine : Engine -- Finds files.
-    X : array-like, path, or list of paths -- The samples.
-    sample_weight : array-like, path, or list of paths -- Their weights, or None.
-    partition_rows : int or None -- The rows of a partition.
-    labels : array-like, path, or list of paths -- What is known of the samples' components, or None.
-    n_components : int -- The number of components, where there are labels.
-    Returns: plan : Plan -- The partitions.
-    """
+def plan(engine: Any, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0) -> Plan:
+    """Divide an array or files, and weights and labels with them, into partitions."""
     if not _partitions.are_paths(X):
         head = X
         X = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
@@ -56,22 +35,13 @@ def plan(
     return found._replace(partitions=_partitions.with_labels(weighted, counts, labels, heads[1], n_components))
 
 
-def divided(engine: Engine, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
-    """Divide files into partitions.
-
-    Parameters:
-    engine : Engine -- Finds the files.
-    paths : path, or list of paths -- The files.
-    partition_rows : int or None -- The rows of a partition.
-    Returns:
-    plan : Plan -- The partitions, without weights.
-    counts : list of int -- The rows of each partition.
-    """
+def divided(engine: Any, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
+    """Divide files into partitions without weights; also give the rows of each."""
     files = engine.files(_listed(paths))
     _partitions.check_samples(files)
     dtype = _partitions.common_dtype(file.dtype for file in files)
-    partitions = _partitions.divide(files, partition_rows, dtype)
-    return Plan(partitions, dtype, _head_of(files[0])), _partitions.lengths(partitions, files)
+    partitions, counts = _partitions.divide(files, partition_rows, dtype)
+    return Plan(partitions, dtype, _head_of(files[0])), counts
 
 
 def _listed(paths: Any) -> list[str]:
@@ -94,11 +64,7 @@ def check_columns(estimator: Any, planned: Plan, reset: bool) -> None:
 
 
 def missing_of_all(facts: Sequence[Facts]) -> Missing:
-    """Say what is missing in all partitions together.
-
-    Parameters: facts : sequence of Facts -- What is known of the partitions.
-    Returns: missing : Missing -- With the numbers of rows among those of all partitions.
-    """
+    """Say what is missing in all partitions together, with the numbers of rows among those of all."""
     unobserved, first, empty, begin = set(range(facts[0].n_features)), None, 0, 0
     for fact in facts:
         assert fact.missing is not None  # The shards were told to look.
@@ -111,14 +77,7 @@ def missing_of_all(facts: Sequence[Facts]) -> Missing:
 
 
 def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: int, name: str) -> None:
-    """Check that partitions belong together, and that there are enough samples.
-
-    Parameters:
-    facts : sequence of Facts -- What is known of the partitions.
-    partitions : sequence of Partition -- The partitions.
-    least : int -- The least number of samples.
-    name : str -- The estimator, for the message.
-    """
+    """Check that partitions belong together, and that there are enough samples for what has this name."""
     for fact, partition in zip(facts, partitions, strict=True):
         if fact.n_features != facts[0].n_features:
             raise ValueError(
@@ -128,8 +87,6 @@ def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: 
     n = sum(fact.n_samples for fact in facts)
     if n < least:
         shape = (n, facts[0].n_features)
-        raise ValueError(
-            f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}."
-        )
+        raise ValueError(f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}.")
     if not any(fact.total_weight > 0 for fact in facts):
         raise ValueError("all sample weights are zero; at least one sample must count")

@@ -1,14 +1,13 @@
 """The samples of all partitions as one evaluator: what the engine asks for, and the workers answer."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from operator import add
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,9 @@ from .._reports import Course
 from .._samples import Evaluations
 from .engine import Engine
 from .shard import Facts
-from .tree import Answer, Tree, decode, join, parameters_of
+from .tree import Answer, Tree, decode, parameters_of
+
+_Value = TypeVar("_Value")
 
 
 class Interrupts:
@@ -58,13 +59,7 @@ class Interrupts:
 class Remote:
     """What `_core.Data.remote` asks for: results over the samples of all partitions."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        facts: Sequence[Facts],
-        interrupts: Interrupts,
-        ready: Callable[[], object] = lambda: None,
-    ) -> None:
+    def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: Interrupts, ready: Callable[[], object] = lambda: None) -> None:
         self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
         self.ends = np.cumsum([fact.n_samples for fact in facts])
         self.shape = (int(self.ends[-1]), facts[0].n_features)
@@ -78,7 +73,7 @@ class Remote:
         return self.engine.ask(operation, pickle.dumps(arguments, 5))
 
     def sum(self, operation: str, *arguments: Any) -> Any:
-        tree: Tree[Any] = Tree(len(self.facts), join)
+        tree: Tree[Any] = Tree(len(self.facts), add)
         try:
             for level, number, value in self._ask(operation, *arguments):
                 tree.add(level, number, decode(value))
@@ -149,49 +144,48 @@ class Remote:
         return " + ".join(names[0]), " + ".join(names[1])
 
 
-class ClusterEvaluations(Evaluations, Protocol):
-    """The samples of all partitions, as estimators use them."""
-
-    def total(self, mixture: _core.Mixture) -> float: ...
-
-
-class Resident(ClusterEvaluations):
+class Resident(Evaluations):
     """The samples of all partitions, in the devices of the workers."""
 
-    def __init__(self, remote: Remote, n_components: int) -> None:
+    def __init__(self, remote: Remote, n_components: int, own: slice) -> None:
         self.remote, self.data = remote, _core.Data.remote(remote)
         #: The number of components where samples have labels, else 0.
         self.n_components = n_components
+        #: The samples whose labels this process wants.
+        self.own = own
+
+    def told(self, work: Callable[[], _Value]) -> _Value:
+        """Do something that asks the workers, in one process."""
+
+        def told() -> _Value:
+            with self.remote.told():
+                return work()
+
+        return self.remote.engine.together(told)
 
     @property
     def total_weight(self) -> float:
         return self.remote.total_weight
 
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
-        with self.remote.told():
-            return self.data.labels(mixture)
+        return self.told(lambda: self.data.labels(mixture))[self.own]
 
     def total(self, mixture: _core.Mixture) -> float:
-        with self.remote.told():
-            return float(self.remote.totals([mixture])[0])
+        return self.told(lambda: float(self.remote.totals([mixture])[0]))
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
-        with self.remote.told():
-            return self.data.e_step(mixture)
+        return self.told(lambda: self.data.e_step(mixture))
 
-    def fit(
-        self,
-        options: dict[str, Any],
-        course: Course | None,
-        before: _core.Mixture | _core.VariationalMixture | None = None,
-        lower_bound: float | None = None,
-    ) -> _core.Fit:
-        with self.remote.told():
+    def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit:
+        def fit() -> _core.Fit:
             data = self.data
             if self.n_components and before is None:
                 # The start heeds labels, which only the workers have.
                 data = _core.Data.remote(self.remote, (self.remote.known(self.n_components), self.n_components))
-            return data.fit(options, course and Interruptible(course, self.remote.interrupts), before, lower_bound)
+            watched = course and Interruptible(course, self.remote.interrupts)
+            return data.fit(options, watched, before, lower_bound, units)
+
+        return self.told(fit)
 
 
 class Interruptible:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .. import _core, _start
-from .._arrays import Floats, n_threads, note_missing
+from .. import _start
+from .._arrays import Floats, Weights, n_threads, note_missing
 from .._partitions import Partition
-from .._samples import Evaluations, Samples
-from .._units import Units
-from .engine import Engine, agreed
+from .._samples import Samples
+from .engine import agreed
 from .plan import Plan, check_columns, check_facts, missing_of_all
 from .remote import Interrupts, Remote, Resident
 from .shard import Options
@@ -21,14 +19,15 @@ from .shard import Options
 class ClusterSamples(Samples):
     """The partitions of a cluster."""
 
-    #: Those of `standardize`.
-    units: Units | None
+    estimator: ClusterEstimator
+    #: Of the kind that the estimator has.
+    engine: Any
 
-    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True) -> None:
+    def __init__(self, estimator: ClusterEstimator, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
-            Units.check(estimator.covariance_type)
-        self.engine: Engine = estimator._make_engine()
+            _start.check_units(estimator)
+        self.engine = estimator._make_engine()
         try:
             self._load(X, sample_weight, labels, reset)
         except BaseException:
@@ -39,7 +38,8 @@ class ClusterSamples(Samples):
         estimator = self.estimator
 
         def planned() -> Plan:
-            found: Plan = estimator._plan(self.engine, X, sample_weight, labels)
+            rows, resident, k = estimator.partition_rows, estimator.resident, estimator.n_components
+            found: Plan = self.engine._plan(X, sample_weight, rows, resident, labels, k)
             check_columns(estimator, found, reset)
             return found
 
@@ -83,35 +83,13 @@ class ClusterSamples(Samples):
                 self.loaded = wanted
 
         self.remote = Remote(self.engine, self.facts, self.interrupts, ready)
-        return Resident(self.remote, self.options.n_components)
+        return Resident(self.remote, self.options.n_components, self.estimator._own_rows(self))
 
-    def standardize(self) -> tuple[Units, Evaluations]:
-        self.units = Units.of(self.remote.sum("moments"), self.estimator.covariance_type)
-        scaled = [partition._replace(units=(self.units.mean, self.units.scale)) for partition in self.plan.partitions]
-        return self.units, self._resident(scaled)
+    def standardize(self) -> Resident:
+        self.units = self.remote.sum("moments")
+        return self._resident([partition._replace(units=self.units) for partition in self.plan.partitions])
 
-    def start(
-        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
-    ) -> tuple[_core.Mixture | None, float]:
-        if self._start_is_by_labels():
-            return None, 0.0
-        # Of many samples the start is found by the engine, which asks for some rows; only their
-        # number counts here.
-        X: Floats = np.broadcast_to(np.zeros(1), self.shape)
-        weights: NDArray[np.float64] | None = None
-        if _start.is_of_scikit_learn(self.shape, self.estimator) and any(part is None for part in parameters):
-            X, weights = self._rows()
-        return _start.start(X, parameters, self.estimator, random_state, weights, total_weight, self.units)
-
-    def statistics(self, random_state: np.random.RandomState) -> _core.Statistics | None:
-        if self._start_is_by_labels() or not _start.is_of_scikit_learn(self.shape, self.estimator):
-            return None
-        X, weights = self._rows()
-        x = _start.few(X, self.estimator)
-        return None if x is None else _start.statistics_of(x, self.estimator, random_state, weights, self.units)
-
-    def _rows(self) -> tuple[Floats, NDArray[np.float64] | None]:
-        """Give all samples, and their weights if they have some."""
+    def _rows(self) -> tuple[Floats, Weights]:
         X, weights = self.remote.rows(np.arange(self.shape[0]))
         weighted = any(partition.weights is not None for partition in self.plan.partitions)
         return X.astype(self.dtype, copy=False), weights if weighted else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterable
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,21 +13,18 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from .. import _core
-from .._arrays import Floats, Missing, rows_of_caller
+from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
-from .._units import Moments
-from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
+from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixtures_of
 
-#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
-#: one more partition.
+#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
 _DEVICE_SHARE = 0.8
 
 
 @documented
 class Options(NamedTuple):
     """How shards load their partitions.
-
     Parameters:
     dtype : str -- The type of all samples, '<f8' or '<f4'.
     n_partitions : int -- The number of all partitions, of all workers.
@@ -61,7 +59,6 @@ class Options(NamedTuple):
 @documented
 class Facts(NamedTuple):
     """What is known of a partition once it was loaded.
-
     Parameters:
     n_samples : int -- The number of its samples, which may be 0.
     n_features : int -- The number of features.
@@ -77,10 +74,6 @@ class Facts(NamedTuple):
     missing: Missing | None = None
 
 
-#: The labels of samples.
-_Labels = NDArray[np.int64] | NDArray[np.bool_]
-
-
 class _Part:
     """A partition in a shard."""
 
@@ -91,8 +84,7 @@ class _Part:
         total = float(x.shape[0]) if weights is None else float(weights.sum())
         missing = Missing.of(x, weights) if options.missing else None
         self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
-        # Samples that do not stay are brought to the device all the same, which looks for what is
-        # not finite.
+        # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
         data = self._data(x, weights, labels)
         #: Samples, weights and labels in memory.
         self.held = (x, weights, labels) if resident else None
@@ -100,7 +92,7 @@ class _Part:
         self.data = data if resident and in_device else None
         self.described = None if data is None else data.describe()
 
-    def _data(self, x: Floats, weights: NDArray[np.float64] | None, labels: _Labels | None) -> _core.Data | None:
+    def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> _core.Data | None:
         if x.shape[0] == 0:
             return None
         if weights is not None and not weights.any():
@@ -129,11 +121,11 @@ class _Part:
                 raise ValueError(f"{message}\n{error}") from error
             raise
 
-    def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
+    def read(self) -> tuple[Floats, Weights]:
         """Give samples and weights; those that are not resident are read again."""
         return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held[:2]
 
-    def _labels(self) -> _Labels | None:
+    def _labels(self) -> Labels | None:
         """Give the labels of the samples, if there are any; those that are not resident are read again."""
         if self.held is not None:
             return self.held[2]
@@ -159,7 +151,7 @@ class _Part:
         return data.totals(_core.Mixtures.from_bytes(parameters)) if data is not None and self.facts.total_weight > 0 else None
 
     def moments(self) -> Any:
-        return Moments.of(*self.read()) if self.facts.total_weight > 0 else None
+        return _core.Standardization.of(*self.read()) if self.facts.total_weight > 0 else None
 
     def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
         if number not in wanted:
@@ -203,11 +195,8 @@ class Shard:
     """The partitions of one worker, in its device.
 
     A pickle of it is a shard without partitions, because what is in a device does not travel.
-
     Parameters: options : Options -- How partitions are loaded.
-
-    Examples
-    --------
+    Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import Options, Partition, Shard, merge
     >>> from gaussmix._partitions import Array
@@ -233,7 +222,6 @@ class Shard:
 
     def load(self, number: int, partition: Partition) -> Facts:
         """Load a partition, in the place of an earlier one of this number.
-
         Parameters:
         number : int -- The number of the partition, from 0.
         partition : Partition -- Where its samples are.
@@ -262,10 +250,8 @@ class Shard:
 
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
         """Answer a request for some partitions.
-
         Parameters:
-        operation : str -- The name of the operation, for example 'statistics'.
-        message : bytes -- What the operation needs, for example the parameters.
+        operation, message
         numbers : iterable of int, default=None -- The partitions; by default all of the shard.
         Returns: answers : list of Answer -- Values that are sums are added already as far as the tree allows.
         """
@@ -276,7 +262,7 @@ class Shard:
         if missing:
             raise MissingPartitionsError(f"partitions {missing} are not loaded here")
         arguments = pickle.loads(message)
-        tree: Tree[Any] = Tree(self.options.n_partitions, join)
+        tree: Tree[Any] = Tree(self.options.n_partitions, add)
         answers: list[Answer] = []
         for number in wanted:
             part = self._parts[number]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from operator import add
 from typing import Any, Generic, TypeVar
 
 from .. import _core
 from .._documentation import documented
 
-#: A part of the answer to a request: the place of the value in the tree over the partitions (its
-#: level, and its number on this level), and the value as bytes, which are empty where the
-#: partitions have no samples.
+#: A part of the answer to a request: the place of the value in the tree over the partitions (its level, and its number on this level), and
+#: the value as bytes, which are empty where the partitions have no samples.
 Answer = tuple[int, int, bytes]
 
 _Value = TypeVar("_Value")
@@ -52,20 +52,12 @@ class Tree(Generic[_Value]):
         return next(iter(self.nodes.values()))
 
 
-def join(left: Any, right: Any) -> Any:
-    return left + right
-
-
 def encode(value: Any) -> bytes:
-    if value is None:
-        return b""
-    return bytes(value) if isinstance(value, _core.Statistics) else pickle.dumps(value, 5)
+    return b"" if value is None else pickle.dumps(value, 5)
 
 
 def decode(value: bytes) -> Any:
-    if not value:
-        return None
-    return _core.Statistics.from_bytes(value) if value.startswith(b"gmmstat") else pickle.loads(value)
+    return pickle.loads(value) if value else None
 
 
 #: What mixtures travel as.
@@ -80,24 +72,20 @@ def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
     return [_core.Mixture.from_bytes(mixture) for mixture in parameters]
 
 
-
 @documented
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add the answers of several shards to a request whose values are sums.
 
-    They are added as far as the tree over the partitions allows. An engine may call it for any part
-    of the answers, on any worker: the bits of the sum of all stay the same.
-
+    They are added as far as the tree over the partitions allows. An engine may call it for any part of the answers, on
+    any worker: the bits of the sum of all stay the same.
     Parameters:
     answers : iterable of Answer -- Answers of one or several shards.
     n_partitions : int -- The number of all partitions.
     Returns: merged : list of Answer -- As few answers as possible.
     """
-    tree: Tree[Any] = Tree(n_partitions, join)
+    tree: Tree[Any] = Tree(n_partitions, add)
     untouched: dict[tuple[int, int], bytes] = {}
     for level, number, value in answers:
         untouched[level, number] = value
         tree.add(level, number, decode(value))
-    return [
-        (*node, untouched[node] if node in untouched else encode(value)) for node, value in sorted(tree.nodes.items())
-    ]
+    return [(*node, untouched[node] if node in untouched else encode(value)) for node, value in sorted(tree.nodes.items())]

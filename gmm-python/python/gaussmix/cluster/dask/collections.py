@@ -13,7 +13,6 @@ from ... import _partitions
 from ..._arrays import floats
 from ..._partitions import Array, Partition
 from ..plan import Plan, plan
-from .engine import DaskEngine
 
 
 def is_frame(X: Any) -> bool:
@@ -44,19 +43,11 @@ def by_rows(X: Any) -> Any:
 
 
 def plan_of(
-    engine: DaskEngine,
-    X: Any,
-    sample_weight: Any,
-    partition_rows: int | None,
-    resident: bool | None,
-    labels: Any = None,
-    n_components: int = 0,
+    engine: Any, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0
 ) -> Plan:
     """Divide what Dask's users have; hand the chunks of collections to the engine."""
     if resident is False and hasattr(X, "dask"):
-        raise ValueError(
-            "resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory"
-        )
+        raise ValueError("resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory")
     if is_frame(X):
         parts, head = X.to_delayed(), X._meta
         dtype = type_of(X)
@@ -69,8 +60,8 @@ def plan_of(
         dtype = _partitions.common_dtype([X.dtype])
     else:
         sample_weight, labels = (given.compute() if hasattr(given, "dask") else given for given in (sample_weight, labels))
-        return plan(engine, X, sample_weight, partition_rows, labels, n_components)
-    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), _labels_of(labels, counts, n_components), strict=True))
+        return plan(engine, X, sample_weight, partition_rows, labels, k)
+    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), _labels_of(labels, counts, k), strict=True))
     # Signs that there are some; the engine has them.
     weights, known = (None if given is None else Array(None) for given in (sample_weight, labels))
     partitions, first = [], 0.0
@@ -104,9 +95,7 @@ def _labels_of(labels: Any, counts: Sequence[float], n_components: int) -> list[
     return _divided("labels", labels, counts, divided)
 
 
-def _divided(
-    name: str, given: Any, counts: Sequence[float], divided: Callable[[list[Partition], list[int]], list[Any]]
-) -> list[Any]:
+def _divided(name: str, given: Any, counts: Sequence[float], divided: Callable[[list[Partition], list[int]], list[Any]]) -> list[Any]:
     """Give each partition its part of what samples have beside: a collection, or an array, which `divided` divides."""
     if given is None:
         return [None] * len(counts)

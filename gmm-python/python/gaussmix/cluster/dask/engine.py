@@ -16,8 +16,10 @@ from ... import _partitions
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
 from ..engine import Engine
+from ..plan import Plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, MissingPartitionsError, merge
+from .collections import plan_of
 
 #: After so many seconds without an answer it is looked whether all workers are there.
 _LOOK = 0.5
@@ -25,8 +27,7 @@ _LOOK = 0.5
 _WAIT_FOR_WORKERS = 60.0
 #: A request is repeated at most as often, when workers die.
 _ATTEMPTS = 5
-#: Parameters and statistics of more bytes than these go from worker to worker, not all through one
-#: process.
+#: Parameters and statistics of more bytes than these go from worker to worker, not all through one process.
 _LARGE = 1 << 20
 #: The share of a worker's memory that resident partitions may take.
 _SHARE = 0.5
@@ -45,10 +46,7 @@ def _shard(options: Options) -> Shard:
     worker = distributed.get_worker()
     memory = worker.memory_manager.memory_limit
     return Shard(
-        options._replace(
-            threads=options.threads or worker.state.nthreads,
-            memory=None if memory is None else int(memory * _SHARE),
-        )
+        options._replace(threads=options.threads or worker.state.nthreads, memory=None if memory is None else int(memory * _SHARE))
     )
 
 
@@ -68,9 +66,7 @@ def _ask(shard: Shard, operation: str, message: bytes, numbers: Sequence[int]) -
     return shard.ask(operation, message, numbers)
 
 
-async def _ask_here(
-    operation: str, message: bytes, wanted: dict[str, tuple[str, list[int]]], dask_worker: Any
-) -> tuple[str, Any]:
+async def _ask_here(operation: str, message: bytes, wanted: dict[str, tuple[str, list[int]]], dask_worker: Any) -> tuple[str, Any]:
     """Ask the shard of this worker without a task, which takes a tenth of the time."""
     key, numbers = wanted[dask_worker.address]
     try:
@@ -95,13 +91,9 @@ def _merge(left: list[Answer], right: list[Answer], n_partitions: int) -> list[A
 class DaskEngine(Engine):
     """Shards in the workers of a cluster of Dask.
 
-    A shard lives in the memory of its worker as the result of a task, so that it is freed when
-    nobody refers to it any more, also when this process ends in another way than by `close`.
-
-    Parameters:
-    client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster of
-        this process, which `close` ends.
+    A shard lives in the memory of its worker as the result of a task, so that it is freed when nobody refers to it any
+    more, also when this process ends in another way than by `close`.
+    Parameters: client
     """
 
     def __init__(self, client: Any = None) -> None:
@@ -110,9 +102,7 @@ class DaskEngine(Engine):
             try:
                 client = distributed.default_client()
             except ValueError:
-                local = distributed.LocalCluster(
-                    n_workers=1, processes=False, dashboard_address=None, memory_limit=0
-                )
+                local = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, memory_limit=0)
                 client = distributed.Client(local, set_as_default=False)
                 self._own = [client, local]
         if client.asynchronous:
@@ -127,26 +117,18 @@ class DaskEngine(Engine):
         self._options: Options | None = None
 
     def files(self, paths: Sequence[str]) -> list[File]:
-        """Find files and read their heads, on the workers.
-
-        Parameters: paths : sequence of str -- Names and patterns.
-        Returns: files : list of File -- Each file with the shape and type of its array.
-        """
         self._live()
         names = self.client.submit(_partitions.expand, list(map(os.fspath, paths)), pure=False).result()
         heads = self.client.map(_partitions.inspect, names, pure=False)
         return list(self.client.gather(heads))
 
+    def _plan(self, *given: Any) -> Plan:
+        return plan_of(self, *given)
+
     # Loading
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Load each partition on one worker: chunks of dask collections where they are, files anywhere.
-
-        Parameters:
-        partitions : sequence of Partition -- The partitions.
-        options : Options -- The options of the shards.
-        Returns: facts : list of Facts -- Those of each partition.
-        """
+        # Chunks of dask collections where they are, files anywhere.
         self._shards, self._home, self._facts = {}, {}, {}
         self._partitions, self._options = list(partitions), options
         self._repeat(lambda: None)
@@ -219,9 +201,7 @@ class DaskEngine(Engine):
         holders = {number: where.get(future.key, ()) for number, future in zip(numbers, futures, strict=True)}
         return dict(zip(numbers, futures, strict=True)), holders
 
-    def _assign(
-        self, numbers: Sequence[int], holders: dict[int, Sequence[str]], live: dict[str, int]
-    ) -> dict[int, str]:
+    def _assign(self, numbers: Sequence[int], holders: dict[int, Sequence[str]], live: dict[str, int]) -> dict[int, str]:
         """Choose a worker for each partition."""
         total, threads = len(self._partitions), sum(live.values())
         share = {worker: total * n / threads for worker, n in live.items()}
@@ -249,13 +229,6 @@ class DaskEngine(Engine):
     # Asking
 
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
-        """Ask all shards, with one message to each worker.
-
-        Parameters:
-        operation : str -- The operation.
-        message : bytes -- Its message.
-        Returns: answers : list of Answer -- All answers.
-        """
         answers: list[Answer] = self._repeat(lambda: self._ask_all(operation, message))
         return answers
 
@@ -266,9 +239,7 @@ class DaskEngine(Engine):
         if len(message) > _LARGE:
             return self._ask_by_tasks(operation, message, by_worker)
         wanted = {worker: (self._shards[worker].key, numbers) for worker, numbers in by_worker.items()}
-        found = self.client.run(
-            _ask_here, operation=operation, message=message, wanted=wanted, workers=list(wanted), on_error="return"
-        )
+        found = self.client.run(_ask_here, operation=operation, message=message, wanted=wanted, workers=list(wanted), on_error="return")
         # What is not a pair is an error of the connection.
         pairs = {worker: pair if isinstance(pair, tuple) else ("lost", pair) for worker, pair in found.items()}
         for worker in by_worker:
@@ -283,10 +254,7 @@ class DaskEngine(Engine):
         """Ask with one task for each worker, so that large messages and answers go from worker to worker."""
         # To one worker, from which the others take it.
         sent = self._scatter(message, next(iter(by_worker)))
-        futures = [
-            self._submit(worker, _ask, self._shards[worker], operation, sent, numbers)
-            for worker, numbers in by_worker.items()
-        ]
+        futures = [self._submit(worker, _ask, self._shards[worker], operation, sent, numbers) for worker, numbers in by_worker.items()]
         if self.added(operation):
             n = len(self._partitions)
             while len(futures) > 1:

@@ -1,8 +1,8 @@
-"""The estimators over dask arrays, dask dataframes, and files that the workers read."""
+"""The estimators and the likelihood over dask arrays, dask dataframes, and files that the workers read."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import dask.array
 import distributed
@@ -12,12 +12,12 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from ... import _estimator, _partitions, _variational
 from ..._arrays import floats
-from ..._documentation import documented, with_documentation_of, with_parameters_of
+from ..._documentation import documented
 from ..._partitions import Partition
-from .. import estimator
-from ..engine import Engine
-from ..plan import Plan, check_columns, divided
-from .collections import by_rows, is_frame, plan_of, type_of
+from .. import estimator, likelihood
+from ..estimator import on_workers
+from ..plan import check_columns, divided
+from .collections import by_rows, is_frame, type_of
 from .engine import DaskEngine
 
 
@@ -28,19 +28,11 @@ def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any) ->
     return getattr(local, method)(x).astype(kind, copy=False)
 
 
-def _read_block(
-    partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any
-) -> Any:
+def _read_block(partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any) -> Any:
     try:
         return _block(partition.read(np.dtype(dtype))[0], local, method, n_columns, kind)
     except Exception as error:
         raise partition.error(error) from error
-
-
-def _with_client(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
-    """Give the constraints of the parameters of a class, with a client in the place of the engine."""
-    constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
-    return {**constraints, "client": [distributed.Client, None]}
 
 
 @documented
@@ -48,14 +40,9 @@ class OnDask(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
     client: Any
-    _connections: ClassVar[tuple[str, ...]] = ("client",)
 
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
-
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        assert isinstance(engine, DaskEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
@@ -82,9 +69,7 @@ class OnDask(estimator.ClusterEstimator):
         kind = self._kind(method, dtype)
         shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (n_columns,))}
         meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
-        return X.map_blocks(
-            _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape
-        )
+        return X.map_blocks(_block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape)
 
     def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
         return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
@@ -100,49 +85,32 @@ class OnDask(estimator.ClusterEstimator):
         read = delayed(_read_block, pure=True)
         blocks = [
             dask.array.from_delayed(
-                read(partition, plan.dtype.str, local, method, n_columns, kind),
-                (count,) if n_columns is None else (count, n_columns),
-                kind,
+                read(partition, plan.dtype.str, local, method, n_columns, kind), (count,) if n_columns is None else (count, n_columns), kind
             )
             for partition, count in zip(plan.partitions, counts, strict=True)
         ]
         return dask.array.concatenate(blocks)
 
 
-@with_documentation_of(_estimator.GaussianMixture)
+@on_workers("client", [distributed.Client, None], _estimator.GaussianMixture)
 @documented
 class GaussianMixture(OnDask, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
-    samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which
-    the workers read; sample weights and labels the same, divided as the samples are. `predict`,
-    `predict_proba` and `score_samples` of collections and files give dask arrays, which are
-    computed when they are asked for.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The samples are a dask
+    array, a dask dataframe, an array, or paths of .npy and Parquet files, which the workers read; sample weights and
+    labels the same, divided as the samples are. `predict`, `predict_proba` and `score_samples` of collections and files
+    give dask arrays, which are computed when they are asked for.
 
-    Each worker loads its partitions once and keeps them in its device. An iteration sends the
-    parameters and brings back sums over the samples, which are added in the order of the
-    partitions: the same partitions on the same kind of device give the same bits, whatever the
-    number of workers. The partitions of a worker that dies are loaded by others, and the fit goes
-    on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device` is
-    that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives
-    it.
-
+    Each worker loads its partitions once and keeps them in its device. An iteration sends the parameters and brings
+    back sums over the samples, which are added in the order of the partitions: the same partitions on the same kind of
+    device give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by
+    others, and the fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device`
+    is that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives it.
     Parameters:
-    n_components : int, default=1 -- The number of components.
-    client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster
-        within this process, which is closed at the end.
-    partition_rows : int or None, default=None
-        The rows of a partition. By default the chunks of a dask collection as they are, and of files about 512
-        partitions of 4 to 256 MiB.
-    resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers. Where they do not, each iteration reads them
-        again, one after the other. By default as many stay as half of a worker's memory holds.
+    client, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
-
-    Examples
-    --------
+    Examples:
     >>> import dask.array
     >>> from gaussmix.dask import GaussianMixture
     >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
@@ -153,43 +121,18 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
     array([1, 1, 1, 0, 0, 0])
     """
 
-    _parameter_constraints = _with_client(estimator.GaussianMixture)
 
-    @with_parameters_of(_estimator.GaussianMixture)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        client: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _estimator.GaussianMixture.__init__(self, n_components, **params)
-        self.client = client
-        self.partition_rows = partition_rows
-        self.resident = resident
-
-
-@with_documentation_of(_variational.BayesianGaussianMixture)
+@on_workers("client", [distributed.Client, None], _variational.BayesianGaussianMixture)
 @documented
 class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of
-    :class:`gaussmix.BayesianGaussianMixture`; samples, partitions and workers are as for
-    :class:`GaussianMixture`.
-
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,
+    partitions and workers are as for :class:`GaussianMixture`.
     Parameters:
-    n_components : int, default=1 -- The largest number of components.
-    client : distributed.Client or None, default=None -- The connection to the cluster, as in :class:`GaussianMixture`.
-    partition_rows : int or None, default=None -- The rows of a partition, as in :class:`GaussianMixture`.
-    resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers, as in :class:`GaussianMixture`.
+    client, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
-
-    Examples
-    --------
+    Examples:
     >>> import dask.array
     >>> from gaussmix.dask import BayesianGaussianMixture
     >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
@@ -199,18 +142,29 @@ class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     array([1, 1, 1, 0, 0, 0])
     """
 
-    _parameter_constraints = _with_client(estimator.BayesianGaussianMixture)
 
-    @with_parameters_of(_variational.BayesianGaussianMixture)
-    def __init__(
-        self,
-        *,
-        client: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _variational.BayesianGaussianMixture.__init__(self, **params)
-        self.client = client
-        self.partition_rows = partition_rows
-        self.resident = resident
+@documented
+class Likelihood(likelihood.Likelihood):
+    """The log-likelihood of samples that stay in the workers of a cluster of Dask.
+
+    It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one round trip, as all
+    walkers of a sampler should. `close`, or a ``with`` statement, frees the memory of the workers.
+    Parameters:
+    X : dask array or dataframe, array-like, or paths -- The samples.
+    sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
+    client
+    **options : dict
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
+        :class:`gaussmix.cluster.Likelihood`.
+    Examples:
+    >>> import dask.array
+    >>> from gaussmix.dask import Likelihood
+    >>> x = dask.array.from_array([[0.0], [1.0]], chunks=(1, 1))
+    >>> weights, means, covariances = [1.0], [[0.5]], [1.0]
+    >>> with Likelihood(x) as likelihood:
+    ...     likelihood([weights, weights], [means, [[0.0]]], [covariances, covariances]).round(6)
+    array([-2.087877, -2.337877])
+    """
+
+    def __init__(self, X: Any, sample_weight: Any = None, *, client: Any = None, **options: Any) -> None:
+        super().__init__(X, sample_weight, engine=DaskEngine(client), **options)

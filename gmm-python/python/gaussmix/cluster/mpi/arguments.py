@@ -1,10 +1,8 @@
 """The arguments of the command ``python -m gaussmix.mpi``.
 
-Its options are those that the library has for a fit, and parameters of the estimators and of `gaussmix.select`:
-their names, defaults, values and descriptions are taken from there.
+Its options are those that the library has for a fit, and parameters of the estimators and of `gaussmix.select`: their
+names, defaults, values and descriptions are taken from there.
 """
-
-from __future__ import annotations
 
 import argparse
 import inspect
@@ -197,33 +195,6 @@ def _prior(text: str) -> str | dict[str, float]:
     return numbers
 
 
-def _frozen(text: str) -> dict[str, Any]:
-    """Read what a fit is to leave as it is, as the command gmm does, for the parameter `freeze`."""
-    frozen: dict[str, Any] = {}
-    if text == "none":
-        return frozen
-    # Numbers after a comma belong to the last name that has `=`.
-    last = ""
-    for part in (part.strip() for part in text.split(",")):
-        name, has_value, value = (word.strip() for word in part.partition("="))
-        if not has_value and last and part.isdecimal():
-            name, value = last, part
-        last = name if value else ""
-        chosen: Any = [int(value)] if value.isdecimal() else value or True
-        before = frozen.get(name, [])
-        known = chosen is True or isinstance(chosen, list) or (chosen == "equal" and name != "covariances")
-        if name not in CHOICES["freeze"] or not known or (has_value and not value):
-            raise ValueError(
-                f"{part!r}; use weights, means or covariances, for single components as in means=0,2, or weights=equal, means=equal"
-            )
-        if "equal" in (chosen, before) and before not in ([], chosen):
-            raise ValueError(f"{name}=equal beside other {name}; leave out one of them")
-        if isinstance(chosen, list):
-            chosen = before if before is True else [*before, *chosen]
-        frozen[name] = chosen
-    return frozen
-
-
 #: How options are spelled whose values are neither one number nor one name.
 _SPELLED: dict[str, dict[str, Any]] = {
     "prior": {
@@ -324,7 +295,8 @@ def _check(found: argparse.Namespace, refuse: Callable[[str], object]) -> None:
 
     if "freeze" in found:
         try:
-            found.freeze = _frozen(",".join(found.freeze))
+            found.freeze = ",".join(found.freeze)
+            _core.check_freeze(found.freeze)
         except ValueError as error:
             refuse(f"argument --freeze: {error}")
     if found.command != "fit":

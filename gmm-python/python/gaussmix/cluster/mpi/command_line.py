@@ -1,7 +1,5 @@
 """The command ``python -m gaussmix.mpi``, which all ranks of an MPI job run."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -22,14 +20,14 @@ from ..._arrays import Floats
 from ..._documentation import documented
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
+from ..engine import agreed
 from ..plan import Plan, divided
 from ..shard import Options
 from .arguments import METHODS, estimator_of, parsed, square
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
-#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to
-#: read its own report, in seconds.
+#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to read its own report, in seconds.
 _GRACE = 1.0
 #: The exit codes of the command: a failure, and Ctrl-C.
 _FAILURE, _INTERRUPTED = 1, 130
@@ -96,12 +94,16 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
             raise
         interrupted = True
     MPIEngine(comm).together(lambda: gm.save(options.output))
+    # With the names that `gmm fit --variational` has.
+    of_posterior: dict[str, Any] = {}
+    if isinstance(gm, BayesianGaussianMixture):
+        of_posterior = {"elbo": gm.elbo_, "alive": np.flatnonzero(gm._posterior().alive).tolist()}
     return {
         "converged": bool(gm.converged_),
         "interrupted": interrupted,
         "n_iter": gm.n_iter_,
         "lower_bound": gm.lower_bound_,
-        **_of_posterior(gm),
+        **of_posterior,
         "ranks": comm.Get_size(),
         "seconds": time.perf_counter() - begin,
         "model": options.output,
@@ -121,13 +123,6 @@ def _start_of(gm: GaussianMixture | BayesianGaussianMixture, shape: dict[str, An
                 "leave it out, or say the same"
             )
     return before
-
-
-def _of_posterior(gm: GaussianMixture | BayesianGaussianMixture) -> dict[str, Any]:
-    """Give what is to be said of a posterior only, with the names that `gmm fit --variational` has."""
-    if not isinstance(gm, BayesianGaussianMixture):
-        return {}
-    return {"elbo": gm.elbo_, "alive": np.flatnonzero(gm._posterior().alive).tolist()}
 
 
 def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture | BayesianGaussianMixture:
@@ -176,13 +171,8 @@ def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         np.lib.format.open_memmap(unfinished, "w+", kind, shape).flush()
 
     engine.together(create)
-    error: BaseException | None = None
     try:
-        _write(unfinished, engine, plan, counts, evaluate)
-    except Exception as raised:
-        error = raised
-    try:
-        engine.agree(error)
+        agreed(engine, lambda: _write(unfinished, engine, plan, counts, evaluate))
     except BaseException:
         if engine.rank == 0:
             os.remove(unfinished)
@@ -191,13 +181,11 @@ def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     return {"samples": n_rows, "values": options.values, "output": options.output}
 
 
-def _write(
-    path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]
-) -> None:
+def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]) -> None:
     """Write the values of this rank's partitions."""
     values = np.lib.format.open_memmap(path, "r+")
     begins = np.cumsum([0, *counts])
-    for number in engine.own(len(plan.partitions)):
+    for number in engine._own(len(plan.partitions)):
         partition = plan.partitions[number]
         try:
             x, _ = partition.read(plan.dtype)
@@ -211,10 +199,9 @@ def _write(
 @documented
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     """Run the command. All ranks call it.
-
     Parameters:
     arguments : sequence of str, default=None -- The arguments; by default those of the process.
-    comm : mpi4py.MPI.Comm, default=None -- The communicator; by default that of all processes.
+    comm
     Returns: code : int -- The exit code, the same on all ranks.
     """
     comm = world() if comm is None else comm

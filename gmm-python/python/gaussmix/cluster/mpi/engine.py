@@ -10,17 +10,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ... import _core
+import numpy as np
+from sklearn.utils import check_array
+
+from ... import _core, _partitions
+from ..._arrays import na_as_nan
 from ..._documentation import documented
-from ..._partitions import File, Partition
-from ..engine import Engine
+from ..._partitions import Array, File, Partition
+from ..engine import Engine, agreed
+from ..plan import Plan, plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, merge
 
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
-#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to
-#: others between two looks.
+#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
 _BUSY, NAP = 2e-3, 1e-4
 
 
@@ -53,10 +57,9 @@ def _of_all(error: BaseException) -> BaseException:
 class MPIEngine(Engine):
     """Shards in the ranks of a communicator.
 
-    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together`
-    are called by all ranks.
-
-    Parameters: comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
+    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together` are called by all
+    ranks.
+    Parameters: comm
     """
 
     def __init__(self, comm: Any = None) -> None:
@@ -71,8 +74,7 @@ class MPIEngine(Engine):
         """Do something on rank 0 while the other ranks answer; give all ranks the result, or raise its error.
 
         Within `work` it just calls what it is given, because the other ranks answer already.
-
-        Parameters: work : callable -- Called by rank 0.
+        Parameters: work
         Returns: result : object -- What `work` returned.
         """
         if self._asking:
@@ -133,31 +135,16 @@ class MPIEngine(Engine):
                 time.sleep(NAP)
 
     def agree(self, error: BaseException | None) -> None:
-        """Raise the error of the lowest rank that has one, in all ranks.
-
-        Parameters: error : BaseException or None -- That of this rank.
-        """
+        # The error of the lowest rank that has one.
         errors = self.comm.allgather(None if error is None else _travels(error))
         found = next((other for other in errors if other is not None), None)
         if found is not None:
             raise _of_all(found)
 
     def files(self, paths: Sequence[str]) -> list[File]:
-        """Find files and read their heads, on rank 0.
-
-        Parameters: paths : sequence of str -- Names and patterns.
-        Returns: files : list of File -- Each file with the shape and type of its array.
-        """
         return list(self.together(lambda: Engine.files(self, paths)))
 
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Load the partitions of this rank: a block of consecutive ones, or the one of its own array.
-
-        Parameters:
-        partitions : sequence of Partition -- All partitions.
-        options : Options -- The options of the shards.
-        Returns: facts : list of Facts -- Those of all partitions.
-        """
         if self._asking:
             # The other ranks have the same partitions already, in other units.
             self._send_down(("load", partitions[0].units, options))
@@ -165,24 +152,37 @@ class MPIEngine(Engine):
         self._partitions = list(partitions)
         return self._load(partitions[0].units, options)
 
-    def own(self, n_partitions: int) -> range:
-        """Give the numbers of this rank's partitions: a block of consecutive ones.
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
+        """Divide files, or make one partition of the array of each rank."""
+        if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
+            return plan(self, X, sample_weight, partition_rows, labels, k)
 
-        Parameters: n_partitions : int -- The number of all partitions.
-        Returns: numbers : range -- Those of this rank.
-        """
+        def own() -> tuple[Partition, Any]:
+            if _partitions.are_paths(X):
+                raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
+            if resident is False:
+                raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
+            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, k)
+            return partition._replace(name=f"the samples of rank {self.rank}"), x.dtype
+
+        partition, kind = agreed(self, own)
+        abouts = self.comm.allgather((kind.str, sample_weight is not None, labels is not None))
+        dtype = _partitions.common_dtype(kind for kind, _, _ in abouts)
+        # Signs that there are some; the ranks have them.
+        weights, known = (Array(None) if any(about[i] for about in abouts) else None for i in (1, 2))
+        partitions = [Partition(f"the samples of rank {rank}", None, weights, labels=known) for rank in range(self.size)]
+        partitions[self.rank] = partition
+        return Plan(partitions, dtype, X)
+
+    def _own(self, n_partitions: int) -> range:
+        """Return the numbers of this rank's partitions: a block of consecutive ones."""
         return range(self.rank * n_partitions // self.size, (self.rank + 1) * n_partitions // self.size)
 
     def _load(self, units: Any, options: Options) -> list[Facts]:
         partitions = [partition._replace(units=units) for partition in self._partitions]
-        self._shard = Shard(self._of_this_rank(options))
-        error: BaseException | None = None
-        facts = []
-        try:
-            facts = [self._shard.load(number, partitions[number]) for number in self.own(len(partitions))]
-        except Exception as raised:
-            error = raised
-        self.agree(error)
+        shard = self._shard = Shard(self._of_this_rank(options))
+        facts = agreed(self, lambda: [shard.load(number, partitions[number]) for number in self._own(len(partitions))])
         return [fact for part in self.comm.allgather(facts) for fact in part]
 
     def _of_this_rank(self, options: Options) -> Options:
@@ -208,13 +208,7 @@ class MPIEngine(Engine):
         return options._replace(threads=threads, device=device, memory=memory, gpu_memory=gpu_memory)
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
-        """Ask all ranks. It is called by rank 0.
-
-        Parameters:
-        operation : str -- The operation.
-        message : bytes -- Its message.
-        Returns: answers : list of Answer -- All answers.
-        """
+        # Called by rank 0 alone.
         self._send_down(("ask", operation, message))
         answers, error = self._answer(operation, message)
         if error is not None:

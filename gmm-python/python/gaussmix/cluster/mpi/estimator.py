@@ -1,60 +1,20 @@
-"""The estimators that all ranks of a communicator call."""
+"""The estimators and the likelihood that all ranks of a communicator call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from ... import _core, _estimator, _partitions, _variational
-from ..._documentation import documented, with_documentation_of, with_parameters_of
+from ... import _estimator, _partitions, _variational
+from ..._documentation import documented
 from ..._partitions import Array
-from ..._samples import Evaluations, Samples
-from .. import estimator
-from ..engine import Engine
-from ..plan import Plan
-from ..remote import ClusterEvaluations
+from ..._samples import Evaluations
+from .. import estimator, likelihood
+from ..estimator import on_workers
 from ..samples import ClusterSamples
 from .engine import MPIEngine
-from .plan import plan_of
-
-
-class _Together(ClusterEvaluations):
-    """The samples of all ranks, as all ranks evaluate them."""
-
-    def __init__(self, engine: MPIEngine, resident: ClusterEvaluations, own: slice) -> None:
-        self.engine, self.resident = engine, resident
-        #: What this rank wants of the values of all samples.
-        self.own = own
-
-    @property
-    def total_weight(self) -> float:
-        return self.resident.total_weight
-
-    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
-        labels: NDArray[np.int64] = self.engine.together(lambda: self.resident.labels(mixture))
-        return labels[self.own]
-
-    def total(self, mixture: _core.Mixture) -> float:
-        total: float = self.engine.together(lambda: self.resident.total(mixture))
-        return total
-
-    def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
-        statistics: _core.Statistics = self.engine.together(lambda: self.resident.e_step(mixture))
-        return statistics
-
-    def fit(self, *_: Any) -> _core.Fit:
-        raise NotImplementedError("rank 0 fits, with the samples themselves")
-
-
-def _with_comm(cls: type[estimator.ClusterEstimator]) -> dict[str, list[Any]]:
-    """Give the constraints of the parameters of a class, with a communicator in the place of the engine."""
-    constraints = {name: kinds for name, kinds in cls._parameter_constraints.items() if name != "engine"}
-    # scikit-learn's word for any object.
-    return {**constraints, "comm": "no_validation"}
 
 
 @documented
@@ -62,51 +22,35 @@ class OnMPI(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
     comm: Any
-    _connections: ClassVar[tuple[str, ...]] = ("comm",)
 
     def _make_engine(self) -> MPIEngine:
         return MPIEngine(self.comm)
 
-    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
-        assert isinstance(engine, MPIEngine)
-        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
+    def _own_rows(self, samples: ClusterSamples) -> slice:
+        # Of files all ranks get all values.
+        if not any(isinstance(partition.samples, Array) for partition in samples.plan.partitions):
+            return slice(None)
+        rank = samples.engine.rank
+        end = sum(fact.n_samples for fact in samples.facts[: rank + 1])
+        return slice(end - samples.facts[rank].n_samples, end)
 
-    def _fit(self, samples: Samples) -> Evaluations:
-        assert isinstance(samples, ClusterSamples) and isinstance(samples.engine, MPIEngine)
-        engine = samples.engine
+    def _fit(self, samples: ClusterSamples) -> Evaluations:
+        engine: MPIEngine = samples.engine
 
         def work() -> None:
             # That of the local estimator, which stands behind this class in those that are made of both.
-            super(OnMPI, self)._fit(samples)  # type: ignore[safe-super]
+            super(OnMPI, self)._fit(samples)
 
         try:
             engine.together(work)
         finally:
-            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all
-            # the same.
+            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all the same.
             names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
             fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
             self.__dict__.update(fitted)
             if engine.rank != 0:
                 self._made = None
-        # Of files all ranks get all values.
-        own = slice(None)
-        if any(isinstance(partition.samples, Array) for partition in samples.plan.partitions):
-            end = sum(fact.n_samples for fact in samples.facts[: engine.rank + 1])
-            own = slice(end - samples.facts[engine.rank].n_samples, end)
-        return _Together(engine, samples._resident(), own)
-
-    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Any], Any]) -> Any:
-        check_is_fitted(self)
-        with ClusterSamples(self, X, sample_weight, reset=False) as samples:
-            resident = samples._resident()
-            assert isinstance(samples.engine, MPIEngine)
-
-            def told() -> Any:
-                with resident.remote.told():
-                    return work(resident)
-
-            return samples.engine.together(told)
+        return samples._resident()
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
@@ -116,26 +60,22 @@ class OnMPI(estimator.ClusterEstimator):
         return getattr(self._local(), method)(X)
 
 
-@with_documentation_of(_estimator.GaussianMixture)
+@on_workers("comm", "no_validation", _estimator.GaussianMixture)
 @documented
 class GaussianMixture(OnMPI, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
-    ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks:
-    either all ranks name the same .npy or Parquet files, of which each reads its part, or each
-    gives an array of its own samples, with their weights and labels (all do, in the order of the
-    ranks; one may be empty).
-    Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and
-    `score_samples` are about the array of each rank; of files they give each rank all values.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All ranks call the same
+    methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks: either all ranks name the same .npy or
+    Parquet files, of which each reads its part, or each gives an array of its own samples, with their weights and
+    labels (all do, in the order of the ranks; one may be empty). Afterwards all ranks have the same fitted mixture.
+    `predict`, `predict_proba` and `score_samples` are about the array of each rank; of files they give each rank all
+    values.
 
-    An iteration sends the parameters and brings back sums over the samples, which are added in the
-    order of the partitions: the same partitions on the same kind of device give the same bits,
-    whatever the number of ranks. An error of one rank is raised in all. `verbose` and `callback`
-    work on rank 0 alone.
-
+    An iteration sends the parameters and brings back sums over the samples, which are added in the order of the
+    partitions: the same partitions on the same kind of device give the same bits, whatever the number of ranks. An
+    error of one rank is raised in all. `verbose` and `callback` work on rank 0 alone.
     Parameters:
-    n_components : int, default=1 -- The number of components.
     device : str, default='auto'
         Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer), 'cuda:N' (the GPU
         of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and exact).
@@ -144,67 +84,53 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
-    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
-    partition_rows : int or None, default=None
-        The rows of a partition of files. By default such that there are about 512 partitions of 4 to 256 MiB.
-    resident : bool or None, default=None
-        Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after
-        the other. By default as many stay as half of the memory holds.
+    comm, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
-    _parameter_constraints = _with_comm(estimator.GaussianMixture)
 
-    @with_parameters_of(_estimator.GaussianMixture)
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        comm: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _estimator.GaussianMixture.__init__(self, n_components, **params)
-        self.comm = comm
-        self.partition_rows = partition_rows
-        self.resident = resident
-
-
-@with_documentation_of(_variational.BayesianGaussianMixture)
+@on_workers("comm", "no_validation", _variational.BayesianGaussianMixture)
 @documented
 class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of
-    :class:`gaussmix.BayesianGaussianMixture`; samples and ranks are as for :class:`GaussianMixture`.
-
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
+    are as for :class:`GaussianMixture`.
     Parameters:
-    n_components : int, default=1 -- The largest number of components.
     device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
     n_jobs : int or None, default=None
         The number of threads of a rank, as joblib counts; by default its share of the cores.
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error.
-    comm : mpi4py.MPI.Comm or None, default=None -- The communicator; by default that of all processes.
-    partition_rows : int or None, default=None -- The rows of a partition of files, as in :class:`GaussianMixture`.
-    resident : bool or None, default=None -- Whether partitions of files stay in memory, as in :class:`GaussianMixture`.
+    comm, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """
 
-    _parameter_constraints = _with_comm(estimator.BayesianGaussianMixture)
 
-    @with_parameters_of(_variational.BayesianGaussianMixture)
-    def __init__(
-        self,
-        *,
-        comm: Any = None,
-        partition_rows: int | None = None,
-        resident: bool | None = None,
-        **params: Any,
-    ) -> None:
-        _variational.BayesianGaussianMixture.__init__(self, **params)
-        self.comm = comm
-        self.partition_rows = partition_rows
-        self.resident = resident
+@documented
+class Likelihood(likelihood.Likelihood):
+    """The log-likelihood of samples that stay in the ranks of an MPI communicator.
+
+    It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count
+    are those of rank 0. Several sets of parameters in one call travel together: down the tree of the ranks and, as
+    totals, up again. `together` lets a sampler run on rank 0 alone.
+    Parameters:
+    X : array-like of shape (n_samples, n_features), or paths
+        The samples of this rank, or files, of which each rank reads its part.
+    sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
+    comm
+    **options : dict
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
+        :class:`gaussmix.cluster.Likelihood`.
+    """
+
+    def __init__(self, X: Any, sample_weight: Any = None, *, comm: Any = None, **options: Any) -> None:
+        super().__init__(X, sample_weight, engine=MPIEngine(comm), **options)
+
+    def together(self, work: Callable[[], Any]) -> Any:
+        """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
+        Parameters: work : callable -- Called by rank 0 only, for example to run a sampler.
+        Returns: result : object -- What `work` returned, on all ranks. Its error is raised on all ranks too.
+        """
+        return self._engine.together(work)

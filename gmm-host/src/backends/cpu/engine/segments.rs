@@ -38,8 +38,8 @@ impl<T: Real> Engine<'_, T> {
         if !self.spare.sums.is_empty() {
             self.spare.matrices = Some(totals.matrices);
         }
-        sums.weight = self.total_weight;
-        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
+        sums.weight = self.samples.total_weight();
+        sums.log_likelihood = (sums.weight * parameters.offset + log2 * scale) * LN_2;
         Ok(sums)
     }
 

@@ -39,7 +39,7 @@ impl<T: Real> Engine<'_, T> {
             self.spare.matrices = Some(totals.matrices);
         }
         sums.weight = self.samples.total_weight();
-        sums.log_likelihood = (self.samples.total_weight() * parameters.offset + log2 * scale) * LN_2;
+        sums.log_likelihood = (sums.weight * parameters.offset + log2 * scale) * LN_2;
         Ok(sums)
     }
 

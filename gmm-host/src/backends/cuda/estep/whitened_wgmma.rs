@@ -61,15 +61,6 @@ impl Family for WhitenedWgmmaFamily {
         WhitenedShapes::of_warpgroups(task).map_or(usize::MAX, |shapes| shapes.shared_bytes())
     }
 
-    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
-        let shape = Shape { d: task.d as u32, k: task.k as u32 };
-        vec![
-            entries::warpgroup_whiten(shape).name().into(),
-            entries::warpgroup_respond(shape).name().into(),
-            entries::warpgroup_outer(shape).name().into(),
-        ]
-    }
-
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         Some(Multiplies::Features)
     }

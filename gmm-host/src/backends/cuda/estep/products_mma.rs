@@ -150,7 +150,7 @@ impl Warps {
             blocks,
             rows: shapes.rows(),
             sums: weigh.sums(),
-            others: None,
+            others: (0, 0),
         };
         let tiles = exponents.tiles as usize;
         let [of_exponents, of_weigh] = shapes.pairs(full);

@@ -137,7 +137,7 @@ impl WeightedSums {
             blocks,
             rows: components,
             sums: shape.sums(),
-            others: None,
+            others: (0, 0),
         };
         let pairs = if full { pairs(d) } else { vec![[0; 2]] };
         let kernels = Self {

@@ -116,7 +116,7 @@ impl WhitenedMma {
             blocks,
             rows: shapes.rows(),
             sums: outer.sums(),
-            others: None,
+            others: (0, 0),
         };
         let kernels = Self {
             split: gpu.kernel(&entries::split_matrices(), None)?,

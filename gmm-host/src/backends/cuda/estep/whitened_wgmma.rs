@@ -5,7 +5,7 @@
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
-use super::pieces::{Division, InPieces, Launched, Launcher, Others, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
 use super::products_shapes::loses_digits;
 use super::sums::Sums;
 use super::whitened_shapes::WhitenedShapes;
@@ -111,11 +111,7 @@ impl WhitenedWgmma {
         // 0.41 ms; one block of twice the registers, 0.37 and 0.51.
         let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
-        let others = Others {
-            slices: ((multiprocessors * respond_blocks / shape.respond_groups()) as usize)
-                .clamp(1, piece.div_ceil(TILE)),
-            sums: shape.respond_sums(),
-        };
+        let other_slices = (multiprocessors * respond_blocks / shape.respond_groups()) as usize;
         let division = Division {
             n,
             piece,
@@ -125,7 +121,7 @@ impl WhitenedWgmma {
             blocks: most_forming_blocks(multiprocessors),
             rows: shape.rows(),
             sums: shape.outer_sums(),
-            others: Some(others),
+            others: (other_slices.clamp(1, piece.div_ceil(TILE)), shape.respond_sums()),
         };
         let kernels = Self {
             split: gpu.kernel(&entries::warpgroup_triangles(), None)?,

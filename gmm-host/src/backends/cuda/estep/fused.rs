@@ -87,10 +87,6 @@ impl Family for FusedFamily {
         shared_bytes(task.d, task.full(), capacity(task.k), shape.block)
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::fused(moments(task), capacity(task.k), task.d).name().into()]
-    }
-
     fn is_central(&self, layouts: &Layouts<'_>) -> bool {
         layouts.fused().moments() != Moments::Raw
     }

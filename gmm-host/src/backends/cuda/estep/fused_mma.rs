@@ -110,10 +110,6 @@ impl Family for FusedMmaFamily {
         self.instance(task).map_or(usize::MAX, |instance| instance.shared_bytes(shape.block))
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        self.instance(task).map(|shape| entries::fused_mma(shape).name().into()).into_iter().collect()
-    }
-
     fn on_tensor_cores(&self, full: bool) -> Option<Multiplies> {
         Some(if full && !self.expanded { Multiplies::Features } else { Multiplies::Products })
     }

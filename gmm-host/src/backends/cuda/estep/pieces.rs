@@ -45,15 +45,8 @@ pub(super) struct Division {
     pub rows: usize,
     /// Numbers that a slice gives.
     pub sums: usize,
-    /// The slices of another kernel that gives sums, and their numbers.
-    pub others: Option<Others>,
-}
-
-/// A kernel that gives sums beside those of the slices.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Others {
-    pub slices: usize,
-    pub sums: usize,
+    /// Of another kernel that gives sums beside these, its slices and their numbers: zeros, where none does.
+    pub others: (usize, usize),
 }
 
 impl Division {
@@ -70,25 +63,8 @@ impl Division {
 
     /// Numbers of all sums.
     fn all_sums(&self) -> usize {
-        self.sums + self.others.map_or(0, |others| others.sums)
+        self.sums + self.others.1
     }
-}
-
-/// The memory of an E-step in pieces.
-#[derive(Debug)]
-pub(super) struct Pieces {
-    division: Division,
-    reduce: Kernel<ReduceSlicesArgs>,
-    q: DeviceBuffer<f32>,
-    normalisers: DeviceBuffer<f32>,
-    sums: DeviceBuffer<f64>,
-    others: DeviceBuffer<f64>,
-    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
-    totals: DeviceBuffer<f64>,
-    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to
-    /// other memory does.
-    results: RefCell<LockedBuffer<f64>>,
-    block_sums: BlockSums,
 }
 
 /// A piece of the samples, and where its results go.
@@ -107,101 +83,6 @@ pub(super) struct Piece<'a> {
     pub sums: Numbers<'a, f64>,
     /// The slices and the sums of [`Division::others`].
     pub others: (usize, Numbers<'a, f64>),
-}
-
-impl Pieces {
-    pub fn new(gpu: &Gpu, division: Division) -> Result<Self> {
-        let Division { n, piece, granularity, min_slice, slices, blocks, rows, sums, others } = division;
-        let slices = slices.max(1).min(piece.min(n).div_ceil(min_slice * granularity)).max(1);
-        let results = division.all_sums() + n.div_ceil(piece);
-        Ok(Self {
-            division: Division { slices, ..division },
-            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
-            // Kernels read the rows behind K too, and take no notice of them.
-            q: zeroed(rows * piece)?,
-            normalisers: allocate(2 * piece)?,
-            sums: allocate(slices * sums)?,
-            others: allocate(others.map_or(0, |others| others.slices * others.sums))?,
-            totals: allocate(results)?,
-            results: locked(results)?.into(),
-            block_sums: BlockSums::new(blocks as usize)?,
-        })
-    }
-
-    /// Starts `work` for each piece of some samples behind `running`, and adds up the slices' sums,
-    /// if these are wanted.
-    pub fn start<'a>(
-        &'a self,
-        stream: &'a Stream,
-        columns: Columns<'a>,
-        mut running: Running<'a, ()>,
-        wanted: Wanted,
-        work: impl Fn(Piece<'a>) -> Result<Running<'a, ()>>,
-    ) -> Result<Running<'a, ()>> {
-        let Division { piece, granularity, slices, blocks, sums: count, .. } = self.division;
-        let slices = slices.min(piece.min(columns.n()).div_ceil(granularity));
-        let (sums, totals) = (Numbers::of(&self.sums), Numbers::of(&self.totals));
-        let other_slices = self.division.others.map_or(0, |others| others.slices);
-        let others = (other_slices.min(piece.min(columns.n()).div_ceil(granularity)), Numbers::of(&self.others));
-        let log2 = totals.part(self.division.all_sums()..totals.len())?;
-        for (p, first) in (0..columns.n()).step_by(piece).enumerate() {
-            running = running.followed_by(work(Piece {
-                first,
-                columns: columns.part(first, piece.min(columns.n() - first))?,
-                exponents: Exponents {
-                    exponents: Numbers::of(&self.q),
-                    normalisers: Numbers::of(&self.normalisers),
-                    stride: piece,
-                },
-                blocks,
-                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
-                slices,
-                add: p > 0,
-                sums,
-                others,
-            })?);
-        }
-        if wanted == Wanted::Total {
-            return Ok(running);
-        }
-        if let Some(Others { sums: count_of_others, .. }) = self.division.others {
-            let (slices, sums) = others;
-            let reduce =
-                ReduceSlices { sums, slices, count: count_of_others, totals: totals.part(count..totals.len())? };
-            running = running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?.borrowed());
-        }
-        let reduce = ReduceSlices { sums, slices, count, totals };
-        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
-    }
-
-    /// Waits for the log-likelihood of `n` samples that was started last, to base 2.
-    pub fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
-        let (first, pieces) = (self.division.all_sums(), n.div_ceil(self.division.piece));
-        let mut results = self.results.borrow_mut();
-        let results = &mut results[..pieces];
-        stream.read(Numbers::of(&self.totals).part(first..first + pieces)?, results)?;
-        running.wait()?;
-        Ok(results.iter().sum())
-    }
-
-    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums
-    /// and the log₂-likelihood.
-    pub fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
-        let (piece, count) = (self.division.piece, self.division.all_sums());
-        let mut results = self.results.borrow_mut();
-        let results = &mut results[..count + n.div_ceil(piece)];
-        stream.read(&self.totals, results)?;
-        running.wait()?;
-        let (sums, log2) = results.split_at(count);
-        read(sums, log2.iter().sum());
-        Ok(())
-    }
 }
 
 /// Kernels of an E-step in pieces.
@@ -226,12 +107,38 @@ pub(super) trait PieceKernels: Debug + Send + Sized {
 #[derive(Debug)]
 pub(super) struct InPieces<K> {
     kernels: K,
-    pieces: Pieces,
+    division: Division,
+    reduce: Kernel<ReduceSlicesArgs>,
+    q: DeviceBuffer<f32>,
+    normalisers: DeviceBuffer<f32>,
+    sums: DeviceBuffer<f64>,
+    others: DeviceBuffer<f64>,
+    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
+    totals: DeviceBuffer<f64>,
+    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to
+    /// other memory does.
+    results: RefCell<LockedBuffer<f64>>,
+    block_sums: BlockSums,
 }
 
 impl<K: PieceKernels + 'static> InPieces<K> {
     pub fn boxed(gpu: &Gpu, kernels: K, division: Division) -> Result<Box<dyn EStepKernels>> {
-        Ok(Box::new(Self { kernels, pieces: Pieces::new(gpu, division)? }))
+        let Division { n, piece, granularity, min_slice, slices, blocks, rows, sums, others } = division;
+        let slices = slices.max(1).min(piece.min(n).div_ceil(min_slice * granularity)).max(1);
+        let results = division.all_sums() + n.div_ceil(piece);
+        Ok(Box::new(Self {
+            kernels,
+            division: Division { slices, ..division },
+            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
+            // Kernels read the rows behind K too, and take no notice of them.
+            q: zeroed(rows * piece)?,
+            normalisers: allocate(2 * piece)?,
+            sums: allocate(slices * sums)?,
+            others: allocate(others.0 * others.1)?,
+            totals: allocate(results)?,
+            results: locked(results)?.into(),
+            block_sums: BlockSums::new(blocks as usize)?,
+        }))
     }
 }
 
@@ -248,11 +155,43 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
         columns: Columns<'a>,
         wanted: Wanted,
     ) -> Result<Running<'a, ()>> {
+        let Division { piece, granularity, slices, blocks, sums: count, others: (other_slices, other_count), .. } =
+            self.division;
+        let most_slices = piece.min(columns.n()).div_ceil(granularity);
+        let (slices, sums, totals) = (slices.min(most_slices), Numbers::of(&self.sums), Numbers::of(&self.totals));
+        let others = (other_slices.min(most_slices), Numbers::of(&self.others));
+        let log2 = totals.part(self.division.all_sums()..totals.len())?;
         let kernels = &self.kernels;
-        let running = kernels.start(Launcher { stream, kernels, parameters, piece: () })?;
-        self.pieces.start(stream, columns, running, wanted, |piece| {
-            kernels.start_piece(Launcher { stream, kernels, parameters, piece }, wanted)
-        })
+        let mut running = kernels.start(Launcher { stream, kernels, parameters, piece: () })?;
+        for (p, first) in (0..columns.n()).step_by(piece).enumerate() {
+            let piece = Piece {
+                first,
+                columns: columns.part(first, piece.min(columns.n() - first))?,
+                exponents: Exponents {
+                    exponents: Numbers::of(&self.q),
+                    normalisers: Numbers::of(&self.normalisers),
+                    stride: piece,
+                },
+                blocks,
+                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
+                slices,
+                add: p > 0,
+                sums,
+                others,
+            };
+            let at = Launcher { stream, kernels, parameters, piece };
+            running = running.followed_by(kernels.start_piece(at, wanted)?);
+        }
+        if wanted == Wanted::Total {
+            return Ok(running);
+        }
+        if other_count > 0 {
+            let (slices, sums) = others;
+            let reduce = ReduceSlices { sums, slices, count: other_count, totals: totals.part(count..totals.len())? };
+            running = running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?.borrowed());
+        }
+        let reduce = ReduceSlices { sums, slices, count, totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
     }
 
     fn read(
@@ -262,11 +201,23 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
         n: usize,
         read: &mut dyn FnMut(&[f64], f64),
     ) -> Result<()> {
-        self.pieces.read(running, stream, n, read)
+        let (piece, count) = (self.division.piece, self.division.all_sums());
+        let mut results = self.results.borrow_mut();
+        let results = &mut results[..count + n.div_ceil(piece)];
+        stream.read(&self.totals, results)?;
+        running.wait()?;
+        let (sums, log2) = results.split_at(count);
+        read(sums, log2.iter().sum());
+        Ok(())
     }
 
     fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
-        self.pieces.read_total(running, stream, n)
+        let (first, pieces) = (self.division.all_sums(), n.div_ceil(self.division.piece));
+        let mut results = self.results.borrow_mut();
+        let results = &mut results[..pieces];
+        stream.read(Numbers::of(&self.totals).part(first..first + pieces)?, results)?;
+        running.wait()?;
+        Ok(results.iter().sum())
     }
 
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {

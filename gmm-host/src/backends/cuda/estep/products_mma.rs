@@ -100,18 +100,6 @@ impl Family for ProductsFamily {
         shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        if self.unit == Unit::Wgmma {
-            return vec![
-                entries::warpgroup_products().name().into(),
-                entries::warpgroup_exponents().name().into(),
-                entries::warpgroup_weigh().name().into(),
-            ];
-        }
-        let (full, tiles) = (task.full(), Shapes::tiles(task.k));
-        vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
-    }
-
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         Some(Multiplies::Products)
     }
@@ -162,7 +150,7 @@ impl Warps {
             blocks,
             rows: shapes.rows(),
             sums: weigh.sums(),
-            others: None,
+            others: (0, 0),
         };
         let tiles = exponents.tiles as usize;
         let [of_exponents, of_weigh] = shapes.pairs(full);

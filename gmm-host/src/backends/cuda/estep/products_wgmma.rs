@@ -55,7 +55,7 @@ impl Warpgroups {
             blocks,
             rows: shapes.rows(),
             sums: shapes.weigh.sums(),
-            others: None,
+            others: (0, 0),
         };
         let kernels = Self {
             coefficients: gpu.kernel(&entries::warpgroup_coefficients(), None)?,

@@ -94,18 +94,26 @@ impl TensorCoresLayout {
             (component, component.error_at(distance))
         };
         let (components, errors): (Vec<_>, Vec<f64>) = map_rows(rows, at_once, component).into_iter().unzip();
-        let error = errors.into_iter().fold(0.0, larger);
-        let covariance_type = mixture.covariance_type();
-        let mixture = parameters.gaps.is_some().then(|| mixture.clone());
+        let of_gaps = parameters.gaps.is_some().then(|| mixture.clone());
+        Self { mixture: of_gaps, coefficients, ..Self::of(mixture, parameters, components, errors) }
+    }
+
+    /// A layout with components that are off by these errors.
+    fn of(
+        mixture: &Mixture,
+        parameters: Arc<DeviceParameters<f32>>,
+        components: Vec<Component>,
+        errors: impl IntoIterator<Item = f64>,
+    ) -> Self {
         Self {
-            covariance_type,
+            covariance_type: mixture.covariance_type(),
             parameters,
-            mixture,
-            coefficients,
+            mixture: None,
+            coefficients: Vec::new(),
             components,
             shifts: Vec::new(),
             quadratic: None,
-            error,
+            error: errors.into_iter().fold(0.0, larger),
         }
     }
 
@@ -141,9 +149,10 @@ impl TensorCoresLayout {
         let components: Vec<_> =
             terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
         let near = moments.spread(mixture) <= (FAR * d as f64).min(moments.samples() as f64 / SAMPLES);
-        let errors = components.iter().map(|component| component.error_at(0.0));
-        let error = if near { errors.fold(0.0, larger) } else { f64::INFINITY };
-        let quadratic = error.is_finite().then(|| Quadratic::new(mixture, moments));
+        let errors: Vec<_> = match near {
+            true => components.iter().map(|component| component.error_at(0.0)).collect(),
+            false => vec![f64::INFINITY],
+        };
         // Those of an exponent without its quadratic part: of the density log₂ of its factor.
         let factor = (mixture.log_det(0) + d as f64 * std::f64::consts::TAU.ln()) / -2.0;
         let parameters = DeviceParameters {
@@ -158,16 +167,9 @@ impl TensorCoresLayout {
             matrices: Matrices::Diagonal,
             gaps: None,
         };
-        Self {
-            covariance_type: mixture.covariance_type(),
-            parameters: parameters.into(),
-            mixture: None,
-            coefficients,
-            components,
-            shifts: Vec::new(),
-            quadratic,
-            error,
-        }
+        let layout = Self::of(mixture, parameters.into(), components, errors);
+        let quadratic = layout.expandable().then(|| Quadratic::new(mixture, moments));
+        Self { coefficients, quadratic, ..layout }
     }
 
     /// For `whitened_mma`, `whitened_wgmma`, and `fused_mma` with matrices, which multiply
@@ -191,18 +193,7 @@ impl TensorCoresLayout {
         let rows = shifts.par_chunks_exact_mut(d).enumerate();
         let of_each = map_rows(rows, matrices_at_once(k, d, d * d / 4), component);
         let (components, errors): (Vec<_>, Vec<f64>) = of_each.into_iter().unzip();
-        let error = errors.into_iter().fold(0.0, larger);
-        let covariance_type = mixture.covariance_type();
-        Self {
-            covariance_type,
-            parameters,
-            mixture: None,
-            coefficients: Vec::new(),
-            components,
-            shifts,
-            quadratic: None,
-            error,
-        }
+        Self { shifts, ..Self::of(mixture, parameters, components, errors) }
     }
 
     /// Whether these kernels keep the digits of the mixture.

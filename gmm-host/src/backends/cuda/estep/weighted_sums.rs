@@ -75,14 +75,6 @@ impl Family for WeightedSumsFamily {
         shape(task, launch.block as usize, 0).shared_bytes()
     }
 
-    fn entries(&self, task: &Task, launch: Shape) -> Vec<String> {
-        let (full, central) = (task.full(), task.central);
-        vec![
-            entries::tiled(launch.split as usize, full, false).name().into(),
-            entries::weighted_sums(full, central).name().into(),
-        ]
-    }
-
     fn is_central(&self, layouts: &Layouts<'_>) -> bool {
         layouts.weighted_sums().central()
     }
@@ -145,7 +137,7 @@ impl WeightedSums {
             blocks,
             rows: components,
             sums: shape.sums(),
-            others: None,
+            others: (0, 0),
         };
         let pairs = if full { pairs(d) } else { vec![[0; 2]] };
         let kernels = Self {

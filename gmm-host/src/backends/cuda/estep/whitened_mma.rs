@@ -62,10 +62,6 @@ impl Family for WhitenedMmaFamily {
         WhitenedShapes::of_warps(task, shape).map_or(usize::MAX, |shapes| shapes.shared_bytes())
     }
 
-    fn entries(&self, _: &Task, _: Shape) -> Vec<String> {
-        vec![entries::whiten().name().into(), entries::outer().name().into()]
-    }
-
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         Some(Multiplies::Features)
     }
@@ -120,7 +116,7 @@ impl WhitenedMma {
             blocks,
             rows: shapes.rows(),
             sums: outer.sums(),
-            others: None,
+            others: (0, 0),
         };
         let kernels = Self {
             split: gpu.kernel(&entries::split_matrices(), None)?,

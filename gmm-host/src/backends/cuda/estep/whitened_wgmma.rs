@@ -5,7 +5,7 @@
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
-use super::pieces::{Division, InPieces, Launched, Launcher, Others, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
 use super::products_shapes::loses_digits;
 use super::sums::Sums;
 use super::whitened_shapes::WhitenedShapes;
@@ -61,15 +61,6 @@ impl Family for WhitenedWgmmaFamily {
         WhitenedShapes::of_warpgroups(task).map_or(usize::MAX, |shapes| shapes.shared_bytes())
     }
 
-    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
-        let shape = Shape { d: task.d as u32, k: task.k as u32 };
-        vec![
-            entries::warpgroup_whiten(shape).name().into(),
-            entries::warpgroup_respond(shape).name().into(),
-            entries::warpgroup_outer(shape).name().into(),
-        ]
-    }
-
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         Some(Multiplies::Features)
     }
@@ -120,11 +111,7 @@ impl WhitenedWgmma {
         // 0.41 ms; one block of twice the registers, 0.37 and 0.51.
         let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
-        let others = Others {
-            slices: ((multiprocessors * respond_blocks / shape.respond_groups()) as usize)
-                .clamp(1, piece.div_ceil(TILE)),
-            sums: shape.respond_sums(),
-        };
+        let other_slices = (multiprocessors * respond_blocks / shape.respond_groups()) as usize;
         let division = Division {
             n,
             piece,
@@ -134,7 +121,7 @@ impl WhitenedWgmma {
             blocks: most_forming_blocks(multiprocessors),
             rows: shape.rows(),
             sums: shape.outer_sums(),
-            others: Some(others),
+            others: (other_slices.clamp(1, piece.div_ceil(TILE)), shape.respond_sums()),
         };
         let kernels = Self {
             split: gpu.kernel(&entries::warpgroup_triangles(), None)?,

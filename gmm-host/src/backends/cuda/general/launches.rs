@@ -1,5 +1,5 @@
 //! The launches of `density`, `posterior` and `accumulate`.
-use super::layout::{GeneralLayout, Section};
+use super::layout::GeneralLayout;
 use crate::backends::cuda::device::gpu::Limits;
 use crate::backends::cuda::device::kernel::Grid;
 use crate::backends::cuda::device::launch::launch;
@@ -74,17 +74,17 @@ launch!([T], Density<'_, T>, DensityArgs<T>, "density", |launch, _grid, what| {
     let (layout, columns) = (launch.layout, launch.columns);
     let padded = columns.n().next_multiple_of(TILE);
     require(what, columns.d() >= layout.d && launch.stride >= padded && columns.stride() >= padded)?;
-    let section = |section| launch.parameters.read_part(layout.section(section));
+    let [matrices, shifts, seeds, ..] = layout.sections();
     Ok(DensityArgs {
         x: columns.x(),
         stride: columns.stride() as u64,
         n: columns.n() as u32,
         k: layout.k as u32,
         d: layout.d as u32,
-        matrices: section(Section::Matrices)?,
+        matrices: launch.parameters.read_part(matrices)?,
         matrix_stride: layout.matrix_stride as u64,
-        shifts: section(Section::Shifts)?,
-        seeds: section(Section::Seeds)?,
+        shifts: launch.parameters.read_part(shifts)?,
+        seeds: launch.parameters.read_part(seeds)?,
         of_quads: of_quads(launch.of_quads, columns.n(), &launch.parameters)?,
         q: launch.q.write(layout.k * launch.stride, what)?,
         q_stride: launch.stride as u64,
@@ -125,7 +125,7 @@ impl<T: Element> Posterior<'_, T> {
 }
 
 launch!([T], Posterior<'_, T>, PosteriorArgs<T>, "posterior", |launch, grid, what| {
-    let (layout, n) = (launch.layout, launch.columns.n());
+    let (layout, n, [.., weights, _]) = (launch.layout, launch.columns.n(), launch.layout.sections());
     require(what, launch.stride >= n)?;
     grid.require_shared(what, posterior::shared_bytes(grid.threads))?;
     Ok(PosteriorArgs {
@@ -134,7 +134,7 @@ launch!([T], Posterior<'_, T>, PosteriorArgs<T>, "posterior", |launch, grid, wha
         n: n as u32,
         k: layout.k as u32,
         parts: posterior::parts(layout.k),
-        weights: launch.parameters.read_part(layout.section(Section::Weights))?,
+        weights: launch.parameters.read_part(weights)?,
         of_quads: of_quads(launch.of_quads, n, &launch.parameters)?,
         sample_weights: launch.columns.weights_if(launch.weighted),
         responsibilities: launch.responsibilities.into(),
@@ -223,6 +223,7 @@ impl<T: Element> Accumulate<'_, T> {
 
 launch!([T], Accumulate<'_, T>, AccumulateArgs<T>, "accumulate", |launch, _grid, what| {
     let (GeneralLayout { k, d, full, .. }, n, slices) = (launch.layout, launch.columns.n(), launch.slices);
+    let [.., centres] = launch.layout.sections();
     let (number, of) = launch.table.map_or((0, slices), |table| (table.number, table.of));
     require(what, launch.stride >= n && number + slices <= of && launch.columns.d() >= d && slices > 0)?;
     Ok(AccumulateArgs {
@@ -238,7 +239,7 @@ launch!([T], Accumulate<'_, T>, AccumulateArgs<T>, "accumulate", |launch, _grid,
         add: launch.add.into(),
         r: launch.responsibilities.read(k * launch.stride, what)?,
         r_stride: launch.stride as u64,
-        centres: launch.parameters.read_part(launch.layout.section(Section::Centres))?,
+        centres: launch.parameters.read_part(centres)?,
         partials: launch.partials.write_part(number..accumulate::values(k, d, full) * of)?,
         partials_stride: of as u64,
     })

@@ -1,5 +1,6 @@
 //! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here
 //! calls CUDA, so that it is tested on any machine.
+use crate::backends::cuda::device::memory::sections;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
 use crate::model::covariances::{CovarianceType, Covariances};
@@ -26,22 +27,8 @@ pub(crate) struct GeneralLayout {
     /// Numbers from one component's triangle to the next (0: all share one), or from one group of
     /// diagonals to the next.
     pub matrix_stride: usize,
-    pub shifts: usize,
-    pub seeds: usize,
-    pub weights: usize,
-    pub centres: usize,
-    /// Length of it all.
-    pub len: usize,
-}
-
-/// A section of the parameters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Section {
-    Matrices,
-    Shifts,
-    Seeds,
-    Weights,
-    Centres,
+    /// Numbers of all of them.
+    matrices: usize,
 }
 
 impl GeneralLayout {
@@ -66,45 +53,32 @@ impl GeneralLayout {
 
     /// For so many matrices, or groups of diagonals.
     fn of((k, d): (usize, usize), full: bool, matrix_stride: usize, matrices: usize) -> Self {
-        let groups = k.div_ceil(COMPONENTS);
-        let shifts = matrices * if full { density::triangle(d) } else { matrix_stride };
-        let seeds = shifts + if full { k * d.next_multiple_of(ROWS) } else { 0 };
-        let weights = seeds + groups * COMPONENTS;
-        let centres = weights + groups * COMPONENTS;
-        Self {
-            k,
-            d,
-            full,
-            gaps: false,
-            around_means: false,
-            matrix_stride,
-            shifts,
-            seeds,
-            weights,
-            centres,
-            len: centres + k * d,
-        }
+        let matrices = matrices * if full { density::triangle(d) } else { matrix_stride };
+        Self { k, d, full, gaps: false, around_means: false, matrix_stride, matrices }
     }
 
-    /// The range of a section in the array.
-    pub fn section(&self, section: Section) -> Range<usize> {
-        match section {
-            Section::Matrices => 0..self.shifts,
-            Section::Shifts => self.shifts..self.seeds,
-            Section::Seeds => self.seeds..self.weights,
-            Section::Weights => self.weights..self.centres,
-            Section::Centres => self.centres..self.len,
-        }
+    /// Where matrices, shifts, seeds, weights and centres lie.
+    pub fn sections(&self) -> [Range<usize>; 5] {
+        let Self { k, d, full, matrices, .. } = *self;
+        let padded = k.next_multiple_of(COMPONENTS);
+        sections([matrices, if full { k * d.next_multiple_of(ROWS) } else { 0 }, padded, padded, k * d])
     }
 
-    /// Writes the parameters (`len`), with the centres (K, D) of the second moments: see [`means`].
+    /// Numbers of all parameters.
+    pub fn len(&self) -> usize {
+        let [.., centres] = self.sections();
+        centres.end
+    }
+
+    /// Writes the parameters, with the centres (K, D) of the second moments: see [`means`].
     pub fn write<T: Float>(&self, parameters: &DeviceParameters<T>, centres: &[T], out: &mut [T]) {
-        debug_assert_eq!(out.len(), self.len);
+        debug_assert_eq!(out.len(), self.len());
         let Self { k, d, .. } = *self;
+        let [matrices, shifts, seeds, weights, of_centres] = self.sections();
         out.fill(T::from_f64(0.0));
         match &parameters.matrices {
             Matrices::Diagonal => {
-                for (group, out) in out[..self.shifts].chunks_exact_mut(self.matrix_stride).enumerate() {
+                for (group, out) in out[matrices].chunks_exact_mut(self.matrix_stride).enumerate() {
                     for l in 0..COMPONENTS.min(k - group * COMPONENTS) {
                         let c = group * COMPONENTS + l;
                         for (j, numbers) in out.chunks_exact_mut(density::numbers(self.gaps) * COMPONENTS).enumerate() {
@@ -118,19 +92,19 @@ impl GeneralLayout {
                 }
             }
             Matrices::Each(a) | Matrices::Shared(a) => {
-                let bands = out[..self.shifts].chunks_exact_mut(density::triangle(d));
+                let bands = out[matrices].chunks_exact_mut(density::triangle(d));
                 for (a, out) in a.chunks_exact(triangle(d)).zip(bands) {
                     write_bands(a, d, out);
                 }
-                let padded = out[self.shifts..self.seeds].chunks_exact_mut(d.next_multiple_of(ROWS));
+                let padded = out[shifts].chunks_exact_mut(d.next_multiple_of(ROWS));
                 for (to, b) in padded.zip(parameters.shift.chunks_exact(d)) {
                     to[..d].copy_from_slice(b);
                 }
             }
         }
-        out[self.seeds..][..k].copy_from_slice(&parameters.seed);
-        out[self.weights..][..k].copy_from_slice(&parameters.weight);
-        out[self.centres..].copy_from_slice(centres);
+        out[seeds][..k].copy_from_slice(&parameters.seed);
+        out[weights][..k].copy_from_slice(&parameters.weight);
+        out[of_centres].copy_from_slice(centres);
     }
 
     /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]),

@@ -74,15 +74,6 @@ impl Family for GeneralFamily {
     fn shared_bytes(&self, _: &Task, _: LaunchShape) -> usize {
         0
     }
-
-    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
-        let (full, gaps) = (task.full(), task.gaps);
-        vec![
-            entries::density::<f32>(full, gaps, false).name().into(),
-            entries::posterior::<f32>().name().into(),
-            entries::accumulate::<f32>(full, gaps).name().into(),
-        ]
-    }
 }
 
 /// Samples of a piece.
@@ -341,7 +332,7 @@ impl<T: Element> General<T> {
             self.q = zeroed(k * piece)?;
         }
         let Ready { parameters, layout, centres, .. } = ready;
-        self.parameters.fill(layout.len, |to| layout.write(parameters, centres, to))?;
+        self.parameters.fill(layout.len(), |to| layout.write(parameters, centres, to))?;
         self.parameters.send(&data.pass(0).stream)?.wait()?;
         Ok(Shape { piece, posterior_blocks: blocks, slices })
     }

@@ -79,10 +79,6 @@ impl Family for BatchFamily {
         shared_bytes(task.d, even(task.k), group(shape, task.k, task.d), shape.block)
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::batch(task.d).name().into()]
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         Ok(Arc::new(Ready {
             kernel: gpu.kernel(&entries::batch(task.d), Some(168))?,

@@ -98,10 +98,6 @@ impl Family for NearSetsFamily {
         bytes(task.d, octets_of(task.k), bundles_of(shape.split as usize), shape.block)
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::batch_parameters().name().into(), self.entry(task).name().into()]
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         Ok(Arc::new(Ready {
             parameters: gpu.kernel(&entries::batch_parameters(), None)?,

@@ -60,10 +60,6 @@ impl Family for PairFamily {
         shared_bytes(task.d, shape.block)
     }
 
-    fn entries(&self, _: &Task, _: Shape) -> Vec<String> {
-        vec![entries::pair().name().into()]
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let kernel = gpu.kernel(&entries::pair(), None)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);

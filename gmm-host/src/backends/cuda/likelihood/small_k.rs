@@ -62,10 +62,6 @@ impl Family for SmallKFamily {
         kind(task).shared_bytes(task.d, task.k, shape.block)
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::small_k_name(task.d, kind(task))]
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         // With missing values it holds as many marks of what is observed as features.
         let max_registers = if task.gaps { 168 } else { 120 };

@@ -68,10 +68,6 @@ impl Family for TiledFamily {
         shared_bytes(self.rows, task.gaps, shape.block, shape.split)
     }
 
-    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
-        vec![entries::tiled(self.rows, task.full(), task.gaps).name().into()]
-    }
-
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let kernel = gpu.kernel(&entries::tiled(self.rows, task.full(), task.gaps), None)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);

@@ -148,9 +148,6 @@ pub trait Family: Sync {
     /// Bytes of dynamic shared memory that a launch takes.
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize;
 
-    /// The entries of the kernels that it launches for a task, by name.
-    fn entries(&self, task: &Task, shape: Shape) -> Vec<String>;
-
     /// What it multiplies on the tensor cores in an E-step of matrices (`full`) or of diagonals;
     /// None if it does not use these.
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
@@ -330,10 +327,5 @@ impl Variant {
     pub fn cached_quads(&self, d: usize) -> u32 {
         let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * QUAD * size_of::<f32>());
         self.cached.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)
-    }
-
-    /// The entries of the kernels that it launches for a task, by name.
-    pub fn entries(&self, task: &Task) -> Vec<String> {
-        self.family.entries(task, self.shape)
     }
 }

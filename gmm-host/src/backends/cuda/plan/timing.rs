@@ -6,12 +6,12 @@
 use super::family::{Family, Variant};
 use super::task::Task;
 use crate::backends::cuda::device::gpu::{Gpu, lock};
-use crate::backends::cuda::device::ptx::checksum;
 use crate::error::{Error, Result};
+use gmm_kernels::ptx::{checksum, names};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long the variants of a task may be timed.
@@ -119,13 +119,11 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
     }
 }
 
-/// The key of a choice: device, code of the kernels in question and their candidates, size class.
+/// The key of a choice: device, code of the kernels, candidates, size class.
 fn key(device: &str, task: &Task, requested: Option<&'static dyn Family>, variants: &[Variant]) -> String {
+    static CODE: LazyLock<Vec<Option<u32>>> = LazyLock::new(|| names().into_iter().map(checksum).collect());
     let mut hasher = DefaultHasher::new();
-    for variant in variants {
-        variant.hash(&mut hasher);
-        variant.entries(task).iter().for_each(|entry| checksum(entry).hash(&mut hasher));
-    }
+    (&*CODE, variants).hash(&mut hasher);
     let requested = requested.map_or("any", |family| family.name());
     format!("{device}; {:016x}; {requested}; {task}", hasher.finish())
 }

@@ -207,7 +207,7 @@ impl Shape {
         let capacity = if fused { fused::capacity(k) } else { 0 };
         let general = GeneralLayout::of_triangles(k, d);
         let (stride, sums) = match capacity {
-            0 => (general.len.next_multiple_of(4), accumulate::values(k, d, true)),
+            0 => (general.len().next_multiple_of(4), accumulate::values(k, d, true)),
             _ => (fused::numbers(d, true) * capacity, fused_patterns::values(d, capacity)),
         };
         // Most sums of a pattern with many rows are to fit into a batch.
@@ -250,8 +250,8 @@ impl Shape {
     /// Where b, the seeds, the weights and the centres begin in the parameters of the general
     /// kernels.
     pub fn places(&self) -> [u32; 4] {
-        let GeneralLayout { shifts, seeds, weights, centres, .. } = self.general;
-        [shifts, seeds, weights, centres].map(|place| place as u32)
+        let [_, shifts, seeds, weights, centres] = self.general.sections();
+        [shifts, seeds, weights, centres].map(|section| section.start as u32)
     }
 
     /// The first and the last place, behind the last row, of some slices.

@@ -146,7 +146,7 @@ mod tests {
         let all = [
             of(&x),
             fingerprint(&Samples::from_f32(x32.view()).unwrap()),
-            of(&x.clone().into_shape_with_order((4, 1)).unwrap()),
+            Fingerprint::of_numbers(arr1(&[1.0, 2.0, 3.0, 4.0]).view()),
             of(&(&x + 1e-15)),
             fingerprint(&Samples::from_f64(x.view()).unwrap().with_weights(arr1(&[1.0, 1.0]).view()).unwrap()),
         ];
@@ -159,6 +159,7 @@ mod tests {
         let mut parts = Fingerprint::new(2);
         (0..2).for_each(|i| parts.add(&Samples::from_f64(x.slice(ndarray::s![i..i + 1, ..])).unwrap()));
         assert_eq!(parts.finish(None), all[0]);
+        assert_eq!(of(&x.clone().into_shape_with_order((4, 1)).unwrap()), all[2]);
         // The order of the values in memory does not matter.
         let fortran = ndarray::Array2::from_shape_vec((2, 2).f(), vec![1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!(of(&fortran), all[0]);

@@ -105,6 +105,8 @@ fn without_iterations_the_last_start_counts() {
     let x = blobs(1, 60, 2);
     let params = GaussianMixtureParams::new(2).init_params(InitParams::RandomFromData).max_iter(0);
     let last = params.clone().n_init(3).fit(&mut reference(x.view())).unwrap();
+    let halved = params.clone().n_init(3).halving(true).fit(&mut reference(x.view())).unwrap();
+    assert_eq!((halved.run, &halved.mixture), (2, &last.mixture));
     let model = params.check().unwrap();
     let third = Given { starts: vec![RunStart::Seed(0, 2)], told: Vec::new() };
     let alone = model.fit_from(&mut reference(x.view()), &mut { third }, &mut go).unwrap();

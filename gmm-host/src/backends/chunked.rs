@@ -240,6 +240,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
     }
 }
 
+/// With one useful share: two would read the chunks twice.
 impl Sampling for ChunkedEvaluator<'_> {
     /// The chunks are told as they are loaded.
     fn settle(&mut self) {

@@ -299,15 +299,15 @@ impl Evaluator for AutoEvaluator<'_> {
 
     /// Of the side of the latest evaluation.
     fn describe(&self) -> Description {
-        let description = match (self.latest, &self.gpu, &self.reference) {
+        let mut description = match (self.latest, &self.gpu, &self.reference) {
             (Some(Side::Gpu), Gpu::Ready(gpu), _) => return gpu.describe(),
             (Some(Side::Reference), _, Some(reference)) => reference.describe(),
             _ => self.cpu.describe(),
         };
-        match &self.gpu {
-            Gpu::Absent(problem) => Description { gpu_problem: Some(problem.clone()), ..description },
-            Gpu::Unopened | Gpu::Ready(_) => description,
+        if let Gpu::Absent(problem) = &self.gpu {
+            description.gpu_problem = Some(problem.clone());
         }
+        description
     }
 
     /// Shares the samples of the CPU and of the GPU, and the choices made so far.

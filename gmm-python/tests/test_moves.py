@@ -156,5 +156,5 @@ def test_a_text_says_what_stays_as_the_program_does():
     said = GaussianMixture(3, freeze="means=0,2,weights=equal", **start).fit(x)
     given = GaussianMixture(3, freeze={"means": [0, 2], "weights": "equal"}, **start).fit(x)
     assert said.mixture_ == given.mixture_
-    with pytest.raises(ValueError, match="`means=a`; use weights, means or covariances"):
+    with pytest.raises(ValueError, match="`means=a`: use weights, means or covariances"):
         GaussianMixture(3, freeze="means=a").fit(x)

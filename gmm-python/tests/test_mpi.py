@@ -437,7 +437,7 @@ def test_labels(folder):
     assert json.loads(found[2][1])["candidates"] == [row._asdict() for row in selection.table]
     messages = ["rows 3500 to 4199 of x.npy: labels have 3 for sample 3800",
                 "the model has n_components=3, but --n-components says 2", "leave out one of them", "-k is missing",
-                "--prior is an option of EM", "'mean=1'; use default", "`means=a`; use weights, means"]
+                "--prior is an option of EM", "'mean=1'; use default", "`means=a`: use weights, means"]
     assert all(message in error for message, (_, _, error) in zip(messages, found[3:], strict=True)), found[3:]
 
 

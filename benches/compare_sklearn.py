@@ -84,13 +84,13 @@ def clouds(n, d, k, spread):
     return means[np.arange(n) % k] + np.float32(spread) * rng.standard_normal((n, d), np.float32), means
 
 
-def example(folder, work, arrays, *arguments):
-    """The numbers that the example `em_times` prints, line by line."""
+def measure(folder, work, arrays, *arguments):
+    """The numbers that `gmm-bench em` prints, line by line."""
     files = []
     for i, array in enumerate(arrays):
         files.append(str(folder / f"{i}.npy"))
         np.save(files[-1], array)
-    command = ["cargo", "run", "--release", "--quiet", "-p", "gmm-host", "--example", "em_times", "--", work]
+    command = ["cargo", "run", "--release", "--quiet", "-p", "gmm-bench", "--", "em", work]
     output = subprocess.run(command + files + list(map(str, arguments)), cwd=ROOT, check=True, capture_output=True)
     return [list(map(float, line.split())) for line in output.stdout.decode().splitlines()]
 
@@ -109,12 +109,12 @@ def ten_iterations(x, means, covariance_type):
 
 
 def em(*chosen):
-    print("Ten iterations of EM, float32; gmm cpu: median of 5, with the loading of the samples")
+    print("Ten iterations of EM, float32; gmm cpu: median, with the loading of the samples")
     print(f"{'N':>8} {'D':>4} {'K':>4} {'type':>5} {'scikit-learn':>14} {'gmm cpu':>14} {'ratio':>7}  lower bounds")
     for n, d, k, t in [EM[int(i)] for i in chosen] or EM:
         x, means = clouds(n, d, k, 0.6)
         with tempfile.TemporaryDirectory() as folder:
-            mine, our_bound = example(Path(folder), "em", [x, means], t)[0]
+            mine, our_bound = measure(Path(folder), "ten", [x, means], t)[0]
         theirs, bound = ten_iterations(x, means, t)
         ratio = theirs / mine
         print(f"{n:>8} {d:>4} {k:>4} {t:>5} {theirs:>12.2f} s {mine:>12.4f} s {ratio:>7.1f}  {bound:.5f} {our_bound:.5f}", flush=True)
@@ -126,7 +126,7 @@ def start(seeds=10):
     for n, d, k, spread in START:
         x, _ = clouds(n, d, k, spread)
         with tempfile.TemporaryDirectory() as folder:
-            mine = example(Path(folder), "start", [x], k, "spherical", seeds)
+            mine = measure(Path(folder), "start", [x], k, "spherical", seeds)
         theirs = []
         for seed in range(int(seeds)):
             begin = time.perf_counter()

@@ -11,6 +11,17 @@ mod terminal;
 
 pub use plot::plane::Plane;
 
+/// What `gmm bench` measures and prints with, for the crate `gmm-bench`, which measures more.
+pub mod bench {
+    pub use crate::commands::bench::{
+        LIKELIHOOD, Missing, MixtureOptions, Named, OutputOptions, Problem, Rates, Row, Task, Workload, ascending,
+        mixtures, numbers, print_rows, report, seconds,
+    };
+    pub use crate::commands::timing::time;
+    pub use crate::input::tuning_file;
+    pub use crate::terminal::{ProgressLine, text};
+}
+
 use crate::commands::Cli;
 use crate::exit_code::{FAILURE, SUCCESS};
 use crate::terminal::{interrupt, text};

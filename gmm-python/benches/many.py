@@ -22,7 +22,7 @@ import gaussmix
 
 
 def blobs(n, d, k, rng):
-    """Samples around K centres of a few standard deviations' distance, as `gmm-host/examples/many_times.rs` has them."""
+    """Samples around K centres of a few standard deviations' distance, as `gmm-bench many` has them."""
     centres = 4 * rng.standard_normal((k, d))
     return centres[np.arange(n) % k] + rng.standard_normal((n, d))
 

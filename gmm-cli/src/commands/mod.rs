@@ -2,26 +2,23 @@
 //! to text.
 mod adapt;
 mod axis;
-mod bench;
+pub mod bench;
 mod by_group;
-mod combine;
 mod compare;
 mod completions;
-mod condition;
 mod convert;
 mod devices;
 mod fit;
 mod impute;
+mod made;
 mod man;
-mod marginal;
 mod mcmc;
 mod numbers;
 mod predict;
-mod reduce;
 mod sample;
 mod score;
 mod select;
-mod timing;
+pub mod timing;
 mod training;
 
 use crate::exit_code::SUCCESS;
@@ -75,13 +72,13 @@ enum Command {
     Impute(impute::Impute),
     Sample(sample::Sample),
     Mcmc(mcmc::Mcmc),
-    Condition(condition::Condition),
-    Marginal(marginal::Marginal),
+    Condition(made::Condition),
+    Marginal(made::Marginal),
     Axis(axis::Axis),
     Compare(compare::Compare),
-    Reduce(reduce::Reduce),
-    Product(combine::Product),
-    Sum(combine::Sum),
+    Reduce(made::Reduce),
+    Product(made::Product),
+    Sum(made::Sum),
     Convert(convert::Convert),
     Bench(bench::Bench),
     Devices(devices::Devices),

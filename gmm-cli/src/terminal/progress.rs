@@ -16,6 +16,7 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
+    /// A line with this message.
     pub fn start(message: impl Into<Cow<'static, str>>) -> Self {
         // A spinner of `indicatif` writes to stderr, and only to a terminal.
         let bar = ProgressBar::new_spinner();

@@ -1,4 +1,4 @@
-//! `gmm mcmc` and `gmm bench mcmc`.
+//! `gmm mcmc`.
 use crate::common::*;
 use serde_json::Value;
 use std::fs;
@@ -255,26 +255,4 @@ fn bad_input() {
     refused(path, &resumed("x.csv", "19", &["-k", "2"]), &["at least 20 are needed"]);
     let run = gmm(path).args(resumed("x.csv", "20", &["-k", "2", "--overwrite"])).assert().code(2);
     assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("--overwrite"));
-}
-
-#[test]
-fn a_million_evaluations_are_measured() {
-    let args = ["bench", "mcmc", "--device", "cpu", "--n", "200", "-k", "2", "-d", "2", "--seconds", "0.2"];
-    let run = gmm(".").args(args).args(["--evaluations", "2000", "--json"]).assert().success();
-    let rows: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
-    let rows = rows.as_array().unwrap();
-    // The mixture has nine parameters, and the ensemble twice as many walkers.
-    let cases = [("metropolis", 1), ("metropolis", 64), ("ensemble", 18), ("nuts", 1)];
-    assert_eq!(rows.len(), cases.len());
-    for (row, (sampler, chains)) in rows.iter().zip(cases) {
-        assert_eq!((row["sampler"].as_str(), row["chains"].as_u64()), (Some(sampler), Some(chains)));
-        assert_eq!((row["n"].as_u64(), row["k"].as_u64(), row["d"].as_u64()), (Some(200), Some(2), Some(2)));
-        let seconds = row["seconds"].as_f64().unwrap();
-        assert!(seconds > 0.0 && row["evaluations"].as_u64().unwrap() > 0);
-        // Both follow from one measurement.
-        assert!((row["seconds_per_million"].as_f64().unwrap() / (seconds * 1e6) - 1.0).abs() < 1e-12);
-    }
-    let run = gmm(".").args(args).args(["--evaluations", "500"]).assert().success();
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-    assert!(text.contains("NumPy, 2018") && text.contains("1.1 years"), "{text}");
 }

@@ -65,20 +65,9 @@ fn the_prior_is_the_one_that_is_given() {
         .degrees_of_freedom_prior(3.5)
         .tol(1e-6)
         .max_iter(1000);
-    let numbers = [
-        "--weight-concentration-prior-type",
-        "dirichlet-distribution",
-        "--weight-concentration-prior",
-        "0.01",
-        "--mean-precision-prior",
-        "0.5",
-        "--degrees-of-freedom-prior",
-        "3.5",
-        "--tol",
-        "1e-6",
-        "--max-iter",
-        "1000",
-    ];
+    let numbers = "--weight-concentration-prior-type dirichlet-distribution --weight-concentration-prior 0.01 \
+                   --mean-precision-prior 0.5 --degrees-of-freedom-prior 3.5 --tol 1e-6 --max-iter 1000";
+    let numbers: Vec<&str> = numbers.split(' ').collect();
     let full = Covariances::Full(array![[[2.0, 0.5], [0.5, 3.0]]]);
     let cases = [
         (CovarianceType::Full, full, "prior.csv", "mean.npy"),

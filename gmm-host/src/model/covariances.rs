@@ -34,9 +34,27 @@ impl CovarianceType {
         }
     }
 
-    /// About the multiply-adds that a sample takes in an evaluation of K components over D features.
+    /// The multiply-adds that the log densities of a sample under K components over D features take at
+    /// least. What is quadratic in the features is formed once where components share it: all of it
+    /// under `tied`, |x|² under `spherical` covariances.
     pub fn multiply_adds(self, k: usize, d: usize) -> usize {
-        k * if self.has_matrices() { d * d } else { 2 * d }
+        let triangle = d * (d + 1) / 2;
+        match self {
+            Self::Full => k * (triangle + d),
+            Self::Tied => k * d + triangle + d,
+            Self::Diag => k * 2 * d,
+            Self::Spherical => k * (d + 1) + d,
+        }
+    }
+
+    /// Numbers of features and of components that differ in what suits them: the grid of `gmm bench map`,
+    /// over which the choice of kernels is tested too.
+    pub fn grid(self) -> (&'static [usize], &'static [usize]) {
+        if self.has_matrices() {
+            (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128])
+        } else {
+            (&[2, 13, 32, 40, 64, 128, 256], &[2, 8, 16, 32, 64, 128, 512, 1024])
+        }
     }
 
     /// Whether there are covariances between features, so that a missing value depends on the

@@ -17,7 +17,9 @@ mod header;
 #[cfg(not(feature = "parquet"))]
 mod no_arrow;
 pub(super) mod npy;
+mod npy_element;
 pub(super) mod npy_header;
+pub(super) mod npy_text;
 #[cfg(feature = "parquet")]
 pub(super) mod parquet;
 mod part;

@@ -1,16 +1,14 @@
 //! NumPy's array files.
 use super::array::{Data, Dtype, matrix_shape};
-use super::columns::short;
 use super::file_stamp::FileStamp;
+use super::npy_element::{Element, Stored};
 use super::npy_header::Header;
 use super::stream;
 use crate::io::Problem;
-use bytemuck::Pod;
 use gmm_host::{Interrupt, memory};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header as numpy;
 use ndarray_npy::{WritableElement, WriteNpyError, WriteNpyExt};
-use py_literal::Value;
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,114 +17,6 @@ use std::path::Path;
 
 /// Bytes of one call of the system. A larger array is read by several threads, a piece each.
 const PIECE_BYTES: usize = 4 << 20;
-
-/// An element type of data.
-pub(super) trait Element: Pod + Send + Sync {
-    /// The same element with its bytes in the opposite order.
-    fn swapped(self) -> Self;
-
-    /// The nearest number.
-    fn nearest(value: f64) -> Self;
-}
-
-/// How the elements of an array are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stored {
-    kind: Kind,
-    /// Bytes of an element, at most 8.
-    size: usize,
-    /// Whether the order of the bytes of an element is not that of this machine.
-    swap_bytes: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Boolean,
-    Signed,
-    Unsigned,
-    Float,
-}
-
-impl Stored {
-    /// The types whose elements are numbers: integers and floating-point numbers of at most 64
-    /// bits, and truth values.
-    fn of(header: &Header) -> Result<Self, Problem> {
-        let (kind, size, big) = header.element().unwrap_or(('?', 0, false));
-        let kind = match (kind, size) {
-            ('b', 1) => Kind::Boolean,
-            ('i', 1 | 2 | 4 | 8) => Kind::Signed,
-            ('u', 1 | 2 | 4 | 8) => Kind::Unsigned,
-            ('f', 2 | 4 | 8) => Kind::Float,
-            _ => {
-                return Err(Problem::format(format!(
-                    "the array's type is {} where integers, booleans, float16, float32 or float64 are needed; save \
-                     x.astype('float64')",
-                    short(&header.descr)
-                )));
-            }
-        };
-        Ok(Self { kind, size: size as usize, swap_bytes: big != cfg!(target_endian = "big") })
-    }
-
-    /// The type that the elements are read as.
-    fn dtype(self) -> Dtype {
-        if self.kind == Kind::Float && self.size <= 4 { Dtype::F32 } else { Dtype::F64 }
-    }
-
-    /// The number that is stored in these bytes, [`size`](Self::size) of them.
-    fn number(self, bytes: &[u8]) -> f64 {
-        let mut all = [0; 8];
-        let (Some(used), true) = (all.get_mut(..self.size), bytes.len() == self.size) else { return f64::NAN };
-        used.copy_from_slice(bytes);
-        if self.swap_bytes != cfg!(target_endian = "big") {
-            used.reverse();
-        }
-        let bits = u64::from_le_bytes(all);
-        match (self.kind, self.size) {
-            (Kind::Boolean, _) => f64::from(bits != 0),
-            (Kind::Unsigned, _) => bits as f64,
-            (Kind::Signed, size) => {
-                let unused = 64 - 8 * size;
-                ((bits << unused).cast_signed() >> unused) as f64
-            }
-            (Kind::Float, 2) => half::f16::from_bits(bits as u16).to_f64(),
-            (Kind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
-            (Kind::Float, _) => f64::from_bits(bits),
-        }
-    }
-
-    /// Whether elements are stored as `T` has them in memory, but for the order of their bytes.
-    fn is_as<T: Element>(self) -> bool {
-        self.kind == Kind::Float && self.size == size_of::<T>()
-    }
-
-    /// Fills `out` with the elements that are stored in `bytes`.
-    fn decode<T: Element>(self, bytes: &[u8], out: &mut [T]) {
-        for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(self.size)) {
-            *out = T::nearest(self.number(bytes));
-        }
-    }
-}
-
-impl Element for f32 {
-    fn nearest(value: f64) -> Self {
-        value as f32
-    }
-
-    fn swapped(self) -> Self {
-        Self::from_bits(self.to_bits().swap_bytes())
-    }
-}
-
-impl Element for f64 {
-    fn nearest(value: f64) -> Self {
-        value
-    }
-
-    fn swapped(self) -> Self {
-        Self::from_bits(self.to_bits().swap_bytes())
-    }
-}
 
 /// An open array file. It is read, and never mapped into memory: if another process cut a mapped
 /// file short, the system would end this process with SIGBUS, whereas a read returns an error.
@@ -305,74 +195,9 @@ pub(in crate::io) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
     Ok(number.sum())
 }
 
-/// Reads NumPy's 0-dimensional array of a text (`numpy.array("diag")`) from the bytes of a .npy.
-pub(in crate::io) fn parse_text(bytes: &[u8]) -> Result<String, Problem> {
-    let (shape, mut texts) = parse_unicode(bytes)?;
-    match (&shape[..], texts.pop()) {
-        ([], Some(text)) => Ok(text),
-        _ => Err(Problem::format(format!("there is an array of shape {shape:?} in place of a text"))),
-    }
-}
-
-/// Reads NumPy's 1-dimensional array of texts from the bytes of a .npy.
-pub(in crate::io) fn parse_texts(bytes: &[u8]) -> Result<Vec<String>, Problem> {
-    match parse_unicode(bytes)? {
-        (shape, texts) if shape.len() == 1 => Ok(texts),
-        (shape, _) => {
-            Err(Problem::format(format!("the array of texts has shape {shape:?} where one dimension is needed")))
-        }
-    }
-}
-
-/// The shape and the texts of an array of texts.
-fn parse_unicode(bytes: &[u8]) -> Result<(Vec<usize>, Vec<String>), Problem> {
-    let (header, body) = split(bytes)?;
-    let Some(('U', size, false)) = header.element() else {
-        let (descr, shape) = (&header.descr, &header.shape);
-        return Err(Problem::format(format!(
-            "there is an array of type {descr} and shape {shape:?} in place of texts"
-        )));
-    };
-    header.check_size(size, body.len() as u64)?;
-    // UCS-4, padded with zeros.
-    let text = |characters: &[u8]| {
-        let (characters, _) = characters.as_chunks::<4>();
-        let text = characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect::<Option<String>>();
-        Ok(text.ok_or_else(|| Problem::format("there is a text that is no Unicode"))?.trim_end_matches('\0').into())
-    };
-    // Nothing bounds the number of texts without characters.
-    if size == 0 {
-        return Err(Problem::format("there is a text without characters"));
-    }
-    let texts = body.chunks_exact(size as usize).map(text).collect::<Result<_, Problem>>()?;
-    Ok((header.shape, texts))
-}
-
-fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Problem> {
+pub(super) fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Problem> {
     let mut rest = bytes;
     Ok((Header::read(&mut rest)?, rest))
-}
-
-/// NumPy's 0-dimensional array of a text, as the bytes of a .npy.
-pub(in crate::io) fn text_to_npy(text: &str) -> io::Result<Vec<u8>> {
-    unicode_to_npy(&[text], Vec::new())
-}
-
-/// NumPy's 1-dimensional array of texts, as the bytes of a .npy.
-pub(in crate::io) fn texts_to_npy(texts: &[String]) -> io::Result<Vec<u8>> {
-    unicode_to_npy(texts, vec![texts.len()])
-}
-
-fn unicode_to_npy<T: AsRef<str>>(texts: &[T], shape: Vec<usize>) -> io::Result<Vec<u8>> {
-    let width = texts.iter().map(|text| text.as_ref().chars().count()).max().unwrap_or(0).max(1);
-    let type_descriptor = Value::String(format!("<U{width}"));
-    let header = numpy::Header { type_descriptor, layout: numpy::Layout::Standard, shape };
-    let mut bytes = header.to_bytes().map_err(io::Error::other)?;
-    for text in texts {
-        let padded = text.as_ref().chars().map(u32::from).chain(std::iter::repeat(0)).take(width);
-        bytes.extend(padded.flat_map(u32::to_le_bytes));
-    }
-    Ok(bytes)
 }
 
 /// Writes an array as a `.npy`.
@@ -401,6 +226,7 @@ fn array<T>(header: &Header, values: Vec<T>) -> Result<ArrayD<T>, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::npy_text::parse_text;
     use super::*;
 
     fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -566,18 +392,6 @@ mod tests {
         assert_eq!(number("|u1", &[200]), Ok(200.0));
         assert!(number("<i8", &[1, 2]).is_err());
         assert!(number("<U1", &[1, 0, 0, 0]).is_err());
-    }
-
-    #[test]
-    fn texts_round_trip() {
-        for text in ["diag", "spherical", "", "é𝄞"] {
-            let bytes = text_to_npy(text).unwrap();
-            assert_eq!(parse_text(&bytes).unwrap(), text);
-            assert!(parse(&bytes).is_err());
-        }
-        let mut numbers = Vec::new();
-        write_npy(&ndarray::arr0(1.0f64), &mut numbers).unwrap();
-        assert!(parse_text(&numbers).is_err());
     }
 
     /// With any byte of the header changed there is an array or an error, never a panic.

@@ -4,6 +4,7 @@ use super::variational;
 use crate::io::Problem;
 use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
+use crate::io::data::npy_text;
 use crate::io::data::short as shortened;
 use gmm_host::{CovarianceType, Covariances, Mixture, VariationalMixture, memory};
 use ndarray::{ArrayD, arr0, aview1};
@@ -57,7 +58,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     let missing = |name: &str| Problem::format(format!("the .npz has no usable `{name}`: there is no such member"));
     let named = |name: &str, e: Problem| Problem::format(format!("`{name}`: {e}"));
     let text = entry(TYPE).ok_or_else(|| missing(TYPE))?;
-    let covariance_type: CovarianceType = npy::parse_text(&text).map_err(|e| named(TYPE, e))?.parse()?;
+    let covariance_type: CovarianceType = npy_text::parse_text(&text).map_err(|e| named(TYPE, e))?.parse()?;
     let mut array = |name: &str| {
         let parse = |bytes: Vec<u8>| {
             let array = npy::parse(&bytes).map_err(|e| named(name, e))?;
@@ -87,12 +88,12 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     let posterior = match prior_type {
         None => None,
         Some(text) => {
-            let prior_type = npy::parse_text(&text).map_err(|e| named(variational::PRIOR_TYPE, e))?;
+            let prior_type = npy_text::parse_text(&text).map_err(|e| named(variational::PRIOR_TYPE, e))?;
             let of_name = |name: &'static str| array(&format!("{name}_"))?.ok_or_else(|| variational::missing(name));
             Some(variational::posterior(&mixture, &prior_type, of_name)?)
         }
     };
-    let names = entry(NAMES).map(|bytes| npy::parse_texts(&bytes).map_err(|e| named(NAMES, e))).transpose()?;
+    let names = entry(NAMES).map(|bytes| npy_text::parse_texts(&bytes).map_err(|e| named(NAMES, e))).transpose()?;
     let mut number =
         |name: &str| entry(name).map(|bytes| npy::parse_scalar(&bytes).map_err(|e| named(name, e))).transpose();
     let n_iter = number("n_iter_")?;
@@ -275,7 +276,7 @@ pub(super) fn to_bytes(
         let started = archive.start_file(format!("{name}.npy"), options).map_err(std::io::Error::from);
         started.and_then(|()| archive.write_all(&bytes)).map_err(Problem::io("write it"))
     };
-    add(TYPE, npy::text_to_npy(mixture.covariance_type().name()).map_err(Problem::io("write it"))?)?;
+    add(TYPE, npy_text::text_to_npy(mixture.covariance_type().name()).map_err(Problem::io("write it"))?)?;
     add("weights_", bytes(&mixture.weights())?)?;
     add("means_", bytes(&mixture.means())?)?;
     for (name, covariances) in [
@@ -287,13 +288,13 @@ pub(super) fn to_bytes(
     }
     if let Some(posterior) = posterior {
         let prior_type = posterior.prior().weight_concentration_type.name();
-        add(variational::PRIOR_TYPE, npy::text_to_npy(prior_type).map_err(Problem::io("write it"))?)?;
+        add(variational::PRIOR_TYPE, npy_text::text_to_npy(prior_type).map_err(Problem::io("write it"))?)?;
         for (name, array) in variational::NAMES.into_iter().zip(variational::arrays(posterior)) {
             add(&format!("{name}_"), array_bytes(array)?)?;
         }
     }
     if let Some(names) = &summary.feature_names {
-        add(NAMES, npy::texts_to_npy(names).map_err(Problem::io("write it"))?)?;
+        add(NAMES, npy_text::texts_to_npy(names).map_err(Problem::io("write it"))?)?;
     }
     if let Some(converged) = summary.converged {
         add("converged_", bytes(&*arr0(converged))?)?;

@@ -1,9 +1,8 @@
 //! `gmm bench likelihood`: the time of one evaluation for several devices and numbers of samples.
 use super::options::{MixtureOptions, Named, OutputOptions, ascending, seconds};
 use super::problem::{PARAMETER_SETS, Problem};
-use super::report::{Missing, report};
+use super::report::{Missing, Workload, report};
 use super::rows::Row;
-use super::workload::Workload;
 use crate::commands::timing;
 use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
@@ -15,6 +14,14 @@ use gaussmix::model::CovarianceType;
 use gaussmix::program::whole_number;
 use ndarray::s;
 use std::time::Duration;
+
+/// The log-likelihood of N samples under a mixture of K components.
+pub const LIKELIHOOD: Workload = Workload {
+    title: |Row { d, k, .. }| format!("One evaluation of the log-likelihood, K = {k}, D = {d}"),
+    items: "samples",
+    header: ["device", "kernel", "N", "evaluation", "per sample"],
+    about: |row| row.kernel.clone(),
+};
 
 /// Time one evaluation of the log-likelihood, for several devices and numbers of samples
 ///
@@ -62,7 +69,7 @@ impl Likelihood {
             }
         }
         drop(line);
-        report(Workload::Likelihood, &rows, missing, self.output.json, plot)
+        report(&LIKELIHOOD, &rows, missing, None, self.output.json, plot)
     }
 
     fn measure(

@@ -4,15 +4,19 @@ mod crossover;
 mod errors;
 mod likelihood;
 mod map;
-mod markov_chain;
 mod options;
-mod pairs;
 mod problem;
 mod report;
 mod rows;
-mod workload;
 
 use clap::{Args, Subcommand};
+
+pub use likelihood::LIKELIHOOD;
+pub use map::{Rates, Task};
+pub use options::{MixtureOptions, Named, OutputOptions, ascending, seconds};
+pub use problem::{Problem, mixtures, numbers};
+pub use report::{Missing, Workload, report};
+pub use rows::{Row, print_rows};
 
 /// Measure times on this machine
 #[derive(Debug, Args)]
@@ -23,10 +27,7 @@ Examples:
   gmm bench likelihood --plot bench.svg         from which number of samples on the GPU is faster
   gmm bench likelihood --device cuda --kernels --n 1e6 --json
   gmm bench accuracy --device cpu --n 1e5       the error of each kernel beside its time
-  gmm bench map --plot map.svg                  the time over the floor of each number of features and components
-  gmm bench mcmc --device cpu,cuda              a million evaluations in a Markov chain
-  gmm bench inner-products                      vectors times a matrix, beside published times
-  gmm bench report rows.json --plot bench.svg   draw what --json printed before"
+  gmm bench map --plot map.svg                  the time over the floor of each number of features and components"
 )]
 pub struct Bench {
     #[command(subcommand)]
@@ -38,10 +39,6 @@ enum Subject {
     Likelihood(likelihood::Likelihood),
     Accuracy(accuracy::Accuracy),
     Map(map::MapOfShapes),
-    Mcmc(markov_chain::Mcmc),
-    InnerProducts(pairs::InnerProducts),
-    GaussianKernel(pairs::GaussianKernel),
-    Report(report::Report),
 }
 
 impl Bench {
@@ -50,10 +47,6 @@ impl Bench {
             Subject::Likelihood(command) => command.run(),
             Subject::Accuracy(command) => command.run(),
             Subject::Map(command) => command.run(),
-            Subject::Mcmc(command) => command.run(),
-            Subject::InnerProducts(command) => command.run(),
-            Subject::GaussianKernel(command) => command.run(),
-            Subject::Report(command) => command.run(),
         }
     }
 }

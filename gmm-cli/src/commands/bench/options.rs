@@ -1,4 +1,5 @@
 //! Options that several benches have.
+use crate::terminal::text;
 use clap::Args;
 use gaussmix::Error;
 use gaussmix::device::{Device, kernel_names};
@@ -11,7 +12,9 @@ use std::time::Duration;
 /// A device, and the name by which the user asked for it.
 #[derive(Debug, Clone)]
 pub struct Named {
+    /// That name.
     pub name: String,
+    /// The device.
     pub device: Device,
 }
 
@@ -49,22 +52,43 @@ pub struct MixtureOptions {
 /// Where the times go.
 #[derive(Debug, Args)]
 pub struct OutputOptions {
-    /// Print an array of rows `device, kernel, n, k, d, seconds` as JSON
+    /// Print an array of JSON objects, one for each measurement, with times in seconds
     #[arg(long)]
     pub json: bool,
-    /// Draw the times over the number of samples, both axes logarithmic
+    /// Draw the times
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
 }
 
 impl OutputOptions {
     /// Makes sure that the plot can be written, before anything is measured.
+    ///
+    /// # Errors
+    /// If it cannot.
     pub fn create(&self) -> anyhow::Result<Option<Output>> {
         Ok(self.plot.as_ref().map(Output::create).transpose()?)
+    }
+
+    /// Writes the plot, if there is to be one, and says so unless JSON was printed.
+    pub(super) fn draw(
+        plot: Option<Output>,
+        json: bool,
+        svg: impl FnOnce() -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        let Some(plot) = plot else { return Ok(()) };
+        let svg = svg()?;
+        plot.write(|file| file.write_all(svg.as_bytes()))?;
+        if !json {
+            text::print(format!("\nplot: {plot}"))?;
+        }
+        Ok(())
     }
 }
 
 /// A number of seconds.
+///
+/// # Errors
+/// If the text is not one, or it is more than an hour.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|s| (0.0..=3600.0).contains(s));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "must be between 0 and 3600".into())

@@ -1,40 +1,32 @@
-//! What `gmm bench` says of times: a table with the crossover, JSON, a plot. `gmm bench report` says
-//! it of times that were measured before.
+//! What is said of times: a table with the crossover, JSON, a plot.
 use super::crossover::Crossover;
 use super::options::OutputOptions;
-use super::rows::{Row, read_rows};
-use super::workload::Workload;
+use super::rows::Row;
 use crate::plot::{self, Series};
 use crate::terminal::text;
 use anyhow::anyhow;
-use clap::Args;
 use gaussmix::Error;
 use gaussmix::io::Output;
-use std::path::PathBuf;
 
-/// Report and draw times that were measured before
-#[derive(Debug, Args)]
-pub struct Report {
-    /// Rows that --json printed, on this machine or another
-    #[arg(value_name = "ROWS.json")]
-    rows: PathBuf,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-impl Report {
-    pub fn run(self) -> anyhow::Result<()> {
-        let plot = self.output.create()?;
-        let rows = read_rows(&self.rows)?;
-        let workload = Workload::of(&rows);
-        report(workload, &rows, Vec::new(), self.output.json, plot)
-    }
+/// What was timed over several sizes, in words.
+pub struct Workload {
+    /// The title of the plot.
+    pub title: fn(&Row) -> String,
+    /// What there are N of.
+    pub items: &'static str,
+    /// The columns of the table: device, what `about` says, N, the time, the time of one item.
+    pub header: [&'static str; 5],
+    /// What the second column shows.
+    pub about: fn(&Row) -> String,
 }
 
 /// A device, or one of its kernels, that could not be measured.
 pub struct Missing {
+    /// The device as the user named it.
     pub device: String,
+    /// The kernel; empty for the device.
     pub kernel: String,
+    /// Why it could not be measured.
     pub reason: Error,
 }
 
@@ -44,11 +36,15 @@ impl Missing {
     }
 }
 
-/// Prints the table or the rows, and draws the plot.
+/// Prints the table, with `published` below it, or the rows, and draws the plot.
+///
+/// # Errors
+/// If there are no rows, or a file or stdout cannot be written to.
 pub fn report(
-    workload: Workload,
+    workload: &Workload,
     rows: &[Row],
     missing: Vec<Missing>,
+    published: Option<String>,
     json: bool,
     plot: Option<Output>,
 ) -> anyhow::Result<()> {
@@ -56,67 +52,34 @@ pub fn report(
         let reason = missing.into_iter().next().map(|m| anyhow!(m.reason).context(m.device));
         return Err(reason.unwrap_or_else(|| anyhow!("there is nothing to report: no device, or no rows")));
     }
+    // The rows of the first one's K and D.
+    let same = |r: &&Row| (r.k, r.d) == (rows[0].k, rows[0].d);
+    let of_one_shape: Vec<Row> = rows.iter().filter(same).cloned().collect();
     if json {
         for m in &missing {
             text::note(format_args!("{} is left out: {}", m.label(), m.reason));
         }
         text::print_json(&rows)?;
     } else {
-        text::print(text_of(workload, rows, &missing))?;
+        let notes = missing.iter().map(|m| format!("{}: {}", m.label(), m.reason));
+        let crossover = Crossover::of(&of_one_shape).map(|c| c.to_string());
+        let parts = [table(workload, rows, &missing)].into_iter().chain(notes).chain(crossover).chain(published);
+        text::print(parts.collect::<Vec<_>>().join("\n\n"))?;
     }
-    if let Some(output) = plot {
-        let of_one_shape = of_one_shape(rows);
-        let items = format!("number of {} N", workload.items().0);
-        let svg = plot::log_log(&workload.title(&rows[0]), (&items, "seconds"), &series(&of_one_shape))?;
-        output.write(|file| file.write_all(svg.as_bytes()))?;
-        if !json {
-            text::print(format!("\nplot: {output}"))?;
-        }
-    }
-    Ok(())
+    OutputOptions::draw(plot, json, || {
+        let items = format!("number of {} N", workload.items);
+        plot::log_log(&(workload.title)(&rows[0]), (&items, "seconds"), &series(&of_one_shape))
+    })
 }
 
-/// The rows of the first one's K and D.
-fn of_one_shape(rows: &[Row]) -> Vec<Row> {
-    let same = |r: &&Row| (r.k, r.d) == (rows[0].k, rows[0].d);
-    rows.iter().filter(same).cloned().collect()
-}
-
-fn text_of(workload: Workload, rows: &[Row], missing: &[Missing]) -> String {
-    let likelihood = workload == Workload::Likelihood;
-    // The kernel's name is the workload's; in its place is the shape, which may differ from row to
-    // row.
-    let about = |r: &Row| match workload {
-        Workload::Likelihood => r.kernel.clone(),
-        Workload::InnerProducts => format!("{} × {}", text::grouped(r.k as u64), text::grouped(r.d as u64)),
-        Workload::GaussianKernel => format!("D = {}", r.d),
-    };
+fn table(workload: &Workload, rows: &[Row], missing: &[Missing]) -> String {
     let measured = rows.iter().map(|r| {
-        vec![
-            r.device.clone(),
-            about(r),
-            text::grouped(r.n as u64),
-            text::seconds(r.seconds),
-            text::seconds(r.seconds / r.n as f64),
-        ]
+        let (n, one) = (text::grouped(r.n as u64), r.seconds / r.n as f64);
+        vec![r.device.clone(), (workload.about)(r), n, text::seconds(r.seconds), text::seconds(one)]
     });
     let unavailable =
         missing.iter().map(|m| vec![m.device.clone(), m.kernel.clone(), "–".into(), "unavailable".into(), "–".into()]);
-    let (second, fourth) = match workload {
-        Workload::Likelihood => ("kernel", "evaluation"),
-        Workload::InnerProducts => ("matrix", "products"),
-        Workload::GaussianKernel => ("rows", "values"),
-    };
-    let header = ["device", second, "N", fourth, &format!("per {}", workload.items().1)];
-    let mut out = text::table(&header, measured.chain(unavailable), 2);
-    let notes = missing.iter().map(|m| format!("{}: {}", m.label(), m.reason));
-    let crossover = Crossover::of(&of_one_shape(rows)).map(|c| c.to_string());
-    let published = (!likelihood).then(|| workload.history(rows));
-    for note in notes.chain(crossover).chain(published) {
-        out.push_str("\n\n");
-        out.push_str(&note);
-    }
-    out
+    text::table(&workload.header, measured.chain(unavailable), 2)
 }
 
 /// A line of the plot for each device, and for each kernel where a device has several rows of the

@@ -30,25 +30,23 @@ impl Task {
         }
     }
 
-    /// The multiply-adds that a sample takes at least.
+    /// The multiply-adds that a sample takes at least: for its log densities
+    /// ([`CovarianceType::multiply_adds`]), and in an iteration of EM as many for the moments.
     ///
-    /// | | log-densities | and moments, for EM |
-    /// |---|---|---|
-    /// | `diag`, `spherical` | 2·K·D | 2·K·D |
-    /// | `full` | K·(D·(D + 1)/2 + D) | K·(D·(D + 1)/2 + D) |
-    /// | `tied` | K·D | K·D |
-    ///
-    /// A log-density takes t = A·x + b and Σⱼ tⱼ², and the moments are those of x and of its products.
-    /// Under `tied` covariances what is quadratic in x is the same for all components, and its sum over
-    /// the samples for all mixtures: it counts only for scores, D·(D + 1)/2 + D.
-    fn multiply_adds(self, covariance_type: CovarianceType, k: usize, d: usize) -> f64 {
-        let (k, d) = (k as f64, d as f64);
-        let triangle = d * (d + 1.0) / 2.0;
-        let (densities, moments) = match covariance_type {
-            CovarianceType::Full => (k * (triangle + d), k * (triangle + d)),
-            CovarianceType::Tied if self == Self::Scores => (k * d + triangle + d, 0.0),
-            CovarianceType::Tied => (k * d, k * d),
-            _ => (2.0 * k * d, 2.0 * k * d),
+    /// Under `tied` covariances what is quadratic in x adds the same to all log densities, so that
+    /// responsibilities do not depend on it, and its sum over the samples is a product of the inverse
+    /// covariances with moments of the data, which no mixture changes. The sum of the components' scatter
+    /// is such a moment too. So only the scores of samples take what is quadratic; totals and EM take
+    /// K·D, and the moments K·D.
+    fn multiply_adds(self, covariance_type: CovarianceType, k: usize, d: usize) -> usize {
+        let densities = match covariance_type {
+            CovarianceType::Tied if self != Self::Scores => k * d,
+            other => other.multiply_adds(k, d),
+        };
+        let moments = match covariance_type {
+            // |x|² is that of the densities.
+            CovarianceType::Spherical => k * (d + 1),
+            _ => densities,
         };
         if self == Self::Em { densities + moments } else { densities }
     }
@@ -75,7 +73,7 @@ impl Rates {
     /// The seconds that a task takes at least, over N samples with K components and D features.
     pub fn floor(&self, task: Task, covariance_type: CovarianceType, [n, k, d]: [usize; 3]) -> f64 {
         let memory = task.bytes(d) as f64 / self.bandwidth;
-        let arithmetic = task.multiply_adds(covariance_type, k, d) / self.flops;
+        let arithmetic = task.multiply_adds(covariance_type, k, d) as f64 / self.flops;
         n as f64 * memory.max(arithmetic)
     }
 
@@ -109,16 +107,51 @@ mod tests {
     /// Counted by hand, for a sample of two features and three components.
     #[test]
     fn multiply_adds_of_each_type() {
-        let of = |covariance_type, task: Task| task.multiply_adds(covariance_type, 3, 2);
-        for (covariance_type, total, scores, em) in [
-            (CovarianceType::Diag, 12.0, 12.0, 24.0),
-            (CovarianceType::Spherical, 12.0, 12.0, 24.0),
-            (CovarianceType::Full, 15.0, 15.0, 30.0),
-            (CovarianceType::Tied, 6.0, 11.0, 12.0),
+        for (covariance_type, expected) in [
+            (CovarianceType::Full, [15, 15, 30]),
+            (CovarianceType::Tied, [11, 6, 12]),
+            (CovarianceType::Diag, [12, 12, 24]),
+            (CovarianceType::Spherical, [11, 11, 20]),
         ] {
-            assert_eq!(of(covariance_type, Task::Total), total, "{covariance_type}");
-            assert_eq!(of(covariance_type, Task::Scores), scores, "{covariance_type}");
-            assert_eq!(of(covariance_type, Task::Em), em, "{covariance_type}");
+            let of = |task: Task| task.multiply_adds(covariance_type, 3, 2);
+            assert_eq!([Task::Scores, Task::Total, Task::Em].map(of), expected, "{covariance_type}");
+        }
+    }
+
+    /// A polynomial a·K·D² + b·K·D + c·K + e·D² + g·D, from its values.
+    fn formula(of: impl Fn(usize, usize) -> usize) -> String {
+        let f = |k, d| 2 * of(k, d) as i64;
+        let with_k = |d| f(1, d) - f(0, d);
+        let (c, e) = (with_k(0), f(0, 2) / 2 - f(0, 1));
+        let a = (with_k(2) - 2 * with_k(1) + c) / 2;
+        let twice = [(a, "K·D²"), (with_k(1) - a - c, "K·D"), (c, "K"), (e, "D²"), (f(0, 1) - e, "D")];
+        let term = |(twice, name): (i64, &str)| match (twice, twice % 2) {
+            (0, _) => None,
+            (1, _) => Some(format!("{name}/2")),
+            (2, _) => Some(name.into()),
+            (_, 0) => Some(format!("{}·{name}", twice / 2)),
+            _ => Some(format!("{twice}·{name}/2")),
+        };
+        twice.into_iter().filter_map(term).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// `GMM_WRITE_DOCS=1 cargo test -p gaussmix-cli table_of_floors` writes the table.
+    #[test]
+    fn the_guide_has_the_table_of_floors() {
+        let mut table = String::from("| covariances | `scores` | `total` | `em` |\n|---|---|---|---|\n");
+        for covariance_type in CovarianceType::ALL {
+            let of = |task: Task| formula(|k, d| task.multiply_adds(covariance_type, k, d));
+            let [scores, total, em] = [Task::Scores, Task::Total, Task::Em].map(of);
+            table += &format!("| {covariance_type} | {scores} | {total} | {em} |\n");
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/speed.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let start = page.find("| covariances | `scores`").expect("the table in docs/speed.md");
+        let end = start + page[start..].find("\n\n").unwrap() + 1;
+        if std::env::var_os("GMM_WRITE_DOCS").is_some() {
+            std::fs::write(path, [&page[..start], &table, &page[end..]].concat()).unwrap();
+        } else {
+            assert_eq!(page[start..end], table, "GMM_WRITE_DOCS=1 writes it");
         }
     }
 

@@ -4,41 +4,31 @@ mod floor;
 mod report;
 
 use super::errors::Truth;
-use super::options::{Named, ascending, seconds};
+use super::options::{Named, OutputOptions, ascending, seconds};
+use super::problem::{mixtures, numbers};
 use crate::commands::timing;
 use crate::input::tuning_file;
 use crate::terminal::{ProgressLine, text};
 use anyhow::bail;
 use cells::{Cell, Map};
 use clap::Args;
-use floor::{Rates, Task};
 use gaussmix::data::Samples;
 use gaussmix::device::{LoadOptions, load};
 use gaussmix::evaluator::Evaluator;
-use gaussmix::io::Output;
-use gaussmix::model::{CovarianceType, Covariances, Mixture};
+use gaussmix::model::{CovarianceType, Mixture};
 use gaussmix::program::whole_number;
 use gaussmix::statistics::Freeze;
 use gaussmix::{Error, memory};
-use ndarray::{Array1, Array2, Array3, ArrayView2};
-use rand::{Rng, RngExt, SeedableRng};
+use ndarray::{Array1, ArrayView2};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::StandardNormal;
-use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// The grid under `diag` and `spherical` covariances: D and K. The tests of the planning
-/// (`gmm-host/src/backends/cuda/families/tests.rs`) go over the same cells.
-const DIAGONALS: (&[usize], &[usize]) = (&[2, 13, 32, 40, 64, 128, 256], &[2, 8, 16, 32, 64, 128, 512, 1024]);
-/// The same under `full` and `tied` ones.
-const MATRICES: (&[usize], &[usize]) = (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128]);
+pub use floor::{Rates, Task};
 
 /// Mixtures that take turns, so that no evaluation can reuse anything from the one before.
 const MIXTURES: usize = 2;
-/// Numbers that one thread makes at a time.
-const BLOCK: usize = 1 << 20;
 const SEED: u64 = 2026;
 
 /// Show how far each number of features and components is from the least time that it could take
@@ -92,13 +82,8 @@ pub struct MapOfShapes {
     /// Seconds to spend on each measurement
     #[arg(long, value_parser = seconds, default_value = "0.2")]
     seconds: Duration,
-    /// Print an array of rows `device, task, covariance_type, n, d, k, seconds, floor, ratio, family,
-    /// kernel, cliff`, and `errors` if asked for, as JSON
-    #[arg(long)]
-    json: bool,
-    /// Draw the heat maps
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// What the samples of all cells are made of.
@@ -113,7 +98,7 @@ struct Data {
 
 impl MapOfShapes {
     pub fn run(self) -> anyhow::Result<()> {
-        let plot = self.plot.as_ref().map(Output::create).transpose()?;
+        let plot = self.output.create()?;
         let mut maps = self.maps();
         let mut line = ProgressLine::start("looking for the device");
         let device = self.device_in_words()?;
@@ -129,20 +114,13 @@ impl MapOfShapes {
             bail!("nothing could be measured: {}", notes.first().map_or("there are no cells", |note| note));
         }
         maps.iter_mut().for_each(Map::find_cliffs);
-        if self.json {
+        if self.output.json {
             notes.iter().for_each(text::note);
             text::print_json(&maps.iter().flat_map(|map| &map.cells).collect::<Vec<_>>())?;
         } else {
             text::print_styled(self.text(&device, &maps, &notes))?;
         }
-        if let Some(output) = plot {
-            let svg = report::svg(&maps)?;
-            output.write(|file| file.write_all(svg.as_bytes()))?;
-            if !self.json {
-                text::print(format!("\nplot: {output}"))?;
-            }
-        }
-        Ok(())
+        OutputOptions::draw(plot, self.output.json, || report::svg(&maps))
     }
 
     /// The maps that are to be measured, empty.
@@ -150,7 +128,7 @@ impl MapOfShapes {
         let or =
             |given: &[usize], default: &[usize]| ascending(if given.is_empty() { default } else { given }.to_vec());
         let map = |task: Task, covariance_type: CovarianceType| {
-            let (d, k) = if has_matrices(covariance_type) { MATRICES } else { DIAGONALS };
+            let (d, k) = covariance_type.grid();
             Map { task, covariance_type, d: or(&self.d, d), k: or(&self.k, k), cells: Vec::new() }
         };
         let types = || self.covariance_type.iter();
@@ -191,15 +169,7 @@ impl MapOfShapes {
             let mut rng = ChaCha8Rng::seed_from_u64(SEED);
             data.weights = Array1::from_shape_simple_fn(self.n, || rng.random_range(0.5..1.5));
         }
-        data.numbers.resize(self.n * most, 0.0);
-        data.numbers.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| {
-            let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-            rng.set_stream(i as u64);
-            block.fill_with(|| match self.missing > 0.0 && rng.random_bool(self.missing) {
-                true => f32::NAN,
-                false => rng.sample(StandardNormal),
-            });
-        });
+        data.numbers = numbers(self.n * most, self.missing);
         data
     }
 
@@ -228,7 +198,7 @@ impl MapOfShapes {
                 let place = format!("{covariance_type}, D = {d}, K = {k}");
                 line.show(format!("measuring {place}"));
                 let mut prepare = || -> anyhow::Result<_> {
-                    let mixtures = mixtures(k, d, covariance_type)?;
+                    let mixtures = mixtures(MIXTURES, [k, d], covariance_type)?;
                     let truth = exact.as_mut().map(|exact| Truth::new(exact.as_mut(), &mixtures[0])).transpose()?;
                     Ok((mixtures, truth))
                 };
@@ -317,36 +287,4 @@ fn share(text: &str) -> Result<f64, String> {
         Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
         _ => Err("a share is a number from 0 to below 1".into()),
     }
-}
-
-fn has_matrices(covariance_type: CovarianceType) -> bool {
-    matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied)
-}
-
-/// Mixtures near each other, whose components are as wide as the data and near its centre, so that
-/// every sample belongs to several of them.
-fn mixtures(k: usize, d: usize, covariance_type: CovarianceType) -> anyhow::Result<Vec<Mixture>> {
-    // With their factors, and what the statistics and an M-step hold.
-    let copies = 4 * MIXTURES;
-    memory::check("the covariances", &covariance_type.shape(k, d), copies * size_of::<f64>(), "use a smaller K or D")?;
-    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
-    let means = normal(&mut rng, k, d) / (d as f64).sqrt();
-    let matrix = |i: usize, j: usize| if i == j { 1.2 } else { 0.2 };
-    let covariances = match covariance_type {
-        CovarianceType::Full => Covariances::Full(Array3::from_shape_fn((k, d, d), |(_, i, j)| matrix(i, j))),
-        CovarianceType::Tied => Covariances::Tied(Array2::from_shape_fn((d, d), |(i, j)| matrix(i, j))),
-        CovarianceType::Spherical => {
-            Covariances::Spherical(Array1::from_shape_simple_fn(k, || rng.random_range(0.9..1.1)))
-        }
-        CovarianceType::Diag => Covariances::Diag(Array2::from_shape_simple_fn((k, d), || rng.random_range(0.9..1.1))),
-        other => bail!("there are no random mixtures of type {}", other.name()),
-    };
-    let weights = &weights / weights.sum();
-    let of = |i: usize| Mixture::new(weights.clone(), &means + 1e-3 * i as f64, covariances.clone());
-    Ok((0..MIXTURES).map(of).collect::<Result<_, _>>()?)
-}
-
-fn normal(rng: &mut impl Rng, k: usize, d: usize) -> Array2<f64> {
-    Array2::from_shape_simple_fn((k, d), || rng.sample(StandardNormal))
 }

@@ -1,6 +1,7 @@
 //! The choice among the families, on two devices.
 use super::*;
 use crate::backends::cuda::likelihood::batch::group;
+use crate::model::covariances::CovarianceType;
 
 pub const H200: Limits = Limits {
     multiprocessors: 132,
@@ -72,13 +73,6 @@ fn float32_has_better_kernels_than_the_general_ones() {
     }
 }
 
-/// The grids of `gmm bench map` (`gmm-cli/src/commands/bench/map`): D and K under diagonals, and
-/// under matrices.
-const MAPS: [(&[usize], &[usize]); 2] = [
-    (&[2, 13, 32, 40, 64, 128, 256], &[2, 8, 16, 32, 64, 128, 512, 1024]),
-    (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128]),
-];
-
 /// An A100.
 const CAPABILITY_8_0: Limits = Limits {
     multiprocessors: 108,
@@ -93,7 +87,7 @@ const CAPABILITY_8_0: Limits = Limits {
 fn tasks_of_maps() -> impl Iterator<Item = Task> {
     let operations = [Operation::Total, Operation::Scores, Operation::EStep];
     let cells = [false, true].into_iter().flat_map(|full| {
-        let (features, components) = MAPS[usize::from(full)];
+        let (features, components) = if full { CovarianceType::Full } else { CovarianceType::Diag }.grid();
         features.iter().flat_map(move |&d| components.iter().map(move |&k| (full, d, k)))
     });
     let tasks = cells.flat_map(move |cell| operations.map(|operation| (cell, operation)));

@@ -1,12 +1,3 @@
-//! `gmm bench mcmc`: the time of a million likelihood evaluations in a Markov chain.
-//!
-//! That is the job of the talk that this program grew from, "Accelerating your Python Code For GMMs
-//! with PyCUDA" (2018).
-use super::options::{MixtureOptions, Named, seconds};
-use super::problem::Problem;
-use super::rows::print_rows;
-use crate::input::tuning_file;
-use crate::terminal::{ProgressLine, text};
 use anyhow::bail;
 use clap::Args;
 use gaussmix::data::Samples;
@@ -14,6 +5,7 @@ use gaussmix::device::{Device, LoadOptions};
 use gaussmix::mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, Target};
 use gaussmix::model::{CovarianceType, Mixture};
 use gaussmix::program::whole_number;
+use gaussmix_cli::bench::{MixtureOptions, Named, Problem, ProgressLine, print_rows, seconds, text, tuning_file};
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

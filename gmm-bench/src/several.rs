@@ -1,0 +1,56 @@
+use crate::{median, normal};
+use clap::Args;
+use gaussmix::cuda::cuda_devices;
+use gaussmix::data::Samples;
+use gaussmix::device::{Device, DeviceSet, LoadOptions, load};
+use gaussmix::model::CovarianceType;
+use gaussmix_cli::bench::{mixtures, text};
+
+/// N, D and K.
+const CASES: [(usize, usize, usize); 3] = [(200_000_000, 13, 8), (10_000_000, 13, 8), (8_000_000, 128, 1024)];
+/// Mixtures that take turns.
+const SETS: usize = 4;
+
+/// Time totals and E-steps over one, two, four ... GPUs
+///
+/// Diagonal covariances; behind a time stands the share of the linear gain that is reached.
+#[derive(Debug, Args)]
+pub struct Several {
+    /// The gigabytes of samples that the largest case may take
+    #[arg(long, default_value = "11")]
+    gigabytes: f64,
+}
+
+impl Several {
+    pub fn run(self) -> anyhow::Result<()> {
+        let gpus = cuda_devices()?.len();
+        let mut rows = Vec::new();
+        for (n, d, k) in CASES.into_iter().filter(|&(n, d, _)| (4 * n * d) as f64 <= self.gigabytes * 1e9) {
+            let x = normal(n, d)?;
+            let mixtures = mixtures(SETS, [k, d], CovarianceType::Diag)?;
+            let mut one = None;
+            for count in (0..).map(|i| 1 << i).take_while(|count| *count <= gpus) {
+                let device = if count == 1 { Device::Cuda(0) } else { Device::Several(DeviceSet::cuda(0..count)) };
+                let mut data = load(device, Samples::from_f32(x.view())?, &LoadOptions::new())?;
+                let total = median(|i| data.log_likelihood(&mixtures[i % SETS]).map(drop))?;
+                let e_step = median(|i| data.statistics(&mixtures[i % SETS]).map(drop))?;
+                let [total_of_one, e_step_of_one] = *one.get_or_insert([total, e_step]);
+                let share = |one: f64, time: f64| format!("{:.2}", one / time / count as f64);
+                let shape = [n, d, k, count].map(|size| text::grouped(size as u64));
+                rows.push(
+                    shape
+                        .into_iter()
+                        .chain([
+                            text::seconds(total),
+                            share(total_of_one, total),
+                            text::seconds(e_step),
+                            share(e_step_of_one, e_step),
+                        ])
+                        .collect(),
+                );
+            }
+        }
+        let header = ["N", "D", "K", "GPUs", "total", "share", "E-step", "share"];
+        Ok(text::print(text::table(&header, rows, 0))?)
+    }
+}

@@ -5,7 +5,7 @@ use gaussmix::evaluator::{ChunkedEvaluator, CpuEvaluator};
 use gaussmix::fit::{GaussianMixtureParams, StepwiseEm};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity};
 use gaussmix::mcmc;
-use gaussmix::model::CovarianceType;
+use gaussmix::model::{CovarianceType, Predict};
 use gaussmix::statistics::Freeze;
 use std::ops::{ControlFlow, Range};
 

@@ -2,7 +2,7 @@
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::fit::GaussianMixtureParams;
-use gaussmix::model::CovarianceType;
+use gaussmix::model::{CovarianceType, Predict};
 use ndarray::Array2;
 use std::ops::ControlFlow;
 

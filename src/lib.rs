@@ -11,6 +11,7 @@
 //!
 //! ```
 //! use gaussmix::fit::GaussianMixtureParams;
+//! use gaussmix::model::Predict;
 //! use ndarray::array;
 //!
 //! let x = array![[1.0, 2.0], [1.1, 4.0], [0.9, 0.0], [10.0, 2.0], [10.2, 4.0], [9.9, 0.0]];
@@ -40,75 +41,17 @@ pub mod io;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
 
+#[cfg(feature = "cuda")]
+#[doc(inline)]
+pub use gmm_host::cuda;
 pub use gmm_host::{Error, Interrupt, Result};
 #[doc(inline)]
-pub use gmm_host::{linalg, memory};
+pub use gmm_host::{data, device, evaluator, fit, linalg, memory, model, statistics};
 #[doc(inline)]
 pub use gmm_mcmc as mcmc;
 pub use gmm_pairwise as pairwise;
 #[cfg(feature = "rust-cuda")]
 pub use rust_cuda::use_rust_cuda_kernels;
-
-/// Mixtures: their covariances, densities and new samples.
-pub mod model {
-    #[doc(inline)]
-    pub use gmm_host::{
-        CovarianceType, Covariances, Estimate, Mixture, MixtureOn, MixtureSampler, OnAxis, Order, Region, Regression,
-        SYMMETRY_TOLERANCE, Transport, VariationalMixture, VariationalPrior, WEIGHT_SUM_TOLERANCE,
-        WeightConcentrationPriorType,
-    };
-}
-
-/// Samples: their numbers, weights and missing values.
-pub mod data {
-    #[doc(inline)]
-    pub use gmm_host::{DataSource, Element, Missing, Rows, Samples, View, Weights};
-}
-
-/// The devices, and samples laid out in them.
-pub mod device {
-    #[doc(inline)]
-    pub use gmm_host::{
-        Device, DeviceSet, Footprint, LoadOptions, MemoryPlan, devices, kernel_names, load, load_chunks,
-    };
-}
-
-/// What is of CUDA GPUs alone: their kernels, and arrays that are in their memory already.
-#[cfg(feature = "cuda")]
-pub mod cuda {
-    #[doc(inline)]
-    pub use gmm_host::{
-        CudaEvaluator, CudaKernel, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
-        cuda_kernels, load_device_array,
-    };
-}
-
-/// Evaluators: samples in a device, over which mixtures are evaluated.
-pub mod evaluator {
-    #[doc(inline)]
-    pub use gmm_host::{
-        ChunkedEvaluator, CpuEvaluator, DataFacts, Description, Draw, Drawn, Evaluator, LabelledEvaluator, Labels,
-        Load, MetropolisPrior, MetropolisSteps, MetropolisTarget, Operation, Precision, ReferenceEvaluator, Sampling,
-        ShardedEvaluator, evaluate_each,
-    };
-}
-
-/// The sufficient statistics of an E-step, and the mixture that follows from them.
-pub mod statistics {
-    #[doc(inline)]
-    pub use gmm_host::{COUNT_FLOOR, CentredSums, ConjugatePrior, Freeze, Frozen, Gradient, Statistics, Update};
-}
-
-/// Fitting by expectation-maximisation, and the choice of the number of components.
-pub mod fit {
-    #[doc(inline)]
-    pub use gmm_host::{
-        Adaptation, BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions,
-        FittedModel, Fitting, GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Rank, Ranked,
-        Regularized, RunStart, Selection, Standardizable, Standardization, Starts, StepwiseEm, StochasticVariational,
-        Variational, Watch, fit_many, grow, merge_down, moving_average, scikit_learn, select, select_by,
-    };
-}
 
 /// For programs: counts as a command line has them, and an end that leaves no unfinished file.
 #[cfg(feature = "clap")]

@@ -4,7 +4,7 @@
 //! In one call, on arrays of ndarray:
 //!
 //! ```
-//! use gmm_host::GaussianMixtureParams;
+//! use gmm_host::{GaussianMixtureParams, Predict};
 //! use ndarray::array;
 //!
 //! let x = array![[1.0, 2.0], [1.1, 4.0], [0.9, 0.0], [10.0, 2.0], [10.2, 4.0], [9.9, 0.0]];
@@ -18,6 +18,8 @@
 //! a [`Device`] and gives an [`Evaluator`]. That computes the log-likelihood of one [`Mixture`]
 //! after another, or the [`Statistics`] of an E-step, and [`GaussianMixtureParams`] fit to it.
 //!
+//! The modules sort all names; each name is also at the root of the crate.
+//!
 //! The features `serde` and `linfa` add the traits of these crates.
 //!
 //! # For those who work on this crate
@@ -26,134 +28,124 @@
 //! that. A line with a colon lists the modules of a folder.
 //!
 //! ```text
-//! error, interrupt, count, memory, compensated, simd, precision
-//! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
-//!     sampler, gaussian, transport, distances, products, merging
-//! freeze, prior, statistics, adapt, metropolis, sampling
-//! variational: prior, gamma, expectations, mixture, m_step, bound
-//! data: array, float, ranges, weights, samples, patterns, frame
-//! draw, labels, evaluator
-//! backends: parts, lazy, chunked, sharded, labelled, missing, enough_digits, device_parameters, reference, cpu, cuda, auto
-//! memory_plan, gpus, device, load
+//! count
+//! device: memory_plan, gpus, names, auto, load
 //! source
 //! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, init, moments,
 //!     iterate, em, variational, many, grow, select, merge, stepwise
-//! score_function, gradient, predict, regression, impute, linfa
+//! predict, linfa
 //! ```
-//!
-//! So `evaluator` knows no backend, and `load` knows them all. A module takes a name from the
-//! module that defines it, never from this one.
-mod adapt;
-mod backends;
-mod compensated;
-
-/// A GPU for what is computed there besides mixtures, with kernels of `gmm_kernels`: a [`Queue`] of
-/// copies and launches, and the [`Memory`] that they use. Whatever a caller does, no work reads or
-/// writes memory that has been freed; what a kernel asks of its arguments is vouched for by an
-/// `unsafe` [`Launch`].
-///
-/// [`Queue`]: cuda::Queue
-/// [`Memory`]: cuda::Memory
-/// [`Launch`]: cuda::Launch
-#[cfg(feature = "cuda")]
-pub mod cuda {
-    pub use crate::backends::cuda::device::driver::use_driver;
-    pub use crate::backends::cuda::device::gpu::Limits;
-    pub use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-    pub use crate::backends::cuda::device::layout::{stride, transposed};
-    pub use crate::backends::cuda::device::memory::Numbers;
-    pub use crate::backends::cuda::device::queue::{Memory, Queue, Work};
-    pub use crate::backends::cuda::device::require;
-}
-
 #[cfg(feature = "clap")]
 pub mod count;
-mod data;
-mod device;
-mod draw;
-mod error;
-mod evaluator;
-mod fit;
-mod freeze;
-mod gpus;
-mod gradient;
-mod impute;
-mod interrupt;
-mod labels;
+pub mod device;
+pub mod fit;
 #[cfg(feature = "linfa")]
 mod linfa;
-mod load;
+mod predict;
+mod source;
+
+#[cfg(feature = "cuda")]
+#[doc(no_inline)]
+pub use cuda::*;
+pub use gmm_core::error::{Error, Result};
+pub use gmm_core::interrupt::Interrupt;
+#[doc(inline)]
+pub use gmm_core::{memory, simd};
+#[doc(no_inline)]
+pub use {data::*, device::*, evaluator::*, fit::*, model::*, statistics::*};
+
+/// Mixtures: their covariances, densities and new samples.
+pub mod model {
+    #[doc(inline)]
+    pub use crate::predict::{MixtureOn, Predict};
+    #[doc(inline)]
+    pub use gmm_core::model::covariances::{CovarianceType, Covariances};
+    #[doc(inline)]
+    pub use gmm_core::model::distances::{Estimate, Transport};
+    #[doc(inline)]
+    pub use gmm_core::model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
+    #[doc(inline)]
+    pub use gmm_core::model::one_dimension::{OnAxis, Region};
+    #[doc(inline)]
+    pub use gmm_core::model::order::Order;
+    #[doc(inline)]
+    pub use gmm_core::model::sampler::MixtureSampler;
+    #[doc(inline)]
+    pub use gmm_core::operations::regression::Regression;
+    #[doc(inline)]
+    pub use gmm_core::variational::mixture::VariationalMixture;
+    #[doc(inline)]
+    pub use gmm_core::variational::prior::{VariationalPrior, WeightConcentrationPriorType};
+}
+
+/// Samples: their numbers, weights and missing values.
+pub mod data {
+    #[doc(inline)]
+    pub use crate::source::DataSource;
+    #[doc(inline)]
+    pub use gmm_core::data::samples::{Element, Missing, Rows, Samples, View};
+    #[doc(inline)]
+    pub use gmm_core::data::weights::Weights;
+}
+
+/// Evaluators: samples in a device, over which mixtures are evaluated.
+pub mod evaluator {
+    #[doc(inline)]
+    pub use crate::fit::evaluate_each;
+    #[doc(inline)]
+    pub use gmm_core::backends::chunked::{ChunkedEvaluator, Load};
+    #[doc(inline)]
+    pub use gmm_core::backends::cpu::CpuEvaluator;
+    #[doc(inline)]
+    pub use gmm_core::backends::labelled::LabelledEvaluator;
+    #[doc(inline)]
+    pub use gmm_core::backends::reference::ReferenceEvaluator;
+    #[doc(inline)]
+    pub use gmm_core::backends::sharded::ShardedEvaluator;
+    #[doc(inline)]
+    pub use gmm_core::contract::draw::{Draw, Drawn};
+    #[doc(inline)]
+    pub use gmm_core::contract::evaluator::{DataFacts, Description, Evaluator};
+    #[doc(inline)]
+    pub use gmm_core::contract::labels::Labels;
+    #[doc(inline)]
+    pub use gmm_core::contract::metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
+    #[doc(inline)]
+    pub use gmm_core::contract::sampling::Sampling;
+    #[doc(inline)]
+    pub use gmm_core::precision::{Operation, Precision};
+}
+
+/// The sufficient statistics of an E-step, and the mixture that follows from them.
+pub mod statistics {
+    #[doc(inline)]
+    pub use gmm_core::operations::adapt::Adaptation;
+    #[doc(inline)]
+    pub use gmm_core::operations::gradient::Gradient;
+    #[doc(inline)]
+    pub use gmm_core::statistics::freeze::{Freeze, Frozen};
+    #[doc(inline)]
+    pub use gmm_core::statistics::prior::ConjugatePrior;
+    #[doc(inline)]
+    pub use gmm_core::statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};
+}
+
+/// CUDA GPUs: their kernels, arrays that are in their memory already, and a [`Queue`] of
+/// copies and launches for other computations than mixtures.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    #[doc(inline)]
+    pub use crate::device::load::load_device_array;
+    #[doc(inline)]
+    pub use gmm_cuda::*;
+}
 
 /// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
-/// bits on every machine, and sums without rounding errors. The engines of this crate are written
-/// with them, and what is computed beside them may be.
+/// bits on every machine, and sums without rounding errors.
 pub mod linalg {
-    pub use crate::compensated::neumaier_sum;
-    pub use crate::model::linalg::{sum_of, vectorised};
+    pub use gmm_core::compensated::neumaier_sum;
+    pub use gmm_core::model::linalg::{sum_of, vectorised};
 }
-pub mod memory;
-mod memory_plan;
-mod metropolis;
-mod model;
-mod precision;
-mod predict;
-mod prior;
-mod regression;
-mod sampling;
-mod score_function;
-pub mod simd;
-mod source;
-mod statistics;
-mod variational;
-
-pub use adapt::Adaptation;
-pub use backends::chunked::{ChunkedEvaluator, Load};
-pub use backends::cpu::CpuEvaluator;
-#[cfg(feature = "cuda")]
-pub use backends::cuda::{
-    CudaEvaluator, CudaKernel, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
-    cuda_kernels,
-};
-pub use backends::labelled::LabelledEvaluator;
-pub use backends::reference::ReferenceEvaluator;
-pub use backends::sharded::ShardedEvaluator;
-pub use data::samples::{Element, Missing, Rows, Samples, View};
-pub use data::weights::Weights;
-pub use device::{Device, DeviceSet};
-pub use draw::{Draw, Drawn};
-pub use error::{Error, Result};
-pub use evaluator::{DataFacts, Description, Evaluator};
-pub use fit::scikit_learn;
-pub use fit::{
-    BayesianGaussianMixtureParams, Callback, Candidate, Checked, Criterion, Em, Fit, FitOptions, FittedModel, Fitting,
-    GaussianMixtureParams, InitParams, Iteration, ManyStarts, MapPrior, Method, Rank, Ranked, Regularized, RunStart,
-    Selection, Standardizable, Standardization, Starts, StepwiseEm, StochasticVariational, Variational, Watch,
-    evaluate_each, fit_many, grow, merge_down, moving_average, select, select_by,
-};
-pub use freeze::{Freeze, Frozen};
-pub use gradient::Gradient;
-pub use interrupt::Interrupt;
-pub use labels::Labels;
-#[cfg(feature = "cuda")]
-pub use load::load_device_array;
-pub use load::{LoadOptions, devices, kernel_names, load, load_chunks};
-pub use memory_plan::{Footprint, MemoryPlan};
-pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
-pub use model::covariances::{CovarianceType, Covariances};
-pub use model::distances::{Estimate, Transport};
-pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
-pub use model::one_dimension::{OnAxis, Region};
-pub use model::order::Order;
-pub use model::sampler::MixtureSampler;
-pub use precision::{Operation, Precision};
-pub use predict::MixtureOn;
-pub use prior::ConjugatePrior;
-pub use regression::Regression;
-pub use sampling::Sampling;
-pub use source::DataSource;
-pub use statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};
-pub use variational::mixture::VariationalMixture;
-pub use variational::prior::{VariationalPrior, WeightConcentrationPriorType};
 
 /// The example of the README is tested.
 #[cfg(doctest)]

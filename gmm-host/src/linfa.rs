@@ -12,25 +12,18 @@
 //! assert!(labels[0] == labels[1] && labels[1] != labels[2] && labels[2] == labels[3]);
 //! # Ok::<(), gmm_host::Error>(())
 //! ```
-use crate::data::samples::Element;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
+use crate::device::names::Device;
 use crate::fit::{Checked, Fit, Fitting, Method};
-use crate::model::mixture::Mixture;
+use crate::predict::{MixtureOn, Predict};
 use crate::source::DataSource;
 use crate::source::sealed::Sealed;
-use crate::variational::mixture::VariationalMixture;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::Element;
+use gmm_core::error::{Error, Result};
 use linfa::traits::PredictInplace;
 use linfa::{DatasetBase, ParamGuard};
 use ndarray::ArrayView2;
 use ndarray16::{Array1, ArrayBase, Data, Ix2};
-
-impl From<linfa::Error> for Error {
-    fn from(error: linfa::Error) -> Self {
-        Self::Load(Box::new(error))
-    }
-}
 
 impl<A: Element, S: Data<Elem = A>> Sealed for &ArrayBase<S, Ix2> {}
 /// An array of linfa's.
@@ -97,43 +90,34 @@ impl<M: Method, A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S
     }
 }
 
-/// The trait of the mixtures that fits find.
-macro_rules! predicts {
-    ($mixture:ident) => {
-        /// # Panics
-        #[doc = concat!("Where [`", stringify!($mixture), "::predict`] would report an error, because linfa's trait cannot:")]
-        /// for samples that are not finite or have another D than the mixture.
-        impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for $mixture {
-            fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
-                match self.predict(x) {
-                    Ok(predicted) => *labels = predicted.into(),
-                    Err(error) => panic!("{error}"),
-                }
-            }
-
-            fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
-                Array1::zeros(x.nrows())
-            }
+/// Predicts with the mixture on its device.
+///
+/// # Panics
+/// Where [`Predict::predict`] would report an error, because linfa's trait cannot: for samples that are
+/// not finite or have another D than the mixture.
+impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for MixtureOn<'_> {
+    fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
+        match Predict::predict(self, x) {
+            Ok(predicted) => *labels = predicted.into(),
+            Err(error) => panic!("{error}"),
         }
-    };
-}
+    }
 
-predicts!(Mixture);
-predicts!(VariationalMixture);
+    fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
+        Array1::zeros(x.nrows())
+    }
+}
 
 /// Predicts with the fitted mixture.
 ///
 /// # Panics
-/// As for the mixture.
-impl<M, A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Fit<M>
-where
-    M: PredictInplace<ArrayBase<S, Ix2>, Array1<usize>>,
-{
+/// As [`MixtureOn`].
+impl<M: Predict, A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Fit<M> {
     fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
-        self.mixture.predict_inplace(x, labels);
+        self.mixture.on(Device::Auto).predict_inplace(x, labels);
     }
 
     fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
-        self.mixture.default_target(x)
+        Array1::zeros(x.nrows())
     }
 }

@@ -1,30 +1,31 @@
 //! What a mixture says about samples, in one call.
-use crate::adapt::Adaptation;
-use crate::device::Device;
-use crate::error::Result;
+use crate::device::names::Device;
 use crate::fit::Criterion;
-use crate::gradient::{Gradient, gradient};
-use crate::model::mixture::Mixture;
-use crate::score_function::score_function;
 use crate::source::DataSource;
-use crate::variational::mixture::VariationalMixture;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::Result;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::operations::adapt::Adaptation;
+use gmm_core::operations::gradient::{Gradient, gradient};
+use gmm_core::operations::score_function::score_function;
+use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2};
 
-/// A mixture together with the device that it is to be evaluated on, made by [`Mixture::on`].
+/// A density with the device on which [`Predict`] evaluates arrays and samples.
 #[derive(Debug, Clone, Copy)]
 pub struct MixtureOn<'a> {
     mixture: &'a Mixture,
     device: Device,
+    /// The logarithm of the density's integral.
+    log_total: f64,
 }
 
-/// # Evaluation
-///
-/// Each of these methods takes a [`DataSource`]: an array (N, D), samples, or an evaluator. Arrays
-/// and samples are evaluated on the device [`Auto`](Device::Auto), or on another one as
-/// [`on`](Mixture::on) says.
+/// What a mixture says about samples. Each method takes a [`DataSource`]: an array (N, D), samples,
+/// or an evaluator. Arrays and samples are evaluated on the device [`Auto`](Device::Auto), or on
+/// another one as [`on`](Self::on) says; an evaluator keeps to its own device.
 ///
 /// ```
-/// use gmm_host::{Covariances, Device, Mixture};
+/// use gmm_host::{Covariances, Device, Mixture, Predict};
 /// use ndarray::array;
 ///
 /// let mixture = Mixture::new(
@@ -41,67 +42,54 @@ pub struct MixtureOn<'a> {
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 ///
-/// All of them report what is wrong with the samples,
+/// # Errors
+/// All methods report what is wrong with the samples,
 /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the samples have another D than the
 /// mixture, and what the device reports.
-impl Mixture {
-    /// The same mixture, with the device on which its methods evaluate arrays and samples. An
-    /// evaluator keeps to its own device.
-    pub fn on(&self, device: Device) -> MixtureOn<'_> {
-        MixtureOn { mixture: self, device }
-    }
+pub trait Predict {
+    /// The same density, evaluated on `device`.
+    fn on(&self, device: Device) -> MixtureOn<'_>;
 
     /// The most probable component of each sample (N,), the first of equals.
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn predict(&self, data: impl DataSource) -> Result<Vec<usize>> {
-        self.on(Device::Auto).predict(data)
+    fn predict(&self, data: impl DataSource) -> Result<Vec<usize>> {
+        self.on_its_device().evaluate(data, |evaluator, mixture| evaluator.predict(mixture))
     }
 
     /// The responsibilities p(k | xᵢ) (N, K), as
     /// [`Evaluator::predict_proba`](crate::Evaluator::predict_proba) gives them.
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
-        self.on(Device::Auto).predict_proba(data)
+    fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
+        self.on_its_device().evaluate(data, |evaluator, mixture| evaluator.predict_proba(mixture))
     }
 
-    /// The log-likelihood of each sample (N,).
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
-        self.on(Device::Auto).score_samples(data)
+    /// The log-density of each sample (N,).
+    fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
+        let on = self.on_its_device();
+        Ok(on.evaluate(data, |evaluator, mixture| evaluator.score_samples(mixture))? + on.log_total)
     }
 
     /// The score function ∇ₓ log p(xᵢ) (N, D): in which direction, and how steeply, the log-density
     /// rises at each sample. It is −Σₖ p(k | xᵢ) Σₖ⁻¹ (xᵢ − μₖ), with the responsibilities of the
     /// device and the rest on the host in float64. With [missing
-    /// values](crate::Samples::with_missing) it is that of what is observed, and 0 for what is
-    /// missing.
+    /// values](crate::Samples::with_missing) it is that of the observed values, and 0 for the missing
+    /// ones.
     ///
     /// ```
-    /// use gmm_host::{Covariances, Mixture};
+    /// use gmm_host::{Covariances, Mixture, Predict};
     /// use ndarray::array;
     ///
     /// let mixture = Mixture::new(array![1.0], array![[1.0, 0.0]], Covariances::Diag(array![[4.0, 1.0]]))?;
     /// assert_eq!(mixture.score_function(&array![[3.0, -1.0]])?, array![[-0.5, 1.0]]);
     /// # Ok::<(), gmm_host::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`predict_proba`](Self::predict_proba).
-    pub fn score_function(&self, data: impl DataSource) -> Result<Array2<f64>> {
-        self.on(Device::Auto).score_function(data)
+    fn score_function(&self, data: impl DataSource) -> Result<Array2<f64>> {
+        self.on_its_device().evaluate(data, score_function)
     }
 
     /// The total log-likelihood and its derivatives by weights, means and covariances, by one E-step. A
     /// component of weight 0 has one by its weight too.
     ///
     /// ```
-    /// use gmm_host::{Covariances, Mixture};
+    /// use gmm_host::{Covariances, Mixture, Predict};
     /// use ndarray::array;
     ///
     /// let covariances = Covariances::Spherical(array![1.0, 1.0]);
@@ -111,45 +99,34 @@ impl Mixture {
     /// assert!((gradient.weights - array![2.0, 2.0]).iter().all(|v| v.abs() < 1e-12));
     /// # Ok::<(), gmm_host::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn gradient(&self, data: impl DataSource) -> Result<Gradient> {
-        self.on(Device::Auto).gradient(data)
+    fn gradient(&self, data: impl DataSource) -> Result<Gradient> {
+        self.on_its_device().evaluate(data, gradient)
     }
 
-    /// The mean log-likelihood of a sample (by weight, where samples have weights): scikit-learn's
-    /// `score`.
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn score(&self, data: impl DataSource) -> Result<f64> {
-        self.on(Device::Auto).score(data)
+    /// The mean of [`score_samples`](Self::score_samples) (by weight, where samples have weights):
+    /// scikit-learn's `score`.
+    fn score(&self, data: impl DataSource) -> Result<f64> {
+        let on = self.on_its_device();
+        let mean = |evaluator: &mut dyn Evaluator, mixture: &Mixture| {
+            Ok(evaluator.log_likelihood(mixture)? / evaluator.total_weight())
+        };
+        Ok(on.evaluate(data, mean)? + on.log_total)
     }
 
     /// The Bayesian information criterion over the samples; the lower the better.
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn bic(&self, data: impl DataSource) -> Result<f64> {
-        self.on(Device::Auto).bic(data)
+    fn bic(&self, data: impl DataSource) -> Result<f64> {
+        self.on_its_device().criterion(Criterion::Bic, data)
     }
 
     /// The Akaike information criterion over the samples; the lower the better.
-    ///
-    /// # Errors
-    /// As [above](Mixture#evaluation).
-    pub fn aic(&self, data: impl DataSource) -> Result<f64> {
-        self.on(Device::Auto).aic(data)
+    fn aic(&self, data: impl DataSource) -> Result<f64> {
+        self.on_its_device().criterion(Criterion::Aic, data)
     }
-}
 
-/// # Adaptation
-impl Mixture {
     /// The mixture adapted to samples; [`Adaptation`] says how.
     ///
     /// ```
-    /// use gmm_host::{Adaptation, Covariances, Mixture};
+    /// use gmm_host::{Adaptation, Covariances, Mixture, Predict};
     /// use ndarray::array;
     ///
     /// let background = Mixture::new(array![1.0], array![[0.0]], Covariances::Spherical(array![1.0]))?;
@@ -160,137 +137,55 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// As [above](Mixture#evaluation), and as [`Adaptation::apply`].
-    pub fn adapt(&self, data: impl DataSource, adaptation: &Adaptation) -> Result<Mixture> {
-        self.on(Device::Auto).adapt(data, adaptation)
+    /// Besides, as [`Adaptation::apply`].
+    fn adapt(&self, data: impl DataSource, adaptation: &Adaptation) -> Result<Mixture> {
+        self.on_its_device()
+            .evaluate(data, |evaluator, mixture| adaptation.apply(mixture, &evaluator.statistics(mixture)?))
+    }
+
+    /// The same density on the device that was chosen for it, or on [`Auto`](Device::Auto).
+    fn on_its_device(&self) -> MixtureOn<'_> {
+        self.on(Device::Auto)
+    }
+}
+
+impl Predict for Mixture {
+    fn on(&self, device: Device) -> MixtureOn<'_> {
+        MixtureOn { mixture: self, device, log_total: 0.0 }
+    }
+}
+
+/// Of the posterior's [`density`](VariationalMixture::density).
+impl Predict for VariationalMixture {
+    fn on(&self, device: Device) -> MixtureOn<'_> {
+        MixtureOn { mixture: self.density(), device, log_total: self.log_total() }
+    }
+}
+
+impl Predict for MixtureOn<'_> {
+    fn on(&self, device: Device) -> MixtureOn<'_> {
+        MixtureOn { device, ..*self }
+    }
+
+    fn on_its_device(&self) -> MixtureOn<'_> {
+        *self
     }
 }
 
 impl MixtureOn<'_> {
-    /// As [`Mixture::adapt`].
-    ///
-    /// # Errors
-    /// As [`Mixture::adapt`].
-    pub fn adapt(self, data: impl DataSource, adaptation: &Adaptation) -> Result<Mixture> {
-        data.evaluate(self.device, |evaluator| adaptation.apply(self.mixture, &evaluator.statistics(self.mixture)?))
-    }
-
-    /// As [`Mixture::predict`].
-    ///
-    /// # Errors
-    /// As [`Mixture::predict`].
-    pub fn predict(self, data: impl DataSource) -> Result<Vec<usize>> {
-        data.evaluate(self.device, |evaluator| evaluator.predict(self.mixture))
-    }
-
-    /// As [`Mixture::predict_proba`].
-    ///
-    /// # Errors
-    /// As [`Mixture::predict_proba`].
-    pub fn predict_proba(self, data: impl DataSource) -> Result<Array2<f64>> {
-        data.evaluate(self.device, |evaluator| evaluator.predict_proba(self.mixture))
-    }
-
-    /// As [`Mixture::score_samples`].
-    ///
-    /// # Errors
-    /// As [`Mixture::score_samples`].
-    pub fn score_samples(self, data: impl DataSource) -> Result<Array1<f64>> {
-        data.evaluate(self.device, |evaluator| evaluator.score_samples(self.mixture))
-    }
-
-    /// As [`Mixture::score_function`].
-    ///
-    /// # Errors
-    /// As [`Mixture::score_function`].
-    pub fn score_function(self, data: impl DataSource) -> Result<Array2<f64>> {
-        data.evaluate(self.device, |evaluator| score_function(evaluator, self.mixture))
-    }
-
-    /// As [`Mixture::gradient`].
-    ///
-    /// # Errors
-    /// As [`Mixture::gradient`].
-    pub fn gradient(self, data: impl DataSource) -> Result<Gradient> {
-        data.evaluate(self.device, |evaluator| gradient(evaluator, self.mixture))
-    }
-
-    /// As [`Mixture::score`].
-    ///
-    /// # Errors
-    /// As [`Mixture::score`].
-    pub fn score(self, data: impl DataSource) -> Result<f64> {
-        data.evaluate(self.device, |evaluator| Ok(evaluator.log_likelihood(self.mixture)? / evaluator.total_weight()))
-    }
-
-    /// As [`Mixture::bic`].
-    ///
-    /// # Errors
-    /// As [`Mixture::bic`].
-    pub fn bic(self, data: impl DataSource) -> Result<f64> {
-        self.criterion(Criterion::Bic, data)
-    }
-
-    /// As [`Mixture::aic`].
-    ///
-    /// # Errors
-    /// As [`Mixture::aic`].
-    pub fn aic(self, data: impl DataSource) -> Result<f64> {
-        self.criterion(Criterion::Aic, data)
+    fn evaluate<T>(
+        self,
+        data: impl DataSource,
+        work: impl FnOnce(&mut dyn Evaluator, &Mixture) -> Result<T>,
+    ) -> Result<T> {
+        data.evaluate(self.device, |evaluator| work(evaluator, self.mixture))
     }
 
     fn criterion(self, criterion: Criterion, data: impl DataSource) -> Result<f64> {
-        let mixture = self.mixture;
-        data.evaluate(self.device, |evaluator| {
-            let log_likelihood = evaluator.log_likelihood(mixture)?;
-            Ok(criterion.value(log_likelihood, mixture.n_parameters(), evaluator.total_weight(), mixture.n_features()))
+        self.evaluate(data, |evaluator, mixture| {
+            let total_weight = evaluator.total_weight();
+            let log_likelihood = evaluator.log_likelihood(mixture)? + self.log_total * total_weight;
+            Ok(criterion.value(log_likelihood, mixture.n_parameters(), total_weight, mixture.n_features()))
         })
-    }
-}
-
-/// # Evaluation
-///
-/// Each of these methods takes a [`DataSource`], which is evaluated on the device
-/// [`Auto`](Device::Auto); for another one, [`density`](Self::density) has [`Mixture::on`]. The
-/// errors are those of [`Mixture`].
-impl VariationalMixture {
-    /// The most probable component of each sample (N,), the first of equals.
-    ///
-    /// # Errors
-    /// As [`Mixture::predict`].
-    pub fn predict(&self, data: impl DataSource) -> Result<Vec<usize>> {
-        self.density().predict(data)
-    }
-
-    /// The responsibilities p(k | xᵢ) (N, K).
-    ///
-    /// # Errors
-    /// As [`Mixture::predict_proba`].
-    pub fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
-        self.density().predict_proba(data)
-    }
-
-    /// The log-density of each sample (N,) in the sense of [`density`](Self::density).
-    ///
-    /// # Errors
-    /// As [`Mixture::score_samples`].
-    pub fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
-        Ok(self.density().score_samples(data)? + self.log_total())
-    }
-
-    /// The score function ∇ₓ log p(xᵢ) (N, D) of that density.
-    ///
-    /// # Errors
-    /// As [`Mixture::score_function`].
-    pub fn score_function(&self, data: impl DataSource) -> Result<Array2<f64>> {
-        self.density().score_function(data)
-    }
-
-    /// The mean of [`score_samples`](Self::score_samples), by weight.
-    ///
-    /// # Errors
-    /// As [`Mixture::score`].
-    pub fn score(&self, data: impl DataSource) -> Result<f64> {
-        Ok(self.density().score(data)? + self.log_total())
     }
 }

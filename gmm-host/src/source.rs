@@ -1,9 +1,9 @@
 //! Where a fit or a prediction takes its samples from: an array, checked samples, or an evaluator.
-use crate::data::samples::{Element, Samples};
-use crate::device::Device;
-use crate::error::Result;
-use crate::evaluator::Evaluator;
-use crate::load::{LoadOptions, load};
+use crate::device::load::{LoadOptions, load};
+use crate::device::names::Device;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::{Element, Samples};
+use gmm_core::error::Result;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
 /// What one can fit to, and predict for: `&array` of any ndarray storage or a view, float32 or

@@ -140,7 +140,6 @@ pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> 
         Covariances::Full(v) => v.clone().into_pyarray(py).into_any(),
         Covariances::Tied(v) | Covariances::Diag(v) => v.clone().into_pyarray(py).into_any(),
         Covariances::Spherical(v) => v.clone().into_pyarray(py).into_any(),
-        other => Array1::from_iter(other.iter()).into_pyarray(py).into_any(),
     }
 }
 

@@ -79,6 +79,5 @@ fn triangles(covariance_type: CovarianceType, k: usize, d: usize) -> Option<usiz
         CovarianceType::Tied => triangle(),
         CovarianceType::Diag => k.checked_mul(d),
         CovarianceType::Spherical => Some(k),
-        _ => None,
     }
 }

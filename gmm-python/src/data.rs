@@ -13,6 +13,7 @@ use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
 use gaussmix::fit::{Em, Variational};
+use gaussmix::model::Predict;
 use ndarray::{Array1, ArrayView2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;

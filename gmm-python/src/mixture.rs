@@ -70,7 +70,6 @@ fn product(factor: &Covariances) -> Covariances {
         Covariances::Tied(u) => Covariances::Tied(u.dot(&u.t())),
         Covariances::Diag(v) => Covariances::Diag(&v * &v),
         Covariances::Spherical(v) => Covariances::Spherical(&v * &v),
-        other => other,
     }
 }
 

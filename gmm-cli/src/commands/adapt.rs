@@ -3,8 +3,9 @@ use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
 use clap::Args;
-use gaussmix::fit::Adaptation;
 use gaussmix::io::{self, FitSummary, ModelOutput};
+use gaussmix::model::Predict;
+use gaussmix::statistics::Adaptation;
 use std::path::PathBuf;
 
 /// Adapt a background model to samples

@@ -92,7 +92,6 @@ fn covariance(mixture: &Mixture, c: usize) -> Array2<f64> {
         Covariances::Tied(v) => v.clone(),
         Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
         Covariances::Spherical(v) => Array2::from_diag_elem(d, v[c]),
-        _ => Array2::zeros((d, d)),
     }
 }
 

@@ -2,7 +2,7 @@
 use crate::common::*;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
 use gaussmix::fit::GaussianMixtureParams;
-use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::model::{CovarianceType, Mixture, Predict};
 use ndarray::{Array2, Axis};
 use serde_json::Value;
 use std::fs;

@@ -2,7 +2,7 @@
 //! than memory.
 use crate::common::*;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
-use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::model::{CovarianceType, Mixture, Predict};
 use ndarray::{Array1, Array2};
 use serde_json::Value;
 use std::fs;

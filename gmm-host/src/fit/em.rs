@@ -7,15 +7,15 @@ use super::moments::{covariance_of, moments};
 use super::options::options;
 use super::standard::Standardization;
 use super::subset::check_columns;
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::freeze::Freeze;
-use crate::memory;
-use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::on_pool_thread;
-use crate::model::mixture::Mixture;
-use crate::prior::ConjugatePrior;
-use crate::statistics::Statistics;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::{Error, Result};
+use gmm_core::memory;
+use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::model::linalg::on_pool_thread;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::statistics::Statistics;
+use gmm_core::statistics::freeze::Freeze;
+use gmm_core::statistics::prior::ConjugatePrior;
 use ndarray::{Array1, Array2, Axis};
 
 /// A fit by EM, which finds a [`Mixture`].

@@ -6,11 +6,11 @@ use super::fitting::{
 };
 use super::outcome::{Callback, Fit, Iteration, best_of};
 use super::subset::check_columns;
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::memory;
 use crate::source::DataSource;
-use crate::statistics::Statistics;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::{Error, Result};
+use gmm_core::memory;
+use gmm_core::statistics::Statistics;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 

@@ -1,7 +1,7 @@
 //! k-means on a few samples, for the start of a fit: by weight, with missing values, the same for any way
 //! of dividing the samples.
 use super::points::{Distance, Points, Rows, plus_plus, running, trials, weighted_sum};
-use crate::model::linalg::row_major;
+use gmm_core::model::linalg::row_major;
 use ndarray::{Array1, Array2, Axis};
 use rand::{Rng, RngExt};
 

@@ -7,13 +7,13 @@
 use super::fitting::{Checked, FitOptions, Fitting, Method, no_runs};
 use super::iterate::{Course, RunStart, Starts};
 use super::outcome::{Fit, Iteration, best_of};
-use crate::backends::cpu::CpuEvaluator;
-use crate::data::samples::Samples;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::load::{LoadOptions, load};
-use crate::model::mixture::Mixture;
+use crate::device::load::{LoadOptions, load};
+use crate::device::names::Device;
+use gmm_core::backends::cpu::CpuEvaluator;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::Samples;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::mixture::Mixture;
 use rayon::current_num_threads;
 use rayon::prelude::*;
 use std::ops::ControlFlow;
@@ -256,11 +256,11 @@ mod gpu {
 #[cfg(feature = "cuda")]
 mod gpu {
     use super::*;
-    use crate::backends::cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
     use crate::fit::init::{LLOYD_TOL, SUBSET_LLOYD, random_numbers};
     use crate::fit::options::InitParams;
-    use crate::freeze::Freeze;
-    use crate::statistics::Statistics;
+    use gmm_core::statistics::Statistics;
+    use gmm_core::statistics::freeze::Freeze;
+    use gmm_cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
     use rand::RngExt;
 
     /// The course of the runs, if a GPU can make them whole.

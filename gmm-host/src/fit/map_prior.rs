@@ -1,7 +1,7 @@
 //! The prior of a fit by EM as it is given.
-use crate::error::{Error, Result};
-use crate::model::covariances::Covariances;
-use crate::prior::check_numbers;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::covariances::Covariances;
+use gmm_core::statistics::prior::check_numbers;
 use ndarray::Array2;
 
 /// The prior under which a fit by EM finds the mode of the posterior

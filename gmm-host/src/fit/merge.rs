@@ -3,10 +3,10 @@ use super::em::Em;
 use super::fitting::{Checked, Fitting};
 use super::outcome::Callback;
 use super::select::{Criterion, Rank, Search, Selection};
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::model::merging::merge;
-use crate::model::mixture::Mixture;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::merging::merge;
+use gmm_core::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 
 /// Fits `model`, then repeatedly merges the two closest components and fits from there, down to

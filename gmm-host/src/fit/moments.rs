@@ -1,10 +1,10 @@
 //! The mean and the covariance of all samples, from which priors follow.
 use super::init::with_centres;
-use crate::data::samples::Rows;
-use crate::error::Result;
-use crate::evaluator::Evaluator;
-use crate::model::covariances::{CovarianceType, Covariances};
-use crate::statistics::Statistics;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::Rows;
+use gmm_core::error::Result;
+use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::statistics::Statistics;
 use ndarray::{Array1, Axis};
 
 /// The rows whose mean is the centre of the first moments.

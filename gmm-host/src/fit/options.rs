@@ -1,5 +1,5 @@
 //! How options of a fit are declared, each once, and the methods that find a start.
-use crate::error::{Error, Result};
+use gmm_core::error::{Error, Result};
 
 /// How a fit finds its start, with scikit-learn's names. A method looks at a random subset of the
 /// samples (at all, if they are few); see [`FitOptions::init_params`](super::FitOptions::init_params).

@@ -1,6 +1,6 @@
 //! What a fit gives, and what its callback sees.
-use crate::model::mixture::Mixture;
-use crate::variational::mixture::VariationalMixture;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::variational::mixture::VariationalMixture;
 use std::borrow::Borrow;
 use std::ops::ControlFlow;
 

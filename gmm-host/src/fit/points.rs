@@ -1,9 +1,9 @@
 //! The samples of k-means, and the steps that every k-means takes: the nearest centre of each sample, and
 //! the choice of the first centres. [`kmeans`](super::kmeans) takes them as a fit needs its start,
 //! [`scikit_learn`](super::scikit_learn) as scikit-learn does, to the bit.
-use crate::backends::cpu::real::Real;
-use crate::simd::isa::Isa;
-use crate::simd::lane::fuses;
+use gmm_core::backends::cpu::real::Real;
+use gmm_core::simd::isa::Isa;
+use gmm_core::simd::lane::fuses;
 use ndarray::NdFloat;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;

@@ -1,7 +1,7 @@
 //! Whether `reg_covar` is large beside the variances of the data.
-use crate::model::covariances::Covariances;
-use crate::model::mixture::Mixture;
-use crate::variational::mixture::VariationalMixture;
+use gmm_core::model::covariances::Covariances;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{ArrayView1, ArrayView2};
 
 /// A share of a column's variance that `reg_covar` may have without being said.
@@ -59,7 +59,7 @@ fn least(
 mod tests {
     use super::*;
     use crate::fit::{BayesianGaussianMixtureParams, GaussianMixtureParams};
-    use crate::model::covariances::CovarianceType;
+    use gmm_core::model::covariances::CovarianceType;
     use ndarray::Array2;
 
     /// Columns of the variances 1 (nearly) and unit², and a constant one.

@@ -8,10 +8,10 @@
 //! results differ where two numbers are equal but for rounding: two centres as near to a sample, or
 //! a random number at the border between two samples.
 use super::points::{Distance, Number, Points, plus_plus, running, squared_norm, trials, weighted_sum, wide};
-use crate::data::samples::View;
-use crate::error::{Error, Result};
-use crate::model::covariances::{CovarianceType, Covariances};
-use crate::statistics::{CentredSums, Statistics};
+use gmm_core::data::samples::View;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
 /// The most iterations of Lloyd, and the variance of the data's columns, on average, times this is
@@ -368,7 +368,7 @@ fn squared_distance<T: Number>(a: &[T], b: &[T]) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::isa::Isa;
+    use gmm_core::simd::isa::Isa;
     use ndarray::array;
 
     /// Sums of numbers that are rounded differently in another order.

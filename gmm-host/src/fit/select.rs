@@ -4,11 +4,11 @@ use super::fitting::steps::Steps;
 use super::fitting::{Checked, Fitting, Method};
 use super::grow::grown;
 use super::outcome::{Callback, Fit};
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::freeze::Freeze;
-use crate::model::covariances::CovarianceType;
-use crate::model::mixture::Mixture;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::covariances::CovarianceType;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::statistics::freeze::Freeze;
 
 /// A criterion for choosing among models; the model with the least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,11 +1,10 @@
 //! Fitting in standardised units.
 use super::outcome::Fit;
-use crate::data::samples::{Samples, View};
-use crate::error::{Error, Result};
-use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::mixture::Mixture;
-use crate::variational::mixture::VariationalMixture;
-use crate::variational::prior::VariationalPrior;
+use gmm_core::data::samples::{Samples, View};
+use gmm_core::error::{Error, Result};
+use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::model::mixture::Mixture;
+use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Zip};
 
 /// The number of samples that are read at a time.
@@ -264,28 +263,19 @@ impl Standardizable for Mixture {
 
 impl Standardizable for VariationalMixture {
     fn restored(&self, standard: &Standardization) -> Result<Self> {
-        let prior = VariationalPrior {
-            mean: standard.restored_mean(&self.prior().mean),
-            covariance: standard.restored_covariances(&self.prior().covariance),
-            ..self.prior().clone()
-        };
+        let mut prior = self.prior().clone();
+        prior.mean = standard.restored_mean(&prior.mean);
+        prior.covariance = standard.restored_covariances(&prior.covariance);
         let means = &self.means() * &standard.scale + &standard.mean;
         self.with(prior, means, standard.restored_covariances(self.covariances()))
     }
 
     fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self> {
         let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), covariance_type)?;
-        let of_prior = &self.prior().covariance;
-        let prior = VariationalPrior {
-            mean: standard.standardized_mean("mean_prior", &self.prior().mean)?,
-            covariance: standard.standardized_covariances(
-                "covariance_prior, in standardised units,",
-                of_prior,
-                1,
-                covariance_type,
-            )?,
-            ..self.prior().clone()
-        };
+        let mut prior = self.prior().clone();
+        prior.mean = standard.standardized_mean("mean_prior", &prior.mean)?;
+        let what = "covariance_prior, in standardised units,";
+        prior.covariance = standard.standardized_covariances(what, &prior.covariance, 1, covariance_type)?;
         self.with(prior, means, covariances)
     }
 

@@ -1,11 +1,11 @@
 //! Fitting to a stream of chunks.
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::freeze::Freeze;
-use crate::model::mixture::Mixture;
-use crate::statistics::Statistics;
-use crate::variational::mixture::VariationalMixture;
-use crate::variational::prior::check_positive;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::mixture::Mixture;
+use gmm_core::statistics::Statistics;
+use gmm_core::statistics::freeze::Freeze;
+use gmm_core::variational::mixture::VariationalMixture;
+use gmm_core::variational::prior::check_positive;
 
 /// The statistics per sample of the chunks so far, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for
 /// chunk t = 0, 1, …

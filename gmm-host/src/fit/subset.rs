@@ -1,7 +1,7 @@
 //! The samples among which a start is sought.
-use crate::data::samples::Rows;
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::Rows;
+use gmm_core::error::{Error, Result};
 use ndarray::Axis;
 use rand::seq::index;
 use rand_chacha::ChaCha8Rng;

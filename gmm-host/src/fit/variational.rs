@@ -5,15 +5,15 @@ use super::init::find;
 use super::moments::{covariance_of, moments};
 use super::options::options;
 use super::standard::Standardization;
-use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
-use crate::freeze::Freeze;
-use crate::model::covariances::Covariances;
-use crate::model::linalg::on_pool_thread;
-use crate::model::mixture::Mixture;
-use crate::statistics::Statistics;
-use crate::variational::mixture::VariationalMixture;
-use crate::variational::prior::{
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::covariances::Covariances;
+use gmm_core::model::linalg::on_pool_thread;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::statistics::Statistics;
+use gmm_core::statistics::freeze::Freeze;
+use gmm_core::variational::mixture::VariationalMixture;
+use gmm_core::variational::prior::{
     VariationalPrior, WeightConcentrationPriorType, check_degrees_of_freedom, check_positive,
 };
 use ndarray::{Array1, Array2};

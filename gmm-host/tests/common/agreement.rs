@@ -1,6 +1,6 @@
 //! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
 use super::*;
-use gmm_host::GaussianMixtureParams;
+use gmm_host::{GaussianMixtureParams, Predict};
 use ndarray::s;
 use ndarray_npy::NpzReader;
 use std::fs::File;

@@ -17,7 +17,6 @@ fn deviations(truth: &Statistics) -> Array2<f64> {
             Covariances::Tied(v) => (v[[j, j]], truth.counts().sum()),
             Covariances::Diag(v) => (v[[c, j]], truth.counts()[c]),
             Covariances::Spherical(v) => (v[c] / d as f64, truth.counts()[c]),
-            _ => unreachable!(),
         };
         // All mixtures here have variances of about one; a component on one sample has none.
         (scatter / count).sqrt().max(1.0)

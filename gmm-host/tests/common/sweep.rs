@@ -21,7 +21,6 @@ pub fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
         Covariances::Tied(v) => v.clone(),
         Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
         Covariances::Spherical(v) => Array2::from_diag(&Array1::from_elem(m.n_features(), v[c])),
-        _ => unreachable!(),
     }
 }
 

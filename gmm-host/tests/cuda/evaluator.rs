@@ -362,7 +362,6 @@ fn likelihoods_of_the_tensor_cores() {
             Covariances::Tied(v) => Covariances::Tied(v * factor),
             Covariances::Diag(v) => Covariances::Diag(v * factor),
             Covariances::Spherical(v) => Covariances::Spherical(v * factor),
-            other => other.clone(),
         };
         Mixture::new(mixture.weights().to_owned(), moved, covariances).unwrap()
     }

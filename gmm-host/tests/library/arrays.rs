@@ -1,8 +1,8 @@
 //! Fits and predictions on arrays in one call, and evaluators that share their samples.
 use crate::common::{BACKENDS, blobs, mixture};
 use gmm_host::{
-    CovarianceType, DataSource, Device, Error, Evaluator, Fit, GaussianMixtureParams, LoadOptions, Mixture, Samples,
-    Weights, load, load_chunks,
+    CovarianceType, DataSource, Device, Error, Evaluator, Fit, GaussianMixtureParams, LoadOptions, Mixture, Predict,
+    Samples, Weights, load, load_chunks,
 };
 use ndarray::{Array1, Array2, ShapeBuilder, array, s};
 

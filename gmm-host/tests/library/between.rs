@@ -2,7 +2,7 @@
 use crate::common::*;
 use gmm_host::{
     Adaptation, ChunkedEvaluator, CovarianceType, Covariances, DataFacts, Description, Device, Draw, Error, Estimate,
-    Evaluator, Interrupt, Mixture, Order, ReferenceEvaluator, Rows, Samples, ShardedEvaluator, Statistics,
+    Evaluator, Interrupt, Mixture, Order, Predict, ReferenceEvaluator, Rows, Samples, ShardedEvaluator, Statistics,
 };
 use nalgebra::DMatrix;
 use ndarray::{Array1, Array2, Axis, array};

@@ -2,8 +2,8 @@
 use crate::common::*;
 use gmm_host::{
     BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, DataFacts,
-    Description, Error, Evaluator, Fit, Freeze, GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result,
-    Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
+    Description, Error, Evaluator, Fit, Freeze, GaussianMixtureParams, InitParams, Mixture, Predict,
+    ReferenceEvaluator, Result, Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
 use std::ops::ControlFlow;
@@ -538,7 +538,6 @@ fn samples_have_the_mixtures_moments() {
                         0.0
                     }
                 }
-                _ => unreachable!(),
             });
             let worst =
                 (covariance - want).iter().chain((mean - m.means().row(c)).iter()).fold(0.0f64, |m, v| m.max(v.abs()));
@@ -981,7 +980,6 @@ fn equal_means_are_the_likeliest() {
                 Covariances::Tied(v) => v,
                 Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
                 Covariances::Spherical(v) => Array2::eye(2) * v[c],
-                other => panic!("{other:?}"),
             };
             precision.dot(&(&statistics.means().row(c) - &mixture.means().row(c))) * statistics.counts()[c]
         };

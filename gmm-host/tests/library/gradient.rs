@@ -1,6 +1,6 @@
 //! The gradient of the log-likelihood.
 use crate::common::*;
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Samples};
+use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Predict, Samples};
 use ndarray::{Array1, Array2, array};
 
 /// The log-likelihood of parameters of which each is a variable of its own: of weights that need not sum to 1.

@@ -32,7 +32,6 @@ fn log_joint(x: ArrayView2<'_, f64>, mixture: &Mixture, mask: &Array2<bool>) -> 
             Covariances::Tied(v) => Covariances::Tied(v.clone()),
             Covariances::Diag(v) => Covariances::Diag(v.row(c).to_owned().insert_axis(Axis(0))),
             Covariances::Spherical(v) => Covariances::Spherical(array![v[c]]),
-            other => panic!("{other:?}"),
         };
         let one = Mixture::new(
             array![1.0],

@@ -1,5 +1,6 @@
 //! The traits of the crate linfa.
 use crate::common::blobs;
+use gmm_host::Predict as _;
 use gmm_host::{
     BayesianGaussianMixtureParams, Device, Error, Fit, GaussianMixtureParams, LoadOptions, Samples, VariationalMixture,
     load,
@@ -21,7 +22,7 @@ fn old(x: &ndarray::Array2<f64>) -> Array2<f64> {
 fn fit_and_predict<P, Y, M>(params: &P, data: &DatasetBase<Array2<f64>, Y>) -> (Fit<M>, Array1<usize>)
 where
     P: linfa::traits::Fit<Array2<f64>, Y, Error, Object = Fit<M>>,
-    M: linfa::traits::PredictInplace<Array2<f64>, Array1<usize>>,
+    Fit<M>: linfa::traits::PredictInplace<Array2<f64>, Array1<usize>>,
 {
     let fit = params.fit(data).unwrap();
     let labels = fit.predict(data);
@@ -41,7 +42,7 @@ fn linfas_traits_give_this_crates_results() {
         {
             assert_eq!((&got.mixture, got_labels.to_vec()), (&fit.mixture, labels.clone()));
         }
-        assert_eq!(Predict::predict(&fit.mixture, &data).to_vec(), labels);
+        assert_eq!(Predict::predict(&fit.mixture.on(Device::Cpu), &data).to_vec(), labels);
         assert_eq!(params().fit(&data).unwrap().mixture, fit.mixture);
     }
 }
@@ -56,7 +57,7 @@ fn variational_inference_has_linfas_traits_too() {
     {
         assert_eq!((&got.mixture, got_labels.to_vec()), (&fit.mixture, labels.clone()));
     }
-    assert_eq!(Predict::predict(&fit.mixture, &data).to_vec(), labels);
+    assert_eq!(Predict::predict(&fit.mixture.on(Device::Cpu), &data).to_vec(), labels);
     let guard = ParamGuard::check_ref(&params.mean_precision_prior(0.0)).map(drop);
     assert!(matches!(guard, Err(Error::BadParameter { name: "mean_precision_prior", .. })));
     let bad = DatasetBase::from(Array2::<f64>::from_elem((5, 1), f64::NAN));

@@ -2,7 +2,7 @@
 use crate::common::*;
 use gmm_host::{
     ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, Freeze,
-    GaussianMixtureParams, InitParams, LoadOptions, Mixture, ReferenceEvaluator, Samples, ShardedEvaluator,
+    GaussianMixtureParams, InitParams, LoadOptions, Mixture, Predict, ReferenceEvaluator, Samples, ShardedEvaluator,
     Standardization, StepwiseEm, load,
 };
 use ndarray::{Array1, Array2, Axis, array, s};
@@ -299,7 +299,6 @@ fn mixture_of(like: &Mixture, all: &[f64]) -> Mixture {
         Covariances::Tied(v) => *v = square(rest),
         Covariances::Diag(v) => v.iter_mut().zip(rest).for_each(|(v, p)| *v = *p),
         Covariances::Spherical(v) => v.iter_mut().zip(rest).for_each(|(v, p)| *v = *p),
-        _ => unreachable!(),
     }
     let means = Array2::from_shape_vec((k, d), means.to_vec()).unwrap();
     Mixture::new(array![all[0], 1.0 - all[0]], means, covariances).unwrap()

@@ -2,7 +2,7 @@
 //! instruction set against the reference.
 use crate::common::*;
 use gmm_host::{
-    CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, LabelledEvaluator, Labels, Mixture,
+    CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, LabelledEvaluator, Labels, Mixture, Predict,
     ReferenceEvaluator, Samples,
 };
 use ndarray::{Array2, array};

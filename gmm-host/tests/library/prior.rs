@@ -2,7 +2,7 @@
 use crate::common::*;
 use gmm_host::{
     Adaptation, ConjugatePrior, CovarianceType, Covariances, Evaluator, Fit, Freeze, GaussianMixtureParams, MapPrior,
-    Mixture, Statistics,
+    Mixture, Predict, Statistics,
 };
 use ndarray::{Array1, Array2, Axis, array};
 
@@ -25,7 +25,6 @@ fn known(t: CovarianceType) -> ConjugatePrior {
         CovarianceType::Tied => Covariances::Tied(array![[2.0, 0.5], [0.5, 1.0]]),
         CovarianceType::Diag => Covariances::Diag(array![[2.0, 1.0]]),
         CovarianceType::Spherical => Covariances::Spherical(array![1.5]),
-        _ => unreachable!(),
     };
     ConjugatePrior::new(3.0, 5.0, array![[0.5, -1.0], [1.0, 2.0]], 9.5, psi).unwrap()
 }
@@ -79,7 +78,6 @@ fn an_m_step_is_the_mode_of_the_posterior() {
                 Covariances::Tied(v) => Covariances::Tied(v * (1.0 + step[[0, 3]])),
                 Covariances::Diag(v) => Covariances::Diag(v * (step.slice(ndarray::s![.., 4..6]).to_owned() + 1.0)),
                 Covariances::Spherical(v) => Covariances::Spherical(v * (step.column(6).to_owned() + 1.0)),
-                _ => unreachable!(),
             };
             let other = density(&Mixture::new(weights, means, covariances).unwrap());
             assert!(other < best, "{t}: {other} {best}");
@@ -94,7 +92,6 @@ fn one_of(m: &Mixture, k: usize) -> Covariances {
         Covariances::Tied(v) => Covariances::Tied(v.clone()),
         Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &[k])),
         Covariances::Spherical(v) => Covariances::Spherical(array![v[k]]),
-        _ => unreachable!(),
     }
 }
 

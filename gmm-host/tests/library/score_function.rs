@@ -2,7 +2,7 @@
 use crate::common::*;
 use gmm_host::{
     BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, Evaluator, LoadOptions, Mixture,
-    Samples, load,
+    Predict, Samples, load,
 };
 use ndarray::{Array2, ArrayView1, Axis, array, concatenate, s};
 

@@ -3,7 +3,7 @@
 use crate::common::*;
 use gmm_host::{
     BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, Device, Error, Evaluator, Fit,
-    Freeze, InitParams, LoadOptions, Samples, ShardedEvaluator, Statistics, StepwiseEm, StochasticVariational,
+    Freeze, InitParams, LoadOptions, Predict, Samples, ShardedEvaluator, Statistics, StepwiseEm, StochasticVariational,
     VariationalMixture, VariationalPrior, WeightConcentrationPriorType, load,
 };
 use nalgebra::{DMatrix, DVector};
@@ -125,7 +125,6 @@ impl<'a> Plain<'a> {
             Covariances::Tied(v) => DMatrix::from_fn(d, d, |i, j| v[[i, j]]),
             Covariances::Diag(v) => DMatrix::from_fn(d, d, |i, j| if i == j { v[[c, i]] } else { 0.0 }),
             Covariances::Spherical(v) => DMatrix::identity(d, d) * v[c],
-            _ => unreachable!(),
         };
         let w = (0..k).map(|c| (of_component(c) * nu[c]).try_inverse().unwrap()).collect();
         let pair = |v: ndarray::ArrayView1<'_, f64>| (v[0], v.get(1).copied().unwrap_or(0.0));

@@ -1,7 +1,7 @@
 //! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
 //! Data sets that are not part of the repository and not beside it either are reported as ignored.
 use crate::common::{BACKENDS, agreement};
-use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams, Samples};
+use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams, Predict, Samples};
 use libtest_mimic::Trial;
 use ndarray::{Array2, Axis};
 

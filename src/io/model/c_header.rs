@@ -89,7 +89,6 @@ fn whitening(factors: &Covariances, k: usize, d: usize) -> Result<Whitening, Pro
             (u.iter().copied().collect(), OF_DIAGONALS, u.outer_iter().map(|u| log(&mut u.iter())).collect())
         }
         Covariances::Spherical(u) => (u.to_vec(), OF_NUMBERS, u.iter().map(|u| d as f64 * u.ln()).collect()),
-        other => return Err(Problem::format(format!("{} covariances have no form in C", other.covariance_type()))),
     })
 }
 

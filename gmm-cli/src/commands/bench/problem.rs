@@ -1,5 +1,4 @@
 //! Random data with mixtures to evaluate over it.
-use anyhow::bail;
 use gaussmix::memory;
 use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3};
@@ -83,7 +82,6 @@ fn near_each_other(
         CovarianceType::Tied => Covariances::Tied(Array2::from_shape_fn((d, d), |(i, j)| covariance(0, i, j))),
         CovarianceType::Diag => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| covariance(c, j, j))),
         CovarianceType::Spherical => Covariances::Spherical(Array1::from_shape_fn(k, |c| covariance(c, 0, 0))),
-        other => bail!("there are no random mixtures of type {}", other.name()),
     };
     let weights = weights / weights.sum();
     let of = |i: usize| Mixture::new(weights.clone(), means + 1e-3 * i as f64, covariances.clone());

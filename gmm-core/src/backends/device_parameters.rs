@@ -1,0 +1,502 @@
+//! The parameters of a mixture in the form in which the fast backends compute, relative to the
+//! frame of a data set.
+//!
+//! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant
+//! minus Σⱼ tⱼ². The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the
+//! constant goes into the factor wₖ in (0, 1], and its rounding error into seedₖ, so that no
+//! rounding of a constant repeats itself N times. Where a component lies so far from the frame's
+//! centre that the digits of float64 do not suffice for this, t = s·(x′ − μ′) ([`Deviations`]).
+use crate::compensated::neumaier_sum;
+use crate::data::float::Float;
+use crate::data::frame::Frame;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
+use crate::model::linalg::{LogProduct, at_once, for_a_row, map_rows, matrices_at_once, row_major, vectorised};
+use crate::model::mixture::Mixture;
+use ndarray::Axis;
+use rayon::prelude::*;
+
+/// The parameters of a mixture in the frame of a data set, in the working precision.
+///
+/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ +
+/// `shift[k,j]`)²)
+#[derive(Debug, Clone)]
+pub struct DeviceParameters<T> {
+    /// K.
+    pub n_components: usize,
+    /// D.
+    pub n_features: usize,
+    /// s (K, D), row-major.
+    pub scale: Vec<T>,
+    /// m (K, D), row-major; if `around_means`, the components' means in the frame.
+    pub shift: Vec<T>,
+    /// Whether a sample's deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see
+    /// [`Deviations::AroundMeans`].
+    pub around_means: bool,
+    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are
+    /// 0, its seed very low).
+    pub weight: Vec<T>,
+    /// The part of the constant that did not fit into wₖ.
+    pub seed: Vec<T>,
+    /// Constant of every sample, in log₂ units, to be added in float64.
+    pub offset: f64,
+    /// The covariances' matrices, which `scale` cannot hold.
+    pub matrices: Matrices<T>,
+    /// For samples with missing values, the constants of their columns.
+    pub gaps: Option<ColumnConstants<T>>,
+}
+
+/// How the deviation t of a sample from a component is formed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deviations {
+    /// t = s·x′ + m, or A·x′ + m: one multiply-add for a number, of which little is lost while the
+    /// component is near to the frame's centre.
+    InFrame,
+    /// t = s·(x′ − μ′), or A·(x′ − μ′) with the component's mean μ′: the difference first, so that
+    /// no digit is lost however far from the frame's centre the component lies.
+    AroundMeans,
+}
+
+impl Deviations {
+    /// The frame that samples are laid out in for them.
+    pub fn frame(self, samples: &Samples<'_>) -> Frame {
+        match self {
+            Self::InFrame => Frame::of_samples(samples),
+            Self::AroundMeans => Frame::identity(samples.n_features()),
+        }
+    }
+
+    /// What the description of a device says of them, behind the number type.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::InFrame => "",
+            Self::AroundMeans => " around each mean",
+        }
+    }
+}
+
+/// Constants of the columns, of which a sample takes part with those that it has values in:
+///
+/// log₂ p(x) = `offset` + Σⱼ `offsets[j]` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` + Σⱼ
+/// (`constants[k,j]` − tₖⱼ²)), where j runs over the observed columns.
+#[derive(Debug, Clone)]
+pub struct ColumnConstants<T> {
+    /// (K, D), at most 0.
+    pub constants: Vec<T>,
+    /// (D,), in log₂ units, to be added in float64.
+    pub offsets: Vec<f64>,
+    /// What [`with_mean_offset`](DeviceParameters::with_mean_offset) has added to the offset; zero
+    /// before.
+    pub mean: f64,
+}
+
+/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2)
+/// times the transposed Cholesky factor of the precision.
+#[derive(Debug, Clone)]
+pub enum Matrices<T> {
+    /// The matrices are diagonal, and `scale` holds the diagonals.
+    Diagonal,
+    /// One for each component (K, D(D+1)/2); `scale` is empty.
+    Each(Vec<T>),
+    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to
+    /// A·x′.
+    Shared(Vec<T>),
+}
+
+/// The position of row `i` in a lower triangle that is stored row by row, and so the length of a
+/// triangle of `i` rows.
+pub const fn triangle(i: usize) -> usize {
+    i * (i + 1) / 2
+}
+
+/// The smallest exponent that is put into a factor wₖ; the rest of a smaller constant goes into the
+/// seed.
+const MIN_WEIGHT_EXPONENT: f64 = -60.0;
+
+impl<T: Float> DeviceParameters<T> {
+    /// Converts a mixture with diagonal or spherical covariances, or of one feature, for data in
+    /// `frame`. The constants are computed in float64, from the scales as they were rounded to `T`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for full and tied covariances of several features; [`Error::OutOfRange`] where a standard
+    /// deviation is so small, or a mean so far, that t² would overflow `T`.
+    pub fn new(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        Self::new_in(None, mixture, frame, deviations)
+    }
+
+    /// As [`new`](Self::new), in the memory of former parameters.
+    fn new_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        let (k, d) = mixture.means().dim();
+        let (scale, shift) = memory.map(|former| (former.scale, former.shift)).unwrap_or_default();
+        let (mut scale, mut shift) = (numbers_in(scale, k * d), numbers_in(shift, k * d));
+        let component =
+            |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, deviations, c, scale, shift);
+        let rows = scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate();
+        let constant: Vec<f64> = map_rows(rows, at_once(d), component).into_iter().collect::<Result<_>>()?;
+        Ok(Self::assemble((k, d), scale, shift, deviations, Matrices::Diagonal, &constant, frame))
+    }
+
+    /// As [`new`](Self::new), for all covariance types.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], as [`new`](Self::new); the column is then the row of the matrix.
+    pub fn with_matrices(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        Self::with_matrices_in(None, mixture, frame, deviations)
+    }
+
+    /// As [`with_matrices`](Self::with_matrices), in the memory of former parameters.
+    pub fn with_matrices_in(
+        memory: Option<Self>,
+        mixture: &Mixture,
+        frame: &Frame,
+        deviations: Deviations,
+    ) -> Result<Self> {
+        let (k, d) = mixture.means().dim();
+        let mut shift = vec![T::from_f64(0.0); k * d];
+        let rows = shift.par_chunks_exact_mut(d);
+        let (constant, scale, matrices): (Vec<Result<f64>>, _, _) = match mixture.factor() {
+            Some(Covariances::Full(u)) => {
+                let former = memory.map(|former| former.matrices);
+                let former = if let Some(Matrices::Each(former)) = former { former } else { Vec::new() };
+                let mut matrices = numbers_in(former, k * triangle(d));
+                let rows = rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate();
+                let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
+                    let u = row_major(u.index_axis(Axis(0), c));
+                    with_matrix(
+                        mixture,
+                        frame,
+                        deviations,
+                        c,
+                        &u,
+                        shift,
+                        #[inline(always)]
+                        |j, column| write_column(matrix, j, column),
+                    )
+                };
+                let constant = map_rows(rows, matrices_at_once(k, d, d * d / 4), component);
+                (constant, Vec::new(), Matrices::Each(matrices))
+            }
+            Some(Covariances::Tied(u)) => {
+                let u = row_major(u.view());
+                let mut matrix = vec![T::from_f64(0.0); triangle(d)];
+                for_each_column(&u, frame, |j, column: &[_]| write_column(&mut matrix, j, column));
+                let component = |(c, shift): (usize, &mut [T])| {
+                    with_matrix(mixture, frame, deviations, c, &u, shift, |_, _: &[_]| ())
+                };
+                let constant = map_rows(rows.enumerate(), at_once(d * d / 4), component);
+                (constant, vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
+            }
+            // The types without matrices have no factor.
+            _ => return Self::new_in(memory, mixture, frame, deviations),
+        };
+        let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
+        Ok(Self::assemble((k, d), scale, shift, deviations, matrices, &constant, frame))
+    }
+
+    /// Whether the components have matrices that are not diagonal.
+    pub fn has_triangles(&self) -> bool {
+        !matches!(self.matrices, Matrices::Diagonal)
+    }
+
+    /// The triangle of a component; empty where the matrices are diagonal.
+    pub fn triangle(&self, c: usize) -> &[T] {
+        let width = triangle(self.n_features);
+        match &self.matrices {
+            Matrices::Diagonal => &[],
+            Matrices::Each(matrices) => &matrices[c * width..][..width],
+            Matrices::Shared(matrix) => matrix,
+        }
+    }
+
+    /// The multiply-adds that the exponents of a sample take.
+    pub fn cost(&self) -> usize {
+        let matrix = match &self.matrices {
+            Matrices::Diagonal => 0,
+            Matrices::Each(matrices) => matrices.len(),
+            Matrices::Shared(matrix) if self.around_means => self.n_components * matrix.len(),
+            Matrices::Shared(matrix) => matrix.len(),
+        };
+        2 * self.scale.len() + matrix
+    }
+
+    /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the
+    /// frame.
+    fn assemble(
+        (n_components, n_features): (usize, usize),
+        scale: Vec<T>,
+        shift: Vec<T>,
+        deviations: Deviations,
+        matrices: Matrices<T>,
+        constant: &[f64],
+        frame: &Frame,
+    ) -> Self {
+        let (offset, weight, seed) = weights_and_seeds(constant);
+        let offset = offset + frame_offset(n_features, frame.log2_scale);
+        let around_means = deviations == Deviations::AroundMeans;
+        Self { n_components, n_features, scale, shift, around_means, weight, seed, offset, matrices, gaps: None }
+    }
+
+    /// Converts a mixture with diagonal or spherical covariances for samples with missing values.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_gaps(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        let parameters = Self::new(mixture, frame, deviations)?;
+        let (k, d) = mixture.means().dim();
+        let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log2();
+        let counted = || (0..k).filter(|&c| mixture.weights()[c] > 0.0);
+        let largest: Vec<f64> =
+            (0..d).map(|j| counted().map(|c| constant(c, j)).fold(f64::NEG_INFINITY, f64::max)).collect();
+        let mut constants = vec![T::from_f64(0.0); k * d];
+        for c in counted() {
+            for (j, to) in constants[c * d..][..d].iter_mut().enumerate() {
+                *to = T::from_f64(constant(c, j) - largest[j]);
+            }
+        }
+        let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log2();
+        let offsets = largest.iter().zip(&frame.scale).map(column).collect();
+        let (offset, weight, seed) = weights_and_seeds(&Vec::from_iter((0..k).map(|c| mixture.log2_weight(c))));
+        Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
+    }
+
+    /// Adds to the offset what the offsets of the observed columns are in the mean over the
+    /// samples, so that their total is that of complete samples: the total weight times the offset.
+    /// `observed` (D,): the weight of the samples that have a value in a column, of those of total
+    /// weight `weight`.
+    pub fn with_mean_offset(mut self, observed: &[f64], weight: f64) -> Self {
+        if let Some(gaps) = &mut self.gaps
+            && weight > 0.0
+        {
+            gaps.mean = neumaier_sum(observed.iter().zip(&gaps.offsets).map(|(w, v)| w * v)) / weight;
+            self.offset += gaps.mean;
+        }
+        self
+    }
+}
+
+/// So many numbers, of any value, in the memory of others.
+pub fn numbers_in<T: Float>(mut memory: Vec<T>, len: usize) -> Vec<T> {
+    memory.resize(len, T::from_f64(0.0));
+    memory
+}
+
+/// log₂ of the normalising constant of a component in the units of the data, less log₂ of the
+/// product of its scales: for each of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and
+/// `log2_scale`, log₂ of the product of the frame's scales.
+pub fn frame_offset(d: usize, log2_scale: f64) -> f64 {
+    d as f64 * feature_offset() + log2_scale
+}
+
+/// log₂ of 1/√(2π) over √(log₂e / 2).
+fn feature_offset() -> f64 {
+    -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
+}
+
+/// Writes s and m, or μ′, of a component with a diagonal covariance, and returns log₂ of its weight
+/// and of the product of its scales.
+fn diagonal<T: Float>(
+    mixture: &Mixture,
+    frame: &Frame,
+    deviations: Deviations,
+    c: usize,
+    scale: &mut [T],
+    shift: &mut [T],
+) -> Result<f64> {
+    let log2_weight = mixture.log2_weight(c);
+    if log2_weight == f64::NEG_INFINITY {
+        scale.fill(T::from_f64(0.0));
+        shift.fill(T::from_f64(0.0));
+        return Ok(f64::NEG_INFINITY);
+    }
+    // The square of s·σ.
+    let unit = std::f64::consts::LOG2_E / 2.0;
+    match mixture.covariances() {
+        Covariances::Diag(v) => {
+            let v = row_major(v.row(c));
+            for_a_row(
+                v.len(),
+                #[inline(always)]
+                || {
+                    for ((to, v), inverse) in scale.iter_mut().zip(&*v).zip(&frame.inverse) {
+                        *to = T::from_f64((unit / v).sqrt() * inverse);
+                    }
+                },
+            );
+        }
+        // A matrix of one feature has one variance too.
+        covariances if matches!(covariances, Covariances::Spherical(_)) || scale.len() == 1 => {
+            let s = (unit / mixture.variance(c, 0)).sqrt();
+            scale.iter_mut().zip(&frame.inverse).for_each(|(to, inverse)| *to = T::from_f64(s * inverse));
+        }
+        _ => {
+            return Err(Error::Unsupported {
+                what: format!("the covariance type `{}`", mixture.covariance_type()),
+                backend: "this kernel",
+                remedy: "use the device `reference`",
+            });
+        }
+    }
+    let means = row_major(mixture.means().index_axis_move(Axis(0), c));
+    let scale = &*scale;
+    let usable = for_a_row(
+        means.len(),
+        #[inline(always)]
+        || {
+            let mut usable = true;
+            let columns = scale.iter().zip(&*means).zip(&frame.shift).zip(&frame.scale);
+            for (to, (((&s, mean), frame_shift), frame_scale)) in shift.iter_mut().zip(columns) {
+                let s: f64 = s.into();
+                let (m, fits) = match deviations {
+                    // |x′| is below 16 by the choice of the frame.
+                    Deviations::InFrame => {
+                        let m = (frame_shift - mean) * frame_scale * s;
+                        (m, 16.0 * s + m.abs() <= T::MAX_DEVIATION)
+                    }
+                    // A deviation may overflow: its square is infinite, and the component's density
+                    // zero.
+                    Deviations::AroundMeans => ((mean - frame_shift) * frame_scale, s < f64::INFINITY),
+                };
+                // A scale that is denormal has lost its digits.
+                let fits = fits & (s >= T::MIN_POSITIVE);
+                usable &= fits;
+                *to = T::from_f64(if fits { m } else { f64::NAN });
+            }
+            usable
+        },
+    );
+    if !usable {
+        let column = shift.iter().position(|m| !m.is_finite()).unwrap_or(0);
+        return Err(Error::OutOfRange { component: c, column, precision: T::NAME });
+    }
+    let mut product = LogProduct::default();
+    product.multiply_all(scale);
+    Ok(log2_weight + product.log2())
+}
+
+/// Calls `f` with each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded, of U (D, D)
+/// row by row: with its number j, and its numbers from row [`first_row`]`(j)` on, zeros behind row
+/// D up to [`padded`]`(D)`.
+#[inline(always)]
+pub fn for_each_column<T: Float>(u: &[f64], frame: &Frame, mut f: impl FnMut(usize, &[T])) {
+    let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
+    let d = frame.inverse.len();
+    let mut column = vec![T::from_f64(0.0); padded(d)];
+    for (j, (row, inverse)) in u.chunks_exact(d).zip(&frame.inverse).enumerate() {
+        let first = first_row(j);
+        let column = &mut column[first..];
+        column.iter_mut().zip(&row[first..]).for_each(|(to, u)| *to = T::from_f64(root * u * inverse));
+        f(j, column);
+    }
+}
+
+/// Numbers of a vector register of most processors, or of two of them.
+const VECTOR: usize = 8;
+
+/// The first row that is looked at of column j of a lower triangle: that of the diagonal or one
+/// before, where there are zeros.
+pub const fn first_row(j: usize) -> usize {
+    j / VECTOR * VECTOR
+}
+
+/// D, rounded up to whole vectors.
+pub const fn padded(d: usize) -> usize {
+    d.next_multiple_of(VECTOR)
+}
+
+/// Writes a column of [`for_each_column`] to a triangle that is stored row by row.
+#[inline(always)]
+fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
+    let mut place = triangle(j) + j;
+    for (i, v) in (j..).zip(&column[j - first_row(j)..]) {
+        let Some(to) = out.get_mut(place) else { return };
+        *to = *v;
+        place += i + 1;
+    }
+}
+
+/// Calls `each` with the columns of a component's matrix as [`for_each_column`] does, writes its
+/// shift, and returns log₂ of its weight and of the matrix's determinant.
+fn with_matrix<T: Float>(
+    mixture: &Mixture,
+    frame: &Frame,
+    deviations: Deviations,
+    c: usize,
+    u: &[f64],
+    shift: &mut [T],
+    mut each: impl FnMut(usize, &[T]),
+) -> Result<f64> {
+    let d = shift.len();
+    let log2_weight = mixture.log2_weight(c);
+    let mean = mixture.means().index_axis_move(Axis(0), c);
+    // Of each row, so that none of the sums waits for another.
+    let mut of_rows = vec![0.0; 2 * padded(d)];
+    let (shifts, sizes) = of_rows.split_at_mut(padded(d));
+    let mut pivots = vec![T::from_f64(0.0); d];
+    vectorised(
+        #[inline(always)]
+        || {
+            for_each_column(
+                u,
+                frame,
+                #[inline(always)]
+                |j, column: &[T]| {
+                    let first = first_row(j);
+                    let centre = (frame.shift[j] - mean[j]) * frame.scale[j];
+                    for ((shift, size), &a) in shifts[first..].iter_mut().zip(&mut sizes[first..]).zip(column) {
+                        let a: f64 = a.into();
+                        *shift += a * centre;
+                        *size += a.abs();
+                    }
+                    pivots[j] = column[j - first];
+                    each(j, column);
+                },
+            );
+        },
+    );
+    if log2_weight == f64::NEG_INFINITY {
+        return Ok(f64::NEG_INFINITY);
+    }
+    for (i, (to, &pivot)) in shift.iter_mut().zip(&pivots).enumerate() {
+        let (m, fits) = match deviations {
+            // |x′| is below 16 by the choice of the frame.
+            Deviations::InFrame => (shifts[i], 16.0 * sizes[i] + shifts[i].abs() <= T::MAX_DEVIATION),
+            Deviations::AroundMeans => ((mean[i] - frame.shift[i]) * frame.scale[i], sizes[i] < f64::INFINITY),
+        };
+        // A pivot that is denormal has lost its digits.
+        if !(fits && pivot.into() >= T::MIN_POSITIVE) {
+            return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
+        }
+        *to = T::from_f64(m);
+    }
+    let mut product = LogProduct::default();
+    product.multiply_all(&pivots);
+    Ok(log2_weight + product.log2())
+}
+
+/// Splits log₂ constants (K,) into an offset that is common to all, the factors wₖ, and the seeds.
+fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
+    let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (mut weight, mut seed) = (Vec::with_capacity(constant.len()), Vec::with_capacity(constant.len()));
+    for c in constant {
+        let relative = c - offset;
+        if relative == f64::NEG_INFINITY {
+            weight.push(T::from_f64(0.0));
+            seed.push(T::from_f64(T::DEAD));
+            continue;
+        }
+        let exact = relative.max(MIN_WEIGHT_EXPONENT).exp2();
+        let w = T::from_f64(exact);
+        let rest = log2_near_one(exact / w.into());
+        weight.push(w);
+        seed.push(T::from_f64(relative - relative.max(MIN_WEIGHT_EXPONENT) + rest));
+    }
+    (offset, weight, seed)
+}
+
+/// log₂ of a number that differs from one by roundings: the first two terms of the series.
+#[inline(always)]
+pub fn log2_near_one(v: f64) -> f64 {
+    let e = v - 1.0;
+    (e - e * e / 2.0) * std::f64::consts::LOG2_E
+}

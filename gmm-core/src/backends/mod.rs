@@ -1,0 +1,11 @@
+//! Evaluators that need no device, and what the others share.
+pub mod chunked;
+pub mod cpu;
+pub mod device_parameters;
+pub mod enough_digits;
+pub mod labelled;
+pub mod lazy;
+pub mod missing;
+pub mod parts;
+pub mod reference;
+pub mod sharded;

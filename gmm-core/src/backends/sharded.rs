@@ -1,0 +1,210 @@
+//! Samples divided over several devices.
+use super::parts;
+use crate::compensated::neumaier_sum;
+use crate::contract::draw::{Draw, Drawn};
+use crate::contract::evaluator::{
+    DataFacts, Description, Evaluator, check_features, check_responsibilities, data_facts, shift_row,
+};
+use crate::contract::sampling::Sampling;
+use crate::data::samples::{Rows, check_rows};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
+use ndarray::{Array1, Array2};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::{Mutex, PoisonError};
+
+/// An evaluator of samples that are divided over several others, the shards, which evaluate at the
+/// same time: one GPU each, for example.
+///
+/// Results are put together in the order of the shards, so that the same division gives the same
+/// bits on every run.
+///
+/// ```
+/// use gmm_host::{CpuEvaluator, Evaluator, Samples, ShardedEvaluator};
+/// use ndarray::Array2;
+///
+/// let x = Array2::<f32>::zeros((8, 2));
+/// let samples = Samples::from_f32(x.view())?;
+/// let shards: Vec<Box<dyn Evaluator + '_>> =
+///     vec![Box::new(CpuEvaluator::new(samples.rows(0..3))?), Box::new(CpuEvaluator::new(samples.rows(3..8))?)];
+/// let data = ShardedEvaluator::new(shards)?;
+/// assert_eq!((data.n_samples(), data.n_shards()), (8, 2));
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+pub struct ShardedEvaluator<'a> {
+    shards: Vec<Box<dyn Evaluator + 'a>>,
+    /// First row of each shard, and N at the end.
+    starts: Vec<usize>,
+    /// A thread for each shard but the first, which is evaluated by the calling thread.
+    pool: ThreadPool,
+}
+
+impl<'a> ShardedEvaluator<'a> {
+    /// Takes the shards in the order of their rows. A shard on the CPU that is to use all of its
+    /// threads has to be the first.
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`] without shards, [`Error::ShapeMismatch`] where they differ in the
+    /// number of features, [`Error::Threads`] if threads cannot be started.
+    pub fn new(shards: Vec<Box<dyn Evaluator + 'a>>) -> Result<Self> {
+        // At least one, because a pool of none would have as many as the machine.
+        let n_threads = shards.len().saturating_sub(1).max(1);
+        let pool = ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("shard {}", i + 1)).build();
+        let pool = pool.map_err(|e| Error::Threads { n_threads, message: e.to_string() })?;
+        let Some(first) = shards.first() else { return Err(Error::EmptyData { rows: 0, columns: 0 }) };
+        let d = first.n_features();
+        let mut starts = vec![0];
+        for shard in &shards {
+            let (n, got) = (shard.n_samples(), shard.n_features());
+            if got != d {
+                return Err(Error::ShapeMismatch { what: "a shard", expected: vec![n, d], got: vec![n, got] });
+            }
+            starts.push(starts[starts.len() - 1] + n);
+        }
+        Ok(Self { shards, starts, pool })
+    }
+
+    /// Number of shards.
+    pub fn n_shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Evaluates all shards at once, and gives their results in order, or the error of the first
+    /// that failed.
+    fn map<T: Send>(
+        &mut self,
+        mixture: &Mixture,
+        f: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        self.map_with_start(mixture, |shard, _| f(shard))
+    }
+
+    /// As [`map`](Self::map); `f` is also given the row that is the shard's first.
+    fn map_with_start<T: Send>(
+        &mut self,
+        mixture: &Mixture,
+        f: impl Fn(&mut (dyn Evaluator + 'a), usize) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        check_features(mixture, self.n_features())?;
+        let mut results: Vec<Option<Result<T>>> = self.shards.iter().map(|_| None).collect();
+        let mut work = self.shards.iter_mut().zip(&self.starts).zip(&mut results);
+        let first = work.next();
+        let others: Vec<_> = work.map(|work| Mutex::new(Some(work))).collect();
+        let interrupt = Interrupt::current();
+        let evaluate = |shard: &mut Box<dyn Evaluator + 'a>, start: &usize, result: &mut Option<Result<T>>| {
+            *result = Some(interrupt.install(|| f(shard.as_mut(), *start)));
+        };
+        self.pool.in_place_scope(|scope| {
+            if !others.is_empty() {
+                // Each thread has its own shard. Were they jobs for any thread, one that waits in
+                // the middle of its shard for other jobs might take the next shard meanwhile, and
+                // come back with another GPU's context.
+                scope.spawn_broadcast(|_, thread| {
+                    let work = others[thread.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
+                    work.into_iter().for_each(|((shard, start), result)| evaluate(shard, start, result));
+                });
+            }
+            first.into_iter().for_each(|((shard, start), result)| evaluate(shard, start, result));
+        });
+        drop(others);
+        let shifted = |(result, &start): (Result<T>, &usize)| result.map_err(|e| shift_row(e, start));
+        results.into_iter().flatten().zip(&self.starts).map(shifted).collect()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Evaluator for ShardedEvaluator<'_> {
+    data_facts!();
+
+    /// Without weights: each shard holds its own.
+    fn data(&self) -> DataFacts<'_> {
+        let total_weight = neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()));
+        DataFacts { total_weight, ..DataFacts::new(self.starts[self.shards.len()], self.shards[0].n_features()) }
+    }
+
+    /// The devices in the order of the shards, and the kernels, of which equal ones are named once.
+    fn describe(&self) -> Description {
+        let all: Vec<Description> = self.shards.iter().map(|shard| shard.describe()).collect();
+        let devices: Vec<&str> = all.iter().map(|d| d.device.as_str()).collect();
+        let mut kernels: Vec<&str> = all.iter().map(|d| d.kernel.as_str()).collect();
+        kernels.dedup();
+        let gpu_problem = all.iter().find_map(|d| d.gpu_problem.clone());
+        Description { gpu_problem, ..Description::new(devices.join(" + "), kernels.join(" + ")) }
+    }
+
+    /// float32 if any of the shards computes in it.
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        let float32 = self.shards.iter().any(|shard| shard.precision(mixture, operation) == Precision::Float32);
+        if float32 { Precision::Float32 } else { Precision::Float64 }
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        let shards = self.shards.iter().map(|shard| shard.share()).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(ShardedEvaluator::new(shards)?))
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        Ok(neumaier_sum(self.map(mixture, |shard| shard.log_likelihood(mixture))?))
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
+        Ok(parts::totals(mixtures.len(), &self.map(first, |shard| shard.log_likelihood_batch(mixtures))?))
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        Ok(self.map(mixture, |shard| shard.score_samples(mixture))?.into_iter().flatten().collect())
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        parts::merged(mixture, self.map(mixture, |shard| shard.statistics(mixture))?)
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let d = self.n_features();
+        let shards = &mut self.shards;
+        parts::rows(&self.starts, d, rows, |part, rows| shards[part].rows(rows))
+    }
+
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        let drawn = self.map_with_start(draw.centres(), |shard, start| shard.draw(&draw.from_row(start)))?;
+        Ok(draw.least(drawn.concat()))
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        Ok(self.map(mixture, |shard| shard.predict(mixture))?.concat())
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        check_responsibilities(self.n_samples(), mixture.n_components())?;
+        parts::stacked(&self.map(mixture, |shard| shard.predict_proba(mixture))?)
+    }
+    fn sampling(&mut self) -> Option<&mut dyn Sampling> {
+        Some(self)
+    }
+}
+
+/// With one useful share: every share has a thread for each shard already.
+impl Sampling for ShardedEvaluator<'_> {
+    fn settle(&mut self) {
+        self.shards.iter_mut().filter_map(|shard| shard.sampling()).for_each(Sampling::settle);
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        let sampling = self.shards.iter_mut().filter_map(|shard| shard.sampling());
+        sampling.for_each(|sampling| sampling.fix_batch_reference(mixture));
+    }
+}
+
+impl std::fmt::Debug for ShardedEvaluator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardedEvaluator")
+            .field("starts", &self.starts)
+            .field("devices", &self.describe().device)
+            .finish()
+    }
+}

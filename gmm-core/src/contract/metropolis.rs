@@ -1,0 +1,164 @@
+//! What a backend needs to know to run random-walk Metropolis on its device.
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
+use ndarray::Array2;
+
+/// A posterior density over the coordinates θ of a mixture with diagonal or spherical covariances.
+///
+/// θ holds, for K components, D features and S scales of a component (D, or 1 if spherical):
+/// - K − 1 numbers of the weights, by stick-breaking: zₖ = 1 / (1 + (K−1−k)·e^−θₖ), πₖ = zₖ Π_{j<k}
+///   (1 − zⱼ);
+/// - K·D means μ;
+/// - K·S logarithms of standard deviations σ.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetropolisTarget {
+    /// K.
+    pub n_components: usize,
+    /// D.
+    pub n_features: usize,
+    /// Whether each component has one σ for all features.
+    pub spherical: bool,
+    /// The log prior density, which is added to the log-likelihood.
+    pub prior: MetropolisPrior,
+}
+
+/// The logarithm of a prior density, of the form
+///
+/// constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²) + Σ (a·log σ −
+/// b·σ² − c/σ²),
+///
+/// with the Jacobian of θ in α and a.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetropolisPrior {
+    /// α (K,).
+    pub concentration: Vec<f64>,
+    /// Location of each mean (K·D,).
+    pub location: Vec<f64>,
+    /// Precision of each mean (K·D,).
+    pub precision: Vec<f64>,
+    /// Precision of each mean in units of its component's 1/σ² (K·D,).
+    pub scaled_precision: Vec<f64>,
+    /// a (K·S,).
+    pub by_log_scale: Vec<f64>,
+    /// b (K·S,).
+    pub by_variance: Vec<f64>,
+    /// c (K·S,).
+    pub by_precision: Vec<f64>,
+    /// A constant that is the same at all points.
+    pub constant: f64,
+}
+
+impl MetropolisTarget {
+    /// S, the scales of a component.
+    pub fn scales(&self) -> usize {
+        if self.spherical { 1 } else { self.n_features }
+    }
+
+    /// Number of coordinates.
+    pub fn dim(&self) -> usize {
+        self.n_components - 1 + self.n_components * (self.n_features + self.scales())
+    }
+
+    /// How many numbers a step takes (see [`MetropolisSteps`]).
+    pub fn step_width(&self) -> usize {
+        (self.dim() + 1).next_multiple_of(2)
+    }
+
+    /// The mixture at a point; `None` where θ is so extreme that float64 cannot hold the mixture's
+    /// parameters.
+    ///
+    /// # Panics
+    /// If `theta` has not `dim` coordinates.
+    pub fn mixture(&self, theta: &[f64]) -> Option<Mixture> {
+        assert_eq!(theta.len(), self.dim(), "coordinates of the point");
+        let (k, d) = (self.n_components, self.n_features);
+        let (sticks, rest) = theta.split_at(k - 1);
+        let (means, log_scales) = rest.split_at(k * d);
+        let mut left = 1.0;
+        let mut weights: Vec<f64> = sticks
+            .iter()
+            .enumerate()
+            .map(|(c, t)| {
+                let z = 1.0 / (1.0 + (k - 1 - c) as f64 * (-t).exp());
+                let weight = z * left;
+                left *= 1.0 - z;
+                weight
+            })
+            .collect();
+        weights.push(left);
+        let variances: Vec<f64> = log_scales.iter().map(|u| (2.0 * u).exp()).collect();
+        let covariances = if self.spherical {
+            Covariances::Spherical(variances.into())
+        } else {
+            Covariances::Diag(Array2::from_shape_vec((k, d), variances).ok()?)
+        };
+        Mixture::new(weights.into(), Array2::from_shape_vec((k, d), means.to_vec()).ok()?, covariances).ok()
+    }
+
+    /// The log prior density at a point, whose mixture is `mixture`.
+    ///
+    /// # Panics
+    /// If they do not have the target's shape.
+    pub fn log_prior(&self, theta: &[f64], mixture: &Mixture) -> f64 {
+        let (k, d, s, p) = (self.n_components, self.n_features, self.scales(), &self.prior);
+        let log_scales = &theta[k - 1 + k * d..];
+        let variances: Vec<f64> = log_scales.iter().map(|u| (2.0 * u).exp()).collect();
+        let mut sum = p.constant;
+        for (weight, alpha) in mixture.weights().iter().zip(&p.concentration) {
+            sum += alpha * weight.ln();
+        }
+        for (i, mean) in mixture.means().iter().enumerate() {
+            let precision = p.precision[i] + p.scaled_precision[i] / variances[i / d * s + i % d % s];
+            sum -= 0.5 * (mean - p.location[i]).powi(2) * precision;
+        }
+        for (i, (u, v)) in log_scales.iter().zip(variances).enumerate() {
+            sum += p.by_log_scale[i] * u - p.by_variance[i] * v - p.by_precision[i] / v;
+        }
+        sum
+    }
+
+    /// # Errors
+    /// [`Error::ShapeMismatch`].
+    pub fn check(&self, n_features: usize, point: &[f64]) -> Result<()> {
+        let (k, d, s, prior) = (self.n_components, self.n_features, self.scales(), &self.prior);
+        if d != n_features || k == 0 {
+            return Err(Error::ShapeMismatch {
+                what: "the components and features of the Metropolis target (against the data's columns)",
+                expected: vec![k.max(1), n_features],
+                got: vec![k, d],
+            });
+        }
+        let lengths = [
+            ("the concentrations in a Metropolis prior", k, prior.concentration.len()),
+            ("the locations in a Metropolis prior", k * d, prior.location.len()),
+            ("the precisions in a Metropolis prior", k * d, prior.precision.len()),
+            ("the scaled precisions in a Metropolis prior", k * d, prior.scaled_precision.len()),
+            ("the factors of the log scales in a Metropolis prior", k * s, prior.by_log_scale.len()),
+            ("the factors of the variances in a Metropolis prior", k * s, prior.by_variance.len()),
+            ("the factors of the precisions in a Metropolis prior", k * s, prior.by_precision.len()),
+            ("the point that Metropolis steps begin at", self.dim(), point.len()),
+        ];
+        match lengths.into_iter().find(|(_, expected, got)| expected != got) {
+            Some((what, expected, got)) => Err(Error::ShapeMismatch { what, expected: vec![expected], got: vec![got] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The source of a chain's steps, and the receiver of their results.
+///
+/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates,
+/// log u of a uniform number u, and, if the number of coordinates is even, one number that is not
+/// used. The proposal θ + increments is accepted where log u < log p(proposal) − log p(θ).
+pub trait MetropolisSteps {
+    /// Writes as many steps as are left and as there is room for, and returns their number; 0 ends
+    /// the chain.
+    ///
+    /// It may be called before the densities of the preceding steps are known.
+    fn propose(&mut self, rows: &mut [f64]) -> usize;
+
+    /// Receives the steps again, in order, with the log density of each proposal (−∞ where that has
+    /// no density).
+    fn record(&mut self, rows: &[f64], log_densities: &[f64]);
+}

@@ -1,0 +1,6 @@
+//! The interface between backends and their users.
+pub mod draw;
+pub mod evaluator;
+pub mod labels;
+pub mod metropolis;
+pub mod sampling;

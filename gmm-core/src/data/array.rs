@@ -1,0 +1,39 @@
+//! The caller's arrays.
+use ndarray::{ArcArray, ArrayView, Axis, Dimension};
+use std::ops::Range;
+
+/// An array of the caller, borrowed or shared.
+#[derive(Debug, Clone)]
+pub enum Array<'a, T, D: Dimension> {
+    /// An array of the caller's.
+    Borrowed(ArrayView<'a, T, D>),
+    /// An array with a count of its owners.
+    Shared(ArcArray<T, D>),
+}
+
+impl<T: Clone, D: Dimension> Array<'_, T, D> {
+    /// A view of the array.
+    pub fn view(&self) -> ArrayView<'_, T, D> {
+        match self {
+            Self::Borrowed(x) => x.view(),
+            Self::Shared(x) => x.view(),
+        }
+    }
+
+    /// The same array, borrowed from this one or shared with it.
+    pub fn reborrow(&self) -> Array<'_, T, D> {
+        match self {
+            Self::Borrowed(x) => Array::Borrowed(x.view()),
+            Self::Shared(x) => Array::Shared(x.clone()),
+        }
+    }
+
+    /// Drops all rows but these; no element is copied.
+    pub fn select_rows(&mut self, rows: Range<usize>) {
+        let rows = ndarray::Slice::from(rows);
+        match self {
+            Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
+            Self::Shared(x) => x.slice_axis_inplace(Axis(0), rows),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What [`gmm-host`](https://docs.rs/gmm-host) and its backends share: mixtures, samples, sufficient
+//! statistics, and the [`Evaluator`](contract::evaluator::Evaluator) that a backend implements.
+//!
+//! Programs use `gmm-host`, which re-exports what they need. The rest of this crate is for backends
+//! and changes with them.
+//!
+//! # The order of the modules
+//!
+//! A module uses only modules that stand before it in this order, and `.ci/modules` holds it to
+//! that. A line with a colon lists the modules of a folder.
+//!
+//! ```text
+//! error, interrupt, memory, compensated, simd, precision
+//! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
+//!     sampler, gaussian, transport, distances, products, merging
+//! statistics: freeze, prior
+//! variational: prior, gamma, expectations, mixture, m_step, bound
+//! data: array, float, ranges, weights, samples, patterns, frame
+//! contract: metropolis, sampling, draw, labels, evaluator
+//! backends: parts, lazy, chunked, sharded, labelled, missing, enough_digits, device_parameters, reference, cpu
+//! operations: adapt, score_function, gradient, regression, impute
+//! ```
+pub mod backends;
+pub mod compensated;
+pub mod contract;
+pub mod data;
+pub mod error;
+pub mod interrupt;
+pub mod memory;
+pub mod model;
+pub mod operations;
+pub mod precision;
+pub mod simd;
+pub mod statistics;
+pub mod variational;

@@ -1,0 +1,118 @@
+//! Whether there is memory for what a caller asks for, before it is allocated: an allocation that
+//! fails ends the process, and so does a system that has given more than it has.
+pub mod groups;
+
+pub use crate::error::in_words;
+use crate::error::{Error, Result};
+use groups::Limit;
+use std::hint::black_box;
+use std::path::Path;
+use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
+
+/// What takes fewer bytes than this is not looked at.
+const SMALL: u128 = 64 << 20;
+
+/// Checks that an array of `shape`, with `element` bytes for each of its elements, has room in the
+/// memory that is left. `what` is what the error calls it, in the plural ("the draws of the missing
+/// values"), and `remedy` what the caller can do.
+///
+/// Shapes of less than 64 MiB are not looked at, so that a small call does not ask the system.
+///
+/// ```
+/// use gmm_host::{Error, memory};
+///
+/// assert!(memory::check("the samples", &[1000, 3], 8, "draw fewer").is_ok());
+/// let error = memory::check("the samples", &[usize::MAX, 3], 8, "draw fewer").unwrap_err();
+/// assert!(matches!(error, Error::Memory { .. }));
+/// ```
+///
+/// # Errors
+/// [`Error::Memory`].
+pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Result<()> {
+    // Saturated it is more than any machine has.
+    let needed = shape.iter().fold(element as u128, |bytes, &length| bytes.saturating_mul(length as u128));
+    if needed < SMALL {
+        return Ok(());
+    }
+    let available = available();
+    // Whether a system that gives no more than it has gives so much, only an allocation tells. The
+    // compiler must not leave it out as unused.
+    let given = || usize::try_from(needed).is_ok_and(|n| black_box(&mut Vec::<u8>::new()).try_reserve_exact(n).is_ok());
+    if available.is_none_or(|available| needed <= available.into()) && given() {
+        return Ok(());
+    }
+    Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy: remedy.into() })
+}
+
+/// The memory that this process may use, in bytes: the machine's, or less where it or a group of
+/// processes that it is in has a limit (`ulimit -v`, cgroups). None where the system does not tell.
+pub fn total() -> Option<u64> {
+    let system = system(MemoryRefreshKind::nothing().with_ram())?;
+    let total = Some(system.total_memory()).filter(|&bytes| bytes > 0)?;
+    Some(limits(system).into_iter().fold(total, |total, limit| total.min(limit.total)))
+}
+
+/// Half of [`total`], in bytes: what the program `gmm` and the Python package let data and its
+/// copies take unless told otherwise. Where the system does not tell its memory, 8 GiB is assumed.
+pub fn half() -> u64 {
+    total().unwrap_or(8 << 30) / 2
+}
+
+/// What is left of it, and of the swap space where the machine's memory decides, in bytes. None where
+/// the system does not tell.
+pub fn available() -> Option<u64> {
+    let system = system(MemoryRefreshKind::everything())?;
+    let left = Some(system.available_memory()).filter(|&bytes| bytes > 0)?;
+    let left = left.saturating_add(system.free_swap());
+    Some(limits(system).into_iter().fold(left, |left, limit| left.min(limit.left)))
+}
+
+fn system(what: MemoryRefreshKind) -> Option<System> {
+    System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()
+}
+
+/// The limits of this process and of the groups that it is in.
+fn limits(mut system: System) -> Vec<Limit> {
+    let mut limits = groups::limits(Path::new("/"), system.free_swap());
+    if let (Some(total), Ok(pid)) = (address_space(), sysinfo::get_current_pid()) {
+        let memory = ProcessRefreshKind::nothing().with_memory().without_tasks();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, memory);
+        let taken = system.process(pid).map_or(0, |process| process.virtual_memory());
+        limits.push(Limit { total, left: total.saturating_sub(taken) });
+    }
+    limits
+}
+
+/// The limit of the addresses of this process, in bytes (`ulimit -v`).
+fn address_space() -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::As).current;
+    #[cfg(not(unix))]
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_memory() {
+        let (total, available) = (total().unwrap(), available().unwrap());
+        assert!(total > 1 << 27 && available > 1 << 24, "{total} {available}");
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error_and_less_is_not() {
+        let free = available().unwrap() as usize;
+        assert!(check("the samples", &[free / 4, 1], 1, "draw fewer").is_ok());
+        // Between the two lies what other processes take and free meanwhile.
+        for shape in [vec![8 * free, 1], vec![usize::MAX, usize::MAX, usize::MAX, 3], vec![1 << 40, 1 << 10]] {
+            let error = check("the samples", &shape, 8, "draw fewer").unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("the samples, of shape {shape:?}, take ")), "{text}");
+            assert!(text.ends_with("; draw fewer"), "{text}");
+        }
+        // An empty array takes nothing.
+        assert!(check("the samples", &[usize::MAX, 0], 8, "draw fewer").is_ok());
+    }
+}

@@ -1,0 +1,146 @@
+//! The log-density of each component in float64, for the reference backend and for what the host
+//! computes itself.
+use super::marginal::{Marginal, observed};
+use crate::compensated::{log_sum_exp, softmax};
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
+use ndarray::{ArrayView1, ArrayView2, Axis};
+
+/// What distances are multiplied by where their squares overflow.
+const FROM_AFAR: f64 = 1e-200;
+
+/// A mixture with its normalising constants, to be evaluated sample by sample.
+pub struct Density<'a> {
+    mixture: &'a Mixture,
+    /// log πₖ − ½ log |2πΣₖ| (K,).
+    log_norm: Vec<f64>,
+    /// Uᵀ(x − μ) of one component.
+    y: Vec<f64>,
+    difference: Vec<f64>,
+    /// The mixture of the features that were observed in the last sample with missing values.
+    marginal: Option<Marginal>,
+}
+
+impl<'a> Density<'a> {
+    /// The density of a mixture, with its factors and constants.
+    pub fn new(mixture: &'a Mixture) -> Self {
+        let (k, d) = mixture.means().dim();
+        let half_log_det = |u: ArrayView2<'_, f64>| -> f64 { -u.diag().iter().map(|v| v.ln()).sum::<f64>() };
+        let tied = match mixture.factor() {
+            Some(Covariances::Tied(u)) => half_log_det(u.view()),
+            _ => 0.0,
+        };
+        let log_norm = (0..k).map(|c| {
+            let half_log_det = match mixture.factor() {
+                Some(Covariances::Full(u)) => half_log_det(u.index_axis(Axis(0), c)),
+                Some(_) => tied,
+                None => 0.5 * (0..d).map(|j| mixture.variance(c, j).ln()).sum::<f64>(),
+            };
+            mixture.log_weight(c) - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.ln()
+        });
+        Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
+    }
+
+    /// log πₖ − ½ log |2πΣₖ| of a component.
+    pub fn log_norm(&self, c: usize) -> f64 {
+        self.log_norm[c]
+    }
+
+    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them.
+    /// Where x is NaN, it is missing, and the densities are those of what is observed; without any
+    /// of it `log_p` is log πₖ, up to a constant, and the result 0.
+    pub fn evaluate(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
+        if x.iter().any(|v| v.is_nan()) {
+            return self.of_observed(x, log_p, |density, x, log_p| density.evaluate(x, log_p));
+        }
+        self.squares(x, 1.0, log_p);
+        log_p.iter_mut().zip(&self.log_norm).for_each(|(v, norm)| *v = norm - 0.5 * *v);
+        log_sum_exp(log_p)
+    }
+
+    /// Writes the probability of every component given x into `r` (K,) and returns the log-density.
+    /// Where this is −∞ the nearest component has the probability 1.
+    pub fn responsibilities(&mut self, x: ArrayView1<'_, f64>, r: &mut [f64]) -> f64 {
+        let log_density = self.log_responsibilities(x, r);
+        softmax(r);
+        log_density
+    }
+
+    /// As [`responsibilities`](Self::responsibilities), but writes their logarithms, up to a constant.
+    pub fn log_responsibilities(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
+        let log_density = self.evaluate(x, log_r);
+        if log_density == f64::NEG_INFINITY {
+            self.evaluate_from_afar(x, log_r);
+        }
+        log_density
+    }
+
+    /// Writes 0 for the component that is nearest to x by the Mahalanobis distance, of equally near
+    /// ones their constants, and −∞ for all others; gives their log-sum-exp.
+    fn evaluate_from_afar(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
+        if x.iter().any(|v| v.is_nan()) {
+            return self.of_observed(x, log_r, |density, x, log_r| density.evaluate_from_afar(x, log_r));
+        }
+        self.squares(x, FROM_AFAR, log_r);
+        let possible = log_r.iter().zip(&self.log_norm).filter(|(_, norm)| norm.is_finite());
+        let nearest = possible.map(|(square, _)| *square).fold(f64::INFINITY, f64::min);
+        let of_nearest = log_r.iter_mut().zip(&self.log_norm);
+        of_nearest.for_each(|(v, norm)| *v = if *v <= nearest { *norm } else { f64::NEG_INFINITY });
+        log_sum_exp(log_r)
+    }
+
+    /// Calls `evaluate` with the density of what is observed in x, where something is missing.
+    fn of_observed(
+        &mut self,
+        x: ArrayView1<'_, f64>,
+        log_p: &mut [f64],
+        evaluate: impl FnOnce(&mut Density<'_>, ArrayView1<'_, f64>, &mut [f64]) -> f64,
+    ) -> f64 {
+        let columns = observed(x);
+        if columns.is_empty() {
+            let log_sum = self.mixture.weights().sum().ln();
+            log_p.iter_mut().enumerate().for_each(|(c, log_p)| *log_p = self.mixture.log_weight(c) - log_sum);
+            return 0.0;
+        }
+        if self.marginal.as_ref().is_none_or(|marginal| marginal.observed != columns) {
+            self.marginal = Marginal::new(self.mixture, &columns).ok();
+        }
+        match &self.marginal {
+            Some(marginal) => evaluate(&mut Density::new(&marginal.mixture), x.select(Axis(0), &columns).view(), log_p),
+            // The covariance is so nearly singular that a part of it is. Callers report a result
+            // that is not a number.
+            None => {
+                log_p.fill(f64::NAN);
+                f64::NAN
+            }
+        }
+    }
+
+    /// Writes |Uᵀ(x − μ)|² of every component into `out` (K,), of distances times `scale`.
+    fn squares(&mut self, x: ArrayView1<'_, f64>, scale: f64, out: &mut [f64]) {
+        for (c, out) in out.iter_mut().enumerate() {
+            let means = self.mixture.means();
+            for ((d, x), m) in self.difference.iter_mut().zip(x).zip(means.row(c)) {
+                *d = x * scale - m * scale;
+            }
+            let square: f64 = match self.mixture.factor() {
+                Some(Covariances::Full(u)) => self.mahalanobis(u.index_axis(Axis(0), c)),
+                Some(Covariances::Tied(u)) => self.mahalanobis(u.view()),
+                _ => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
+            };
+            // A difference of infinities.
+            *out = if square.is_nan() { f64::INFINITY } else { square };
+        }
+    }
+
+    /// |Uᵀ(x − μ)|²
+    fn mahalanobis(&mut self, u: ArrayView2<'_, f64>) -> f64 {
+        self.y.fill(0.0);
+        for (i, (row, d)) in u.outer_iter().zip(&self.difference).enumerate() {
+            for (y, u) in self.y[i..].iter_mut().zip(row.iter().skip(i)) {
+                *y += u * d;
+            }
+        }
+        self.y.iter().map(|y| y * y).sum()
+    }
+}

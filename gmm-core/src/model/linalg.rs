@@ -1,0 +1,434 @@
+//! The linear algebra that a mixture needs, by faer, whose code is chosen for the machine's
+//! instruction set at run time. It runs in the calling thread, so that no result depends on the
+//! number of threads.
+use crate::interrupt::Interrupt;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::matmul::triangular::{BlockStructure, matmul};
+use faer::linalg::triangular_inverse::invert_lower_triangular;
+use faer::{Accum, MatMut, MatRef, Par, Spec};
+use ndarray::parallel::prelude::*;
+use ndarray::{
+    Array, Array2, Array3, ArrayView, ArrayView2, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis, Dimension,
+    RemoveAxis, s,
+};
+use pulp::Arch;
+use rayon::iter::plumbing::{Producer, ProducerCallback};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to
+/// float64.
+const SINGULAR: f64 = f64::EPSILON;
+
+/// Columns of a matrix that are read or written side by side where rows become columns: their parts
+/// stay in the first-level cache.
+pub(crate) const STRIP: usize = 16;
+
+/// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads
+/// only the lower triangle of Σ. The error is the first pivot at which Σ is not positive definite
+/// to working precision.
+pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
+    let mut u = Array2::zeros(covariance.raw_dim());
+    precision_cholesky_into(covariance, u.as_slice_mut().unwrap_or_default())?;
+    Ok(u)
+}
+
+/// As [`precision_cholesky`], into zeros (D, D), which an error leaves as they are.
+pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
+    let d = covariance.nrows();
+    let lower = factor_or_pivot(covariance)?;
+    // The columns of an inverse are the rows of its transpose.
+    let inverse = MatMut::from_column_major_slice_mut(u, d, d);
+    invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
+    Ok(())
+}
+
+/// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if
+/// the matrices are large.
+pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
+    let (k, d, _) = v.dim();
+    let matrices = v.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+    map_rows(matrices, matrices_at_once(k, d, d * d / 2), |(c, matrix)| f(c, matrix));
+}
+
+/// Rows of which so many numbers each are worth the waking of another thread: some ten
+/// microseconds.
+pub fn at_once(numbers: usize) -> usize {
+    (1 << 12) / numbers.max(1) + 1
+}
+
+/// How many of K matrices (D, D) a thread takes at once, each of which costs as much as so many
+/// numbers besides what it costs for each row: all of them where the work is less than the waking
+/// of other threads. (EM on an H100's host of 16 cores, where that is some 40 microseconds a phase, of which
+/// an iteration has several: with K = 64, D = 13 it takes longer on all threads, with K = 128 shorter.)
+pub fn matrices_at_once(k: usize, d: usize, numbers: usize) -> usize {
+    if k.saturating_mul(numbers + 8 * d) <= 3 << 13 { k.max(1) } else { 1 }
+}
+
+/// What `f` gives for each of some rows, in their order: on several threads, if these find at least
+/// `at_once` rows each, or in this one. (rayon alone hands over to one of its threads also what it does not
+/// divide, which takes some ten microseconds.)
+pub fn map_rows<I: IndexedParallelIterator, R: Send>(
+    rows: I,
+    at_once: usize,
+    f: impl Fn(I::Item) -> R + Send + Sync,
+) -> Vec<R> {
+    struct Here<F>(F);
+    impl<T, R, F: Fn(T) -> R> ProducerCallback<T> for Here<F> {
+        type Output = Vec<R>;
+
+        fn callback<P: Producer<Item = T>>(self, rows: P) -> Vec<R> {
+            rows.into_iter().map(self.0).collect()
+        }
+    }
+    if rows.len() / 2 < at_once {
+        return rows.with_producer(Here(f));
+    }
+    rows.with_min_len(at_once).map(f).collect()
+}
+
+/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To
+/// be called with an `#[inline(always)]` closure: the bound makes it a closure that is called once,
+/// which is compiled inside; any other is compiled for the oldest of machines.
+#[inline(always)]
+pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
+    // Kept, for to ask the machine takes as long as to go through some tens of numbers.
+    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+    ARCH.dispatch(f)
+}
+
+/// The numbers of an array in row-major order.
+pub fn row_major<D: Dimension>(array: ArrayView<'_, f64, D>) -> Cow<'_, [f64]> {
+    match array.to_slice() {
+        Some(numbers) => Cow::Borrowed(numbers),
+        None => Cow::Owned(array.iter().copied().collect()),
+    }
+}
+
+/// Whether it holds for all of the numbers. None waits for the one before.
+pub fn all(numbers: &[f64], holds: impl Fn(f64) -> bool) -> bool {
+    numbers.iter().fold(true, |all, &v| all & holds(v))
+}
+
+/// Folds what the slices have at each place, all of one length, into eight numbers side by side,
+/// because one alone waits for each step. Which place goes to which number is the same on every
+/// machine.
+#[inline(always)]
+pub(crate) fn side_by_side<T: Copy, const N: usize>(
+    slices: [&[T]; N],
+    start: f64,
+    next: impl Fn(f64, [T; N]) -> f64,
+) -> [f64; 8] {
+    let len = slices.iter().map(|slice| slice.len()).min().unwrap_or(0);
+    let parts = slices.map(|slice| slice[..len].as_chunks::<8>());
+    let mut folded = [start; 8];
+    for eight in 0..len / 8 {
+        let eights = parts.map(|(eights, _)| &eights[eight]);
+        for (i, folded) in folded.iter_mut().enumerate() {
+            *folded = next(*folded, eights.map(|eight| eight[i]));
+        }
+    }
+    for (i, folded) in folded.iter_mut().enumerate().take(len % 8) {
+        *folded = next(*folded, parts.map(|(_, rest)| rest[i]));
+    }
+    folded
+}
+
+/// The sum of the terms that `term` makes of what the slices have at each place, eight side by
+/// side, in the same order on every machine.
+#[inline(always)]
+pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
+    side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
+}
+
+/// Of rows with fewer numbers, vector instructions would leave over the most.
+const SHORT_ROW: usize = 16;
+
+/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions,
+/// unless it is short.
+#[inline(always)]
+pub(crate) fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
+    if len < SHORT_ROW { f() } else { vectorised(f) }
+}
+
+/// log₂ of a product of positive normal numbers, with one logarithm.
+pub(crate) struct LogProduct {
+    mantissa: f64,
+    exponent: i64,
+}
+
+impl Default for LogProduct {
+    fn default() -> Self {
+        Self { mantissa: 1.0, exponent: 0 }
+    }
+}
+
+impl LogProduct {
+    #[inline]
+    pub fn multiply(&mut self, v: f64) {
+        let (mantissa, exponent) = split(v);
+        self.mantissa *= mantissa;
+        self.exponent += exponent;
+        if self.mantissa > 1e300 {
+            let (mantissa, exponent) = split(self.mantissa);
+            self.mantissa = mantissa;
+            self.exponent += exponent;
+        }
+    }
+
+    /// Multiplies with the numbers of a row.
+    #[inline]
+    pub fn multiply_all<T: Copy + Into<f64>>(&mut self, row: &[T]) {
+        if row.len() < SHORT_ROW {
+            row.iter().for_each(|v| self.multiply((*v).into()));
+            return;
+        }
+        // Of so many numbers, each of the eight products of mantissas is below 2^64.
+        for numbers in row.chunks(64 * 8) {
+            let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
+            self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
+            self.multiply(mantissas.iter().product());
+        }
+    }
+
+    pub fn log2(&self) -> f64 {
+        self.exponent as f64 + self.mantissa.log2()
+    }
+}
+
+/// v = mantissa · 2^exponent with a mantissa in [1, 2), for a positive normal v.
+#[inline]
+fn split(v: f64) -> (f64, i64) {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let bits = v.to_bits();
+    (f64::from_bits(bits & FRACTION | 1f64.to_bits()), (bits >> 52) as i64 - 1023)
+}
+
+/// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them
+/// between threads more than once. What is divided outside the pool is handed over to it and back
+/// each time, which takes some ten microseconds; and its threads fall asleep in between.
+pub fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
+    let interrupt = Interrupt::current();
+    if numbers > 3 << 12 { rayon::scope(|_| interrupt.install(f)) } else { f() }
+}
+
+/// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several
+/// threads where that is worth while. Gives the error of the first row that has one.
+pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync, E: Send>(
+    a: &mut Array2<f64>,
+    b: &mut Array<f64, D>,
+    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut<'_, f64, D::Smaller>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let ((k, d), numbers) = (a.dim(), b.len() / a.nrows().max(1));
+    let at_once = if b.ndim() == 3 { matrices_at_once(k, d, numbers) } else { at_once(numbers) };
+    let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
+    map_rows(rows, at_once, |(c, (a, b))| f(c, a, b)).into_iter().collect()
+}
+
+/// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as
+/// `precision_cholesky`.
+pub fn inverse(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
+    let u = precision_cholesky(matrix)?;
+    Ok(gram(u.view()))
+}
+
+/// U·Uᵀ for an upper triangular U (D, D); symmetric to the bit.
+pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
+    let mut product = lower_gram(u);
+    mirror(product.as_slice_mut().unwrap_or_default(), u.nrows());
+    product
+}
+
+/// tr(S·U·Uᵀ) for a symmetric S, of which the lower triangle is read, and an upper triangular U.
+pub fn trace_of_product(s: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>) -> f64 {
+    let (d, product, s) = (u.nrows(), lower_gram(u), row_major(s));
+    let rows = product.as_slice().unwrap_or_default().chunks_exact(d).zip(s.chunks_exact(d)).enumerate();
+    vectorised(
+        #[inline(always)]
+        || rows.map(|(i, (p, s))| 2.0 * sum_of([&p[..i], &s[..i]], |[p, s]| p * s) + p[i] * s[i]).sum(),
+    )
+}
+
+/// |Uᵀx|² for an upper triangular U.
+pub(crate) fn squared_length(u: ArrayView2<'_, f64>, x: &[f64]) -> f64 {
+    let (d, u) = (x.len(), row_major(u));
+    let mut product = vec![0.0; d];
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((i, row), x) in u.chunks_exact(d).enumerate().zip(x) {
+                product[i..].iter_mut().zip(&row[i..]).for_each(|(sum, u)| *sum += u * x);
+            }
+            sum_of([&product], |[v]| v * v)
+        },
+    )
+}
+
+/// The least |A − B·Q|² over the orthogonal Q, for square matrices: with the singular vectors of
+/// Bᵀ·A = U·S·Vᵀ it is that of Q = U·Vᵀ (Schönemann 1966). None where the singular values are not
+/// found, as of matrices with numbers that are not finite.
+pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) -> Option<f64> {
+    let d = a.nrows();
+    let product = b.t().dot(a);
+    let svd = faer::Mat::from_fn(d, d, |i, j| product[[i, j]]).svd().ok()?;
+    let rotation = svd.U() * svd.V().transpose();
+    let rotation = Array2::from_shape_fn((d, d), |(i, j)| rotation[(i, j)]);
+    Some((a - &b.dot(&rotation)).mapv(|v| v * v).sum())
+}
+
+/// The lower triangle of U·Uᵀ for an upper triangular U (D, D); zeros above.
+fn lower_gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
+    let d = u.nrows();
+    let u = u.as_standard_layout();
+    let u = MatRef::from_row_major_slice(u.as_slice().unwrap_or_default(), d, d);
+    let mut product = Array2::zeros((d, d));
+    let lower = MatMut::from_row_major_slice_mut(product.as_slice_mut().unwrap_or_default(), d, d);
+    let (upper_factor, lower_factor) = (BlockStructure::TriangularUpper, BlockStructure::TriangularLower);
+    let replace = Accum::Replace;
+    matmul(lower, lower_factor, replace, u, upper_factor, u.transpose(), lower_factor, 1.0, Par::Seq);
+    product
+}
+
+/// Makes a matrix of D rows symmetric, of its lower triangle.
+pub(crate) fn mirror(matrix: &mut [f64], d: usize) {
+    for first in (0..d).step_by(STRIP) {
+        for i in first + 1..d {
+            let (above, row) = matrix.split_at_mut(i * d);
+            // The entries of column i, a row after the other.
+            let column = above[first * d + i..].iter_mut().step_by(d);
+            column.zip(&row[first..i.min(first + STRIP)]).for_each(|(to, v)| *to = *v);
+        }
+    }
+}
+
+/// Lower Cholesky factor (D, D) from the lower triangle, or the first failing pivot.
+pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
+    let d = matrix.nrows();
+    let lower = factor_or_pivot(matrix)?;
+    // What the factorisation leaves above the diagonal is not zero everywhere.
+    Ok(Array2::from_shape_fn((d, d), |(i, j)| if j <= i { lower[j * d + i] } else { 0.0 }))
+}
+
+/// As [`cholesky`], column by column.
+fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
+    let d = matrix.nrows();
+    match factor(matrix) {
+        Some(lower) => Ok(lower),
+        None => {
+            // A leading minor that fails makes every larger one fail: bisect for the first.
+            let (mut good, mut bad) = (0, d);
+            while bad - good > 1 {
+                let middle = (good + bad) / 2;
+                if factor(matrix.slice(s![..middle, ..middle])).is_some() {
+                    good = middle;
+                } else {
+                    bad = middle;
+                }
+            }
+            Err(bad - 1)
+        }
+    }
+}
+
+/// Lower factor (D, D), column by column, if every pivot stands clear of rounding.
+fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
+    let d = matrix.nrows();
+    let mut lower = transposed_triangle(matrix);
+    let columns = MatMut::from_column_major_slice_mut(&mut lower, d, d);
+    let mut room = MemBuffer::new(cholesky_in_place_scratch::<f64>(d, Par::Seq, Spec::default()));
+    let room = MemStack::new(&mut room);
+    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok()?;
+    let sound = (0..d).all(|j| {
+        let pivot = lower[j * d + j] * lower[j * d + j];
+        pivot.is_normal() && pivot > SINGULAR * matrix[[j, j]]
+    });
+    sound.then_some(lower)
+}
+
+/// The lower triangle of a matrix (D, D), column by column; zeros above.
+fn transposed_triangle(matrix: ArrayView2<'_, f64>) -> Vec<f64> {
+    let d = matrix.nrows();
+    let matrix = matrix.as_standard_layout();
+    let mut out = vec![0.0; d * d];
+    for first in (0..d).step_by(STRIP) {
+        for (i, row) in matrix.as_slice().unwrap_or_default().chunks_exact(d).enumerate().skip(first) {
+            for (j, v) in (first..=i).zip(&row[first..d.min(first + STRIP)]) {
+                out[j * d + i] = *v;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn the_factor_inverts_the_covariance() {
+        let s = array![[4.0, 2.0, 0.6], [2.0, 3.0, 0.4], [0.6, 0.4, 1.5]];
+        let u = precision_cholesky(s.view()).unwrap();
+        assert_eq!((u[[1, 0]], u[[2, 0]], u[[2, 1]]), (0.0, 0.0, 0.0));
+        let unit = u.t().dot(&s).dot(&u);
+        for ((i, j), v) in unit.indexed_iter() {
+            // A few roundings of numbers near one.
+            assert!((v - f64::from(u8::from(i == j))).abs() < 1e-14);
+        }
+        let unit = inverse(s.view()).unwrap().dot(&s);
+        for ((i, j), v) in unit.indexed_iter() {
+            assert!((v - f64::from(u8::from(i == j))).abs() < 1e-14);
+        }
+    }
+
+    /// Of every length around whole eights; the numbers are small integers, whose sums are exact in
+    /// any order.
+    #[test]
+    fn sums_take_each_place_once() {
+        let (a, b): (Vec<f64>, Vec<f64>) = (1..=30).map(|i| (f64::from(i), f64::from(i * i))).unzip();
+        for len in 0..=a.len() {
+            let plain: f64 = a[..len].iter().zip(&b[..len]).map(|(a, b)| a * b).sum();
+            assert_eq!(sum_of([&a[..len], &b[..len]], |[a, b]| a * b), plain, "{len}");
+            let most = side_by_side([&b[..len]], 0.0, |most, [b]| b.max(most)).into_iter().fold(0.0, f64::max);
+            assert_eq!(most, (len * len) as f64);
+        }
+    }
+
+    /// Of small integers, whose sums are exact in any order, at sizes around whole eights.
+    #[test]
+    fn traces_and_lengths_are_those_of_the_products() {
+        for d in [1, 2, 7, 8, 9, 21] {
+            let number = |i: usize, j: usize| ((3 * i + 5 * j + i * j) % 7) as f64 - 3.0;
+            let u = Array2::from_shape_fn((d, d), |(i, j)| if i <= j { number(i, j) } else { 0.0 });
+            let s = Array2::from_shape_fn((d, d), |(i, j)| number(i.min(j), i.max(j)));
+            assert_eq!(trace_of_product(s.view(), u.view()), (s.dot(&u) * &u).sum(), "{d}");
+            let x = ndarray::Array1::from_shape_fn(d, |i| number(i, 2));
+            let product = u.t().dot(&x);
+            assert_eq!(squared_length(u.view(), x.as_slice().unwrap()), product.dot(&product), "{d}");
+        }
+    }
+
+    /// Also where the product itself leaves the range of float64.
+    #[test]
+    fn the_logarithm_of_a_product_is_the_sum_of_logarithms() {
+        for len in [0, 1, 15, 16, 600, 1500] {
+            let numbers: Vec<f64> = (0..len).map(|i| 1e200 * f64::from(i + 1).powi(-9)).collect();
+            let mut product = LogProduct::default();
+            product.multiply_all(&numbers);
+            let sum: f64 = numbers.iter().map(|v| v.log2()).sum();
+            // Each logarithm of the sum is rounded.
+            assert!((product.log2() - sum).abs() <= 1e-14 * sum, "{len}");
+        }
+    }
+
+    #[test]
+    fn the_failing_pivot_is_named() {
+        // Feature 2 is the sum of the two before it; feature 3 is fine.
+        let s = array![[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 2.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        assert_eq!(precision_cholesky(s.view()).unwrap_err(), 2);
+        assert_eq!(precision_cholesky(array![[0.0]].view()).unwrap_err(), 0);
+        assert_eq!(precision_cholesky(array![[f64::NAN]].view()).unwrap_err(), 0);
+        assert_eq!(precision_cholesky(array![[1.0, 0.0], [0.0, -1.0]].view()).unwrap_err(), 1);
+    }
+}

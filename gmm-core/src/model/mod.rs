@@ -1,0 +1,16 @@
+//! Mixtures: their parameters, checked once; densities; their parts, distances and products; drawing
+//! samples.
+pub mod conditional;
+pub mod covariances;
+pub mod density;
+pub mod distances;
+pub mod gaussian;
+pub mod linalg;
+pub mod marginal;
+pub mod merging;
+pub mod mixture;
+pub mod one_dimension;
+pub mod order;
+pub mod products;
+pub mod sampler;
+pub mod transport;

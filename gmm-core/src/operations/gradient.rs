@@ -1,0 +1,169 @@
+//! The gradient of the log-likelihood, from the sufficient statistics.
+use crate::contract::evaluator::Evaluator;
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
+
+/// A component of a smaller weight may have responsibilities below the range of float32, whose
+/// numbers end at 10⁻³⁸, so that its count does not give the derivative by the weight.
+const SMALL_WEIGHT: f64 = 1e-20;
+
+/// Samples whose weights are asked for at a time.
+const ROWS_AT_ONCE: usize = 1 << 13;
+
+/// The total log-likelihood and its derivatives, each entry of an array being a variable of its own:
+/// the weights need not sum to 1, and mirrored entries of a matrix are two variables.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Gradient {
+    /// Σᵢ wᵢ log p(xᵢ).
+    pub log_likelihood: f64,
+    /// The derivatives by the weights (K,).
+    pub weights: Array1<f64>,
+    /// The derivatives by the means (K, D).
+    pub means: Array2<f64>,
+    /// The derivatives by the covariances, in their shape.
+    pub covariances: Covariances,
+}
+
+/// # Gradient
+impl Statistics {
+    /// The derivatives of the log-likelihood at `mixture`, the one of which these are the statistics.
+    /// With the precision P, the count N, the mean x̄ and the scatter S of a component, and
+    /// δ = x̄ − μ: ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P).
+    ///
+    /// The derivative by a weight of 0 is not a number here, and by one below 10⁻²⁰ it may be wrong, where
+    /// the responsibilities of float32 samples end: `Predict::gradient` takes both from the samples.
+    ///
+    /// ```
+    /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
+    /// use ndarray::array;
+    ///
+    /// let mixture = Mixture::new(array![1.0], array![[1.0]], Covariances::Spherical(array![2.0]))?;
+    /// let x = array![[3.0], [4.0]];
+    /// let statistics = CpuEvaluator::new(Samples::from_f64(x.view())?)?.statistics(&mixture)?;
+    /// let gradient = statistics.gradient(&mixture)?;
+    /// assert!((gradient.means[[0, 0]] - (2.0 + 3.0) / 2.0).abs() < 1e-15);
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where the mixture has another K or D, [`Error::WrongCovarianceType`].
+    pub fn gradient(&self, mixture: &Mixture) -> Result<Gradient> {
+        let (k, d) = self.means().dim();
+        if mixture.means().dim() != (k, d) {
+            let got = mixture.means().shape().to_vec();
+            return Err(Error::ShapeMismatch { what: "means of the mixture", expected: vec![k, d], got });
+        }
+        mixture.covariances().check_type("the mixture's covariances", self.covariance_type(), k, d)?;
+        let counts = self.counts();
+        let mut delta = &self.means() - &mixture.means();
+        // The mean of no samples has no meaning.
+        delta.outer_iter_mut().zip(counts).filter(|(_, n)| **n == 0.0).for_each(|(mut delta, _)| delta.fill(0.0));
+        let precisions = mixture.precisions();
+        let mut means = Array2::zeros(delta.raw_dim());
+        for (k, (mut out, delta)) in means.outer_iter_mut().zip(delta.outer_iter()).enumerate() {
+            out.assign(&(times(&precisions, k, delta) * counts[k]));
+        }
+        let outer = |k: usize| {
+            let column = delta.row(k).insert_axis(Axis(1));
+            column.dot(&column.t()) * counts[k]
+        };
+        let covariances = match (&precisions, self.scatter()) {
+            (Covariances::Full(p), Covariances::Full(scatter)) => {
+                let mut out = scatter.clone();
+                for (k, (mut out, p)) in out.outer_iter_mut().zip(p.outer_iter()).enumerate() {
+                    let part = matrix_part(p, &(&out + &outer(k)), counts[k]);
+                    out.assign(&part);
+                }
+                Covariances::Full(out)
+            }
+            (Covariances::Tied(p), Covariances::Tied(scatter)) => {
+                let total = (0..counts.len()).fold(scatter.clone(), |sum, k| sum + outer(k));
+                Covariances::Tied(matrix_part(p.view(), &total, counts.sum()))
+            }
+            (Covariances::Diag(p), Covariances::Diag(scatter)) => {
+                let n = counts.insert_axis(Axis(1));
+                Covariances::Diag((p * p * (scatter + &delta * &delta * n) - p * &n) * 0.5)
+            }
+            (Covariances::Spherical(p), Covariances::Spherical(scatter)) => {
+                let total = scatter + (&delta * &delta).sum_axis(Axis(1)) * counts;
+                Covariances::Spherical((p * p * total - p * &counts * delta.ncols() as f64) * 0.5)
+            }
+            _ => unreachable!("the types were compared"),
+        };
+        let (log_likelihood, weights) = (self.log_likelihood(), &counts / &mixture.weights());
+        Ok(Gradient { log_likelihood, weights, means, covariances })
+    }
+}
+
+/// The gradient at `mixture`, by one E-step; and by more evaluations, where a weight is zero or nearly so:
+/// ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is then formed from the components' log densities.
+pub fn gradient(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Gradient> {
+    let mut gradient = evaluator.statistics(mixture)?.gradient(mixture)?;
+    by_small_weights(evaluator, mixture, &mut gradient.weights)?;
+    Ok(gradient)
+}
+
+/// Writes the derivatives by weights that are zero or nearly so.
+fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array1<f64>) -> Result<()> {
+    let is_small = |c: &usize| mixture.weights()[*c] < SMALL_WEIGHT;
+    let small: Vec<usize> = (0..mixture.n_components()).filter(is_small).collect();
+    if small.is_empty() {
+        return Ok(());
+    }
+    let n = data.n_samples();
+    let mut sample_weights = Vec::with_capacity(n);
+    for start in (0..n).step_by(ROWS_AT_ONCE) {
+        let rows: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
+        sample_weights.extend(data.rows(&rows)?.weights);
+    }
+    // Σₖ πₖ exp(log pₖ − largest), and the largest: the density of a far sample, whose logarithm is rounded.
+    let mut shares = vec![(0.0, f64::NEG_INFINITY); n];
+    for c in (0..mixture.n_components()).filter(|c| mixture.weights()[*c] > 0.0) {
+        let weight = mixture.weights()[c];
+        for ((sum, largest), own) in shares.iter_mut().zip(data.score_samples(&component(mixture, c)?)?) {
+            if own > *largest {
+                (*sum, *largest) = (*sum * (*largest - own).exp() + weight, own);
+            } else if own != f64::NEG_INFINITY {
+                *sum += weight * (own - *largest).exp();
+            }
+        }
+    }
+    for c in small {
+        let of_component = data.score_samples(&component(mixture, c)?)?;
+        let samples = of_component.iter().zip(&shares).zip(&sample_weights);
+        // A sample without weight has no part, even where its density is zero.
+        let counted = samples.filter(|((own, _), w)| **w > 0.0 && **own > f64::NEG_INFINITY);
+        out[c] = counted.map(|((own, (sum, largest)), w)| w * ((own - largest).exp() / sum)).sum();
+    }
+    Ok(())
+}
+
+/// A component as a mixture of its own.
+fn component(mixture: &Mixture, c: usize) -> Result<Mixture> {
+    let rows = c..c + 1;
+    let covariances = match mixture.covariances() {
+        Covariances::Full(v) => Covariances::Full(v.slice(s![rows.clone(), .., ..]).to_owned()),
+        Covariances::Diag(v) => Covariances::Diag(v.slice(s![rows.clone(), ..]).to_owned()),
+        Covariances::Spherical(v) => Covariances::Spherical(v.slice(s![rows.clone()]).to_owned()),
+        tied => tied.clone(),
+    };
+    Mixture::new(array![1.0], mixture.means().slice(s![rows, ..]).to_owned(), covariances)
+}
+
+/// The precision of component `k` times a vector.
+fn times(precisions: &Covariances, k: usize, delta: ArrayView1<'_, f64>) -> Array1<f64> {
+    match precisions {
+        Covariances::Full(p) => p.index_axis(Axis(0), k).dot(&delta),
+        Covariances::Tied(p) => p.dot(&delta),
+        Covariances::Diag(p) => &p.row(k) * &delta,
+        Covariances::Spherical(p) => &delta * p[k],
+    }
+}
+
+fn matrix_part(p: ArrayView2<'_, f64>, scatter: &Array2<f64>, count: f64) -> Array2<f64> {
+    (p.dot(scatter).dot(&p) - &p * count) * 0.5
+}

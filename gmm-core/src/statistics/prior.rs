@@ -1,0 +1,173 @@
+//! The conjugate prior of a mixture's parameters, with which a fit by EM finds the mode of the
+//! posterior (MAP).
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::{squared_length, trace_of_product};
+use crate::model::mixture::Mixture;
+use ndarray::{Array1, Array2, Axis};
+
+/// The prior of a mixture's parameters: weights π ~ Dirichlet(α, …, α), covariances
+/// Σₖ ~ InverseWishart(Ψ, ν), and means μₖ | Σₖ ~ N(mₖ, Σₖ/κ).
+///
+/// Covariances that are no `full` matrices have the density of the inverse Wishart distribution at
+/// those matrices that they are. So for all types the mode of the posterior is what the samples give
+/// together with ν + D + 1 more (and 1 more where κ is above 0) whose scatter is Ψ, with κ samples at
+/// mₖ, and with α − 1 counts of each component (Fraley and Raftery 2007, for `full`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConjugatePrior {
+    weight_concentration: f64,
+    mean_precision: f64,
+    means: Array2<f64>,
+    degrees_of_freedom: f64,
+    covariance: Covariances,
+}
+
+impl ConjugatePrior {
+    /// Puts a prior together: α, at least 1; κ, at least 0; m (K, D), or (1, D) for all components;
+    /// ν, above D − 1; Ψ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D)
+    /// or (1,).
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for a number that is not in its range or not finite;
+    /// [`Error::ShapeMismatch`].
+    pub fn new(
+        weight_concentration: f64,
+        mean_precision: f64,
+        means: Array2<f64>,
+        degrees_of_freedom: f64,
+        covariance: Covariances,
+    ) -> Result<Self> {
+        let d = means.ncols();
+        check_numbers(weight_concentration, mean_precision)?;
+        check_degrees_of_freedom(degrees_of_freedom, d)?;
+        covariance.check_shape("the prior's covariance", 1, d)?;
+        let bad = |value: f64, remedy| Error::BadParameter { name: "prior", value: value.to_string(), remedy };
+        if let Some(value) = means.iter().copied().chain(covariance.iter()).find(|v| !v.is_finite()) {
+            return Err(bad(value, "its mean and covariance must be finite"));
+        }
+        let variances = Self::of_one(&covariance, d);
+        if let Some(value) = variances.into_iter().find(|v| *v < 0.0) {
+            return Err(bad(value, "its variances must not be negative"));
+        }
+        Ok(Self { weight_concentration, mean_precision, means, degrees_of_freedom, covariance })
+    }
+
+    /// The diagonal of a covariance of one component.
+    fn of_one(covariance: &Covariances, d: usize) -> Vec<f64> {
+        match covariance {
+            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_vec(),
+            Covariances::Tied(v) => v.diag().to_vec(),
+            Covariances::Diag(v) => v.row(0).to_vec(),
+            Covariances::Spherical(v) => vec![v[0]; d],
+        }
+    }
+
+    /// α − 1.
+    pub(crate) fn pseudo_count(&self) -> f64 {
+        self.weight_concentration - 1.0
+    }
+
+    /// κ.
+    pub fn mean_precision(&self) -> f64 {
+        self.mean_precision
+    }
+
+    /// mₖ.
+    pub fn mean(&self, component: usize) -> ndarray::ArrayView1<'_, f64> {
+        self.means.row(component.min(self.means.nrows() - 1))
+    }
+
+    /// How many samples have the scatter Ψ.
+    fn samples(&self) -> f64 {
+        self.degrees_of_freedom + self.means.ncols() as f64 + 1.0
+    }
+
+    /// What a covariance is divided by, besides the counts and κ of its components.
+    pub fn divisor(&self, n_components: usize) -> f64 {
+        let of_mean = if self.mean_precision > 0.0 { 1.0 - self.mean_precision } else { 0.0 };
+        let means = if self.covariance.covariance_type() == CovarianceType::Tied { n_components } else { 1 };
+        self.samples() + means as f64 * of_mean
+    }
+
+    /// Adds Ψ to the scatter of each component, or to that of all.
+    pub(crate) fn add_scatter(&self, scatter: &mut Covariances) {
+        let d = self.means.ncols() as f64;
+        match (scatter, &self.covariance) {
+            (Covariances::Full(v), Covariances::Full(psi)) => *v += psi,
+            (Covariances::Tied(v), Covariances::Tied(psi)) | (Covariances::Diag(v), Covariances::Diag(psi)) => {
+                *v += psi;
+            }
+            (Covariances::Spherical(v), Covariances::Spherical(psi)) => *v += d * psi[0],
+            _ => unreachable!("`check` has compared the covariance types"),
+        }
+    }
+
+    /// Checks the prior against a mixture's shape.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`].
+    pub fn check(&self, n_components: usize, n_features: usize, covariance_type: CovarianceType) -> Result<()> {
+        let (rows, d) = self.means.dim();
+        if d != n_features || rows != 1 && rows != n_components {
+            let (what, expected) = ("the prior's means", vec![n_components, n_features]);
+            return Err(Error::ShapeMismatch { what, expected, got: vec![rows, d] });
+        }
+        self.covariance.check_type("the prior's covariance", covariance_type, 1, n_features)
+    }
+
+    /// The logarithm of the prior's density at the parameters of a mixture of its shape, up to a
+    /// constant. A weight of 0 counts only if α is above 1: the density is 0 there.
+    pub fn log_density(&self, mixture: &Mixture) -> f64 {
+        let (k, d) = mixture.means().dim();
+        let alpha = self.pseudo_count();
+        let of_weights: f64 = if alpha > 0.0 { mixture.weights().iter().map(|w| alpha * w.ln()).sum() } else { 0.0 };
+        let tied = mixture.covariance_type() == CovarianceType::Tied;
+        let psi = Self::of_one(&self.covariance, d);
+        let mut twice = 0.0;
+        for c in 0..k {
+            let factor = mixture.factor_of(c);
+            let log_det: f64 = match &factor {
+                Some(u) => -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>(),
+                None => (0..d).map(|j| mixture.variance(c, j).ln()).sum(),
+            };
+            if c == 0 || !tied {
+                let trace = match (&factor, &self.covariance) {
+                    (Some(u), Covariances::Full(v)) => trace_of_product(v.index_axis(Axis(0), 0), u.view()),
+                    (Some(u), Covariances::Tied(v)) => trace_of_product(v.view(), u.view()),
+                    _ => (0..d).map(|j| psi[j] / mixture.variance(c, j)).sum(),
+                };
+                twice += self.samples() * log_det + trace;
+            }
+            if self.mean_precision > 0.0 {
+                let delta: Array1<f64> = &mixture.means().row(c) - &self.mean(c);
+                let length = match &factor {
+                    Some(u) => squared_length(u.view(), &delta.to_vec()),
+                    None => (0..d).map(|j| delta[j] * delta[j] / mixture.variance(c, j)).sum(),
+                };
+                twice += log_det + self.mean_precision * length;
+            }
+        }
+        of_weights - 0.5 * twice
+    }
+}
+
+/// Checks α and κ.
+pub fn check_numbers(weight_concentration: f64, mean_precision: f64) -> Result<()> {
+    let bad = |value: f64, remedy| Err(Error::BadParameter { name: "prior", value: value.to_string(), remedy });
+    if !(weight_concentration >= 1.0 && weight_concentration.is_finite()) {
+        return bad(weight_concentration, "its weight_concentration must be at least 1, and finite");
+    }
+    if !(mean_precision >= 0.0 && mean_precision.is_finite()) {
+        return bad(mean_precision, "its mean_precision must be zero or positive, and finite");
+    }
+    Ok(())
+}
+
+/// Checks ν.
+pub fn check_degrees_of_freedom(value: f64, n_features: usize) -> Result<()> {
+    if value > n_features as f64 - 1.0 && value.is_finite() {
+        return Ok(());
+    }
+    let remedy = "its degrees_of_freedom must be above the number of features less one, and finite";
+    Err(Error::BadParameter { name: "prior", value: value.to_string(), remedy })
+}

@@ -1,0 +1,316 @@
+//! Sums as backends form them, and the statistics that follow from them.
+use super::Statistics;
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::{all, mirror, try_for_each_row, vectorised};
+use crate::model::mixture::Mixture;
+use ndarray::{Array, Array1, Array2, ArrayView2, ArrayViewMut, Axis, Dimension};
+
+/// Raw sums as a backend forms them, in float64: moments around centres near the data.
+#[derive(Debug, Clone)]
+pub struct CentredSums {
+    /// Σᵢ wᵢ, the total weight of the samples (their number, without weights).
+    pub weight: f64,
+    /// Σᵢ wᵢ log p(xᵢ).
+    pub log_likelihood: f64,
+    /// The centres cₖ (K, D); all rows may be equal. The nearer to the means, the less cancels.
+    pub centres: Array2<f64>,
+    /// Σᵢ rᵢₖ (K,).
+    pub counts: Array1<f64>,
+    /// Σᵢ rᵢₖ (xᵢ − cₖ) (K, D).
+    pub first: Array2<f64>,
+    /// Σᵢ rᵢₖ (xᵢ − cₖ)(xᵢ − cₖ)ᵀ in the shape of the covariance type: `tied` summed over k, `diag`
+    /// the diagonals, `spherical` the traces. Of a matrix only the lower triangle (row ≥ column) is
+    /// read.
+    pub second: Covariances,
+}
+
+impl CentredSums {
+    /// The means: around them the first moments are zero. The centres of components without
+    /// samples.
+    pub fn new_centres(&self) -> Array2<f64> {
+        let mut means = self.centres.clone();
+        for ((c, j), mean) in means.indexed_iter_mut() {
+            if self.counts[c] > 0.0 {
+                *mean += self.first[[c, j]] / self.counts[c];
+            }
+        }
+        means
+    }
+
+    /// Whether the second moments around the means, as differences of those around the centres,
+    /// would lose more than 20 of their 53 binary digits in some feature. This is so where samples
+    /// that lie close together have just become a component of their own, whose mean moves by many
+    /// of its new standard deviations. A mean that moves by less than a thousandth of the standard
+    /// deviation that it had in `mixture` does not count: the moments around a centre so near
+    /// change nothing that the fit could notice.
+    pub fn cancel(&self, mixture: &Mixture) -> bool {
+        const LOST: f64 = (1u64 << 20) as f64;
+        const MOVED: f64 = 1e-3;
+        let (k, d) = self.centres.dim();
+        let cancels = |second: f64, of_mean: f64| of_mean > LOST * (second - of_mean).max(0.0);
+        // nδ² of a component and a feature.
+        let of_mean = |c: usize, j: usize| {
+            let (n, first) = (self.counts[c], self.first[[c, j]]);
+            if n > 0.0 { first * (first / n) } else { 0.0 }
+        };
+        let moves = |c: usize, j: usize| {
+            let moved = self.first[[c, j]] / self.counts[c];
+            self.counts[c] > 0.0 && moved.abs() > MOVED * mixture.variance(c, j).sqrt()
+        };
+        let each = || (0..k).flat_map(|c| (0..d).map(move |j| (c, j)));
+        match &self.second {
+            Covariances::Full(v) => each().any(|(c, j)| moves(c, j) && cancels(v[[c, j, j]], of_mean(c, j))),
+            Covariances::Diag(v) => each().any(|(c, j)| moves(c, j) && cancels(v[[c, j]], of_mean(c, j))),
+            Covariances::Spherical(v) => {
+                (0..k).any(|c| (0..d).any(|j| moves(c, j)) && cancels(v[c], (0..d).map(|j| of_mean(c, j)).sum()))
+            }
+            Covariances::Tied(v) => {
+                (0..d).any(|j| (0..k).any(|c| moves(c, j)) && cancels(v[[j, j]], (0..k).map(|c| of_mean(c, j)).sum()))
+            }
+        }
+    }
+
+    /// Adds the moments of values that are missing, of features that do not depend on each other
+    /// (`diag`, `spherical`): a value has the mean and the variance that the component has in its
+    /// column. `observed`: Σᵢ rᵢₖ over the samples that have a value in the column, of a component
+    /// and a column.
+    pub fn add_missing(&mut self, mixture: &Mixture, observed: impl Fn(usize, usize) -> f64) {
+        for ((c, j), first) in self.first.indexed_iter_mut() {
+            // Rounding leaves a little where nothing is missing.
+            let missing = (self.counts[c] - observed(c, j)).max(0.0);
+            if missing > 0.0 {
+                let delta = mixture.means()[[c, j]] - self.centres[[c, j]];
+                *first += missing * delta;
+                let second = missing * (mixture.variance(c, j) + delta * delta);
+                match &mut self.second {
+                    Covariances::Diag(v) => v[[c, j]] += second,
+                    Covariances::Spherical(v) => v[c] += second,
+                    Covariances::Full(_) | Covariances::Tied(_) => {}
+                }
+            }
+        }
+    }
+}
+
+impl Statistics {
+    /// Moves the moments from the given centres to each component's own mean: x̄ₖ = cₖ + δₖ with
+    /// δₖ = first/count, and scatter = second − Nₖ δₖ δₖᵀ. What rounding leaves below zero on a
+    /// diagonal becomes zero. A component with count zero has the mean cₖ.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] where a sum is NaN or infinite, or a
+    /// count negative.
+    pub fn from_centred_sums(sums: CentredSums) -> Result<Self> {
+        Self::from_sums(sums, |_, _, _| {})
+    }
+
+    /// As [`from_centred_sums`](Self::from_centred_sums), where `write` first writes the moments of each
+    /// component with a covariance of its own, diagonal or full: the first ones (D,), and the second ones
+    /// (D,) or (D, D), row by row. So they stay in a core's cache.
+    pub fn from_sums(sums: CentredSums, write: impl Fn(usize, &mut [f64], &mut [f64]) + Sync) -> Result<Self> {
+        let CentredSums { weight, log_likelihood, mut centres, counts, first, second } = sums;
+        let (k, d) = centres.dim();
+        if first.dim() != (k, d) {
+            let (expected, got) = (vec![k, d], first.shape().into());
+            return Err(Error::ShapeMismatch { what: "first moments", expected, got });
+        }
+        if counts.len() != k {
+            return Err(Error::ShapeMismatch { what: "counts", expected: vec![k], got: vec![counts.len()] });
+        }
+        second.check_shape("second moments", k, d)?;
+        check_totals(log_likelihood, &counts)?;
+        let mut deltas = row_by_row(first);
+        let scatter = match second {
+            Covariances::Diag(v) => {
+                let mut v = row_by_row(v);
+                try_for_each_row(&mut deltas, &mut v, |c, mut first, mut second| {
+                    let (first, second) = (numbers(&mut first), numbers(&mut second));
+                    write(c, first, second);
+                    move_to_mean(c, counts[c], first, second)
+                })?;
+                Covariances::Diag(v)
+            }
+            Covariances::Full(v) => {
+                let mut v = row_by_row(v);
+                try_for_each_row(&mut deltas, &mut v, |c, mut first, mut second| {
+                    let (first, second) = (numbers(&mut first), numbers(&mut second));
+                    write(c, first, second);
+                    move_matrix_to_mean(c, counts[c], first, second)
+                })?;
+                Covariances::Full(v)
+            }
+            shared => {
+                let mut rows = deltas.outer_iter_mut().enumerate();
+                rows.try_for_each(|(c, mut row)| check_finite("the first moment", c, numbers(&mut row)))?;
+                move_shared_to_means(&counts, &mut deltas, shared)?
+            }
+        };
+        centres += &deltas;
+        Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
+    }
+
+    /// From responsibilities (N, K) that no mixture gave, for example the labels of another
+    /// clustering or random numbers. The log-likelihood is 0.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not
+    /// finite or a negative count.
+    pub fn from_responsibilities(
+        x: ArrayView2<'_, f64>,
+        responsibilities: ArrayView2<'_, f64>,
+        covariance_type: CovarianceType,
+    ) -> Result<Self> {
+        let ((n, k), d) = (responsibilities.dim(), x.ncols());
+        if x.nrows() != n {
+            let (expected, got) = (vec![x.nrows(), k], vec![n, k]);
+            return Err(Error::ShapeMismatch { what: "responsibilities", expected, got });
+        }
+        let counts = responsibilities.sum_axis(Axis(0));
+        let mut centres = Array2::zeros((k, d));
+        let mut second = Covariances::zeros(covariance_type, k, d);
+        for c in 0..k {
+            let r = responsibilities.column(c);
+            if counts[c] > 0.0 {
+                centres.row_mut(c).assign(&(x.t().dot(&r) / counts[c]));
+            }
+            let centred = &x - &centres.row(c);
+            let weighted = &centred * &r.insert_axis(Axis(1));
+            let diagonal = || (&weighted * &centred).sum_axis(Axis(0));
+            match &mut second {
+                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&centred)),
+                Covariances::Tied(v) => *v += &weighted.t().dot(&centred),
+                Covariances::Diag(v) => v.row_mut(c).assign(&diagonal()),
+                Covariances::Spherical(v) => v[c] = diagonal().sum(),
+            }
+        }
+        let (weight, first) = (counts.sum(), Array2::zeros((k, d)));
+        Self::from_centred_sums(CentredSums { weight, log_likelihood: 0.0, centres, counts, first, second })
+    }
+}
+
+/// The error of a sum that is NaN or infinite, or of a negative count.
+fn check_totals(log_likelihood: f64, counts: &Array1<f64>) -> Result<()> {
+    if !log_likelihood.is_finite() {
+        let (what, value) = ("the log-likelihood", log_likelihood);
+        return Err(Error::NonFiniteStatistic { what, component: 0, value });
+    }
+    match counts.iter().enumerate().find(|(_, count)| !(count.is_finite() && **count >= 0.0)) {
+        Some((component, &value)) => Err(Error::NonFiniteStatistic { what: "the count", component, value }),
+        None => Ok(()),
+    }
+}
+
+/// An array whose rows lie one after the other.
+fn row_by_row<D: Dimension>(v: Array<f64, D>) -> Array<f64, D> {
+    if v.is_standard_layout() { v } else { v.as_standard_layout().into_owned() }
+}
+
+/// The numbers of a part of such an array.
+fn numbers<'a, D: Dimension>(v: &'a mut ArrayViewMut<'_, f64, D>) -> &'a mut [f64] {
+    v.as_slice_mut().unwrap_or_default()
+}
+
+/// Divides a component's first moments by its count.
+fn divide(first: &mut [f64], count: f64) {
+    if count > 0.0 {
+        first.iter_mut().for_each(|v| *v /= count);
+    } else {
+        first.fill(0.0);
+    }
+}
+
+/// The error of a component's moment that is NaN or infinite.
+fn check_finite(what: &'static str, component: usize, moments: &[f64]) -> Result<()> {
+    // All at once first, which is many times as fast.
+    if !all(moments, f64::is_finite)
+        && let Some(&value) = moments.iter().find(|v| !v.is_finite())
+    {
+        return Err(Error::NonFiniteStatistic { what, component, value });
+    }
+    Ok(())
+}
+
+/// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its
+/// mean, and makes its first moments its mean less the centre.
+fn move_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f64]) -> Result<()> {
+    check_finite("the first moment", component, first)?;
+    check_finite("the second moment", component, second)?;
+    divide(first, count);
+    second.iter_mut().zip(first).for_each(|(v, d)| *v = (*v - count * *d * *d).max(0.0));
+    Ok(())
+}
+
+/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), row by
+/// row, of which only the lower triangle is read.
+fn move_matrix_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f64]) -> Result<()> {
+    check_finite("the first moment", component, first)?;
+    divide(first, count);
+    let (delta, d) = (&*first, first.len());
+    let finite = vectorised(
+        #[inline(always)]
+        || {
+            let mut finite = true;
+            for (i, row) in second.chunks_exact_mut(d).enumerate() {
+                let row = &mut row[..=i];
+                if count > 0.0 {
+                    // The product of the deltas first, as everywhere.
+                    let a = delta[i];
+                    row.iter_mut().zip(delta).for_each(|(v, b)| *v -= count * (a * b));
+                }
+                // What was not finite still is not.
+                finite &= all(row, f64::is_finite);
+            }
+            finite
+        },
+    );
+    if !finite {
+        let mut rows = second.chunks_exact(d).enumerate();
+        rows.try_for_each(|(i, row)| check_finite("the second moment", component, &row[..=i]))?;
+    }
+    tidy_matrix(second, d);
+    Ok(())
+}
+
+/// As [`move_to_mean`], of all components: the scatter from second moments that are a sum over the
+/// components or over the features.
+fn move_shared_to_means(counts: &Array1<f64>, first: &mut Array2<f64>, mut second: Covariances) -> Result<Covariances> {
+    match &second {
+        Covariances::Spherical(v) => {
+            v.iter().enumerate().try_for_each(|(c, v)| check_finite("the second moment", c, &[*v]))?;
+        }
+        matrix => {
+            let mut numbers = matrix.iter();
+            numbers.try_for_each(|v| check_finite("the second moment", 0, &[v]))?;
+        }
+    }
+    for ((c, mut first), &count) in first.outer_iter_mut().enumerate().zip(counts) {
+        divide(numbers(&mut first), count);
+        if count > 0.0 {
+            second.add_outer(c, -count, numbers(&mut first));
+        }
+    }
+    match second {
+        Covariances::Tied(v) => {
+            let (mut v, d) = (row_by_row(v), first.ncols());
+            tidy_matrix(v.as_slice_mut().unwrap_or_default(), d);
+            Ok(Covariances::Tied(v))
+        }
+        mut second => {
+            second.map_inplace(clamp);
+            Ok(second)
+        }
+    }
+}
+
+/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle, of
+/// a matrix of D rows.
+fn tidy_matrix(matrix: &mut [f64], d: usize) {
+    matrix.iter_mut().step_by(d + 1).for_each(clamp);
+    mirror(matrix, d);
+}
+
+/// Sets a variance that rounding left below zero to zero.
+fn clamp(v: &mut f64) {
+    *v = v.max(0.0);
+}

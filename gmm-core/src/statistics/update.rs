@@ -1,0 +1,373 @@
+//! The M-step of EM.
+use super::{COUNT_FLOOR, Statistics};
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::{
+    at_once, for_each_matrix, map_rows, matrices_at_once, row_major, sum_of, trace_of_product, vectorised,
+};
+use crate::model::mixture::Mixture;
+use crate::statistics::freeze::Freeze;
+use crate::statistics::prior::ConjugatePrior;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, ArrayView1, ArrayView2, Axis};
+
+/// The result of an M-step.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Update {
+    /// The new parameters.
+    pub mixture: Mixture,
+    /// Components (ascending) that lost their samples or collapsed onto a point, and retained their
+    /// earlier parameters.
+    pub retained: Vec<usize>,
+}
+
+impl Statistics {
+    /// The M-step when there is no previous mixture: every component must have samples and a usable
+    /// covariance.
+    ///
+    /// The formulas are those of [`update`](Self::update).
+    ///
+    /// # Errors
+    /// [`Error::EmptyComponent`]; as [`Mixture::new`] where a covariance is not usable (with
+    /// `reg_covar` zero, a constant column is enough).
+    pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
+        if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
+            return Err(Error::EmptyComponent { component, count });
+        }
+        let floor = self.floor();
+        let covariances = self.clone().into_covariances(self.means.view(), reg_covar, 0.0);
+        let (factor, failures) = covariances.factorise();
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
+        }
+        let mixture = Mixture::from_parts(weights(&self.counts, floor), self.means.clone(), covariances, factor)?;
+        let all: Vec<usize> = (0..mixture.n_components()).collect();
+        let failure = |(of, rounding): (_, Rounding)| rounding.failure(of, self.covariance_type());
+        match Rounding::of_each(&mixture, &all, reg_covar).into_iter().find_map(failure) {
+            Some(failure) => Err(failure),
+            None => Ok(mixture),
+        }
+    }
+
+    /// The M-step of an EM iteration that began at `previous`, with scikit-learn's formulas: with
+    /// nₖ = Nₖ + 10·ε ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ
+    /// (`tied`: / Σ nₖ; `spherical`: the mean over the features) with `reg_covar` added to the
+    /// diagonal. (scikit-learn's means are Σ r x / nₖ, which draws a component that has almost
+    /// nothing towards the origin; here they do not depend on the origin.)
+    ///
+    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means, and
+    /// weights share what frozen ones leave of 1, so that each is the best beside what is frozen.
+    ///
+    /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and
+    /// its weight nₖ / Σ nₖ is nearly zero. A component whose new covariance is not positive
+    /// definite, because it collapsed onto a point or a plane and `reg_covar` is too small, retains
+    /// its last covariance. Neither lowers the likelihood, because the M-step of each parameter is
+    /// a maximum whatever the other parameter is. [`Update::retained`] lists both.
+    ///
+    /// A covariance counts as positive definite only if rounding leaves no doubt of it. With
+    /// P = Σ⁻¹, the variance of feature j given the others is 1/Pⱼⱼ: it must be at least 16·D·2⁻⁵²
+    /// of the variance Σⱼⱼ and, without `reg_covar`, the square of 64·2⁻⁵² of the mean μⱼ, because
+    /// less is what rounding of the scatter and of the mean leaves of zero. Where rounding could
+    /// still take noticeably from the likelihood, the new covariance is taken only if it gains more
+    /// than that over the last one.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where `previous` has another K or D,
+    /// [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component with samples has
+    /// a usable covariance: the data are degenerate then, and `reg_covar` is too small.
+    pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: &Freeze) -> Result<Update> {
+        self.clone().into_update(previous, reg_covar, freeze, None)
+    }
+
+    /// As [`update`](Self::update), to the mode of the posterior under a prior: nothing collapses that
+    /// the prior keeps from it, and the sum of the log-likelihood and the
+    /// [logarithm of the prior's density](ConjugatePrior::log_density) never falls.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), and for a prior of another shape.
+    pub fn update_under(
+        &self,
+        prior: &ConjugatePrior,
+        previous: &Mixture,
+        reg_covar: f64,
+        freeze: &Freeze,
+    ) -> Result<Update> {
+        self.clone().into_update(previous, reg_covar, freeze, Some(prior))
+    }
+
+    /// As [`update`](Self::update) or [`update_under`](Self::update_under), with the new covariances
+    /// in the memory of the scatter. Large matrices in new memory would take a good part of the time
+    /// of an M-step.
+    ///
+    /// # Errors
+    /// As [`update_under`](Self::update_under).
+    pub fn into_update(
+        mut self,
+        previous: &Mixture,
+        reg_covar: f64,
+        freeze: &Freeze,
+        prior: Option<&ConjugatePrior>,
+    ) -> Result<Update> {
+        let (k, d) = self.means.dim();
+        if previous.means().dim() != (k, d) {
+            let got = previous.means().shape().to_vec();
+            return Err(Error::ShapeMismatch { what: "means of the previous mixture", expected: vec![k, d], got });
+        }
+        previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
+        freeze.check(k, self.covariance_type())?;
+        let pseudo_count = self.floor() + prior.map_or(0.0, ConjugatePrior::pseudo_count);
+        let weights = if freeze.weights.any() || freeze.equal_weights {
+            freeze.weights(&self.counts + pseudo_count, previous)
+        } else {
+            weights(&self.counts, pseudo_count)
+        };
+        let mut divisor = 0.0;
+        if let Some(prior) = prior {
+            prior.check(k, d, self.covariance_type())?;
+            self.add_prior(prior);
+            divisor = prior.divisor(k);
+        }
+        let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
+        // Those whose covariance follows from nothing.
+        let bare = if prior.is_some() { &[][..] } else { &empty };
+        let mut means = self.means.clone();
+        for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
+            means.row_mut(c).assign(&previous.means().row(c));
+        }
+        if freeze.equal_means {
+            let shared = freeze.shared_mean(self.counts.view(), self.means.view(), previous);
+            for c in (0..k).filter(|&c| !freeze.means.has(c)) {
+                match &shared {
+                    Some(shared) => means.row_mut(c).assign(shared),
+                    None => means.row_mut(c).assign(&previous.means().row(c)),
+                }
+            }
+        }
+        let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
+        if frozen.len() == k {
+            let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
+            return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
+        }
+        let covariance_type = self.covariance_type();
+        let tied = covariance_type == CovarianceType::Tied;
+        let mut covariances = self.into_covariances(means.view(), reg_covar, divisor);
+        if !tied {
+            for &c in bare.iter().chain(&frozen) {
+                covariances.copy_component(c, previous.covariances());
+            }
+        }
+        let (factor, mut failures) = covariances.factorise();
+        let n_alive = if tied { 1 } else { k - bare.len() };
+        let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?;
+        // With the factors that they have, which may come from precisions.
+        frozen.iter().for_each(|&c| mixture.copy_covariance(c, previous));
+        failures.retain(|failure| component_of(failure).is_none_or(|c| !freeze.covariances.has(c)));
+        let failed: Vec<usize> = failures.iter().filter_map(component_of).collect();
+        let sound: Vec<usize> =
+            (0..k).filter(|c| !bare.contains(c) && !failed.contains(c) && !freeze.covariances.has(*c)).collect();
+        let mut doubtful = Vec::new();
+        if !tied || failures.is_empty() {
+            for (of, rounding) in Rounding::of_each(&mixture, &sound, reg_covar) {
+                match rounding.failure(of, covariance_type) {
+                    Some(failure) => failures.push(failure),
+                    None if rounding.loss > LOSS && gain(&mixture, previous, of.unwrap_or(0)) <= rounding.loss => {
+                        doubtful.push(of);
+                    }
+                    None => {}
+                }
+            }
+        }
+        if failures.len() == n_alive
+            && let Some(failure) = failures.drain(..).min_by_key(component_of)
+        {
+            return Err(failure);
+        }
+        let mut retained = empty;
+        for of in failures.iter().map(component_of).chain(doubtful) {
+            mixture.copy_covariance(of.unwrap_or(0), previous);
+            match of {
+                Some(c) => retained.push(c),
+                None => retained = (0..k).collect(),
+            }
+        }
+        retained.sort_unstable();
+        Ok(Update { mixture, retained })
+    }
+
+    /// Joins the samples that a prior stands for: κ at each mean, and Ψ.
+    fn add_prior(&mut self, prior: &ConjugatePrior) {
+        let kappa = prior.mean_precision();
+        for c in 0..self.n_components() {
+            let (count, joined) = (self.counts[c], self.counts[c] + kappa);
+            if kappa > 0.0 && count > 0.0 {
+                let delta = &prior.mean(c) - &self.means.row(c);
+                self.means.row_mut(c).scaled_add(kappa / joined, &delta);
+                self.scatter.add_outer(c, count * (kappa / joined), &delta.to_vec());
+            } else if kappa > 0.0 {
+                self.means.row_mut(c).assign(&prior.mean(c));
+            }
+            self.counts[c] = joined;
+        }
+        prior.add_scatter(&mut self.scatter);
+    }
+
+    /// [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
+    fn floor(&self) -> f64 {
+        COUNT_FLOOR * self.weight.min(1.0)
+    }
+
+    /// Scatter around the given means over the counts and `more` (of each component, or of a tied
+    /// covariance), with the diagonal raised.
+    pub(crate) fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64, more: f64) -> Covariances {
+        let (k, d) = self.means.dim();
+        let floor = self.floor();
+        let mut covariances = self.scatter;
+        if means != self.means {
+            let mut delta = vec![0.0; d];
+            for c in (0..k).filter(|&c| self.counts[c] > floor) {
+                for ((delta, own), mean) in delta.iter_mut().zip(self.means.row(c)).zip(means.row(c)) {
+                    *delta = own - mean;
+                }
+                covariances.add_outer(c, self.counts[c], &delta);
+            }
+        }
+        let counts = &self.counts + floor;
+        match &mut covariances {
+            Covariances::Full(v) => for_each_matrix(v, |c, mut v| {
+                v /= counts[c] + more;
+                v.diag_mut().map_inplace(|v| *v += reg_covar);
+            }),
+            Covariances::Tied(v) => {
+                *v /= counts.sum() + more;
+                v.diag_mut().map_inplace(|v| *v += reg_covar);
+            }
+            Covariances::Diag(v) => {
+                *v /= &(counts + more).insert_axis(Axis(1));
+                *v += reg_covar;
+            }
+            Covariances::Spherical(v) => {
+                *v /= &((counts + more) * d as f64);
+                *v += reg_covar;
+            }
+        }
+        covariances
+    }
+}
+
+/// How much of the mean log-likelihood of a component's samples rounding of its covariance may take
+/// without being noticed.
+const LOSS: f64 = 1e-9;
+
+/// What rounding does to a new covariance.
+#[derive(Debug, Clone, Copy)]
+struct Rounding {
+    /// The last feature of which rounding leaves nothing, and its variance given the other
+    /// features.
+    unusable: Option<(usize, f64)>,
+    /// What rounding may take from the mean log-likelihood of the component's samples.
+    loss: f64,
+}
+
+impl Rounding {
+    /// For each of the components (of the one covariance of all, if it is tied) whose factors are
+    /// sound.
+    ///
+    /// The sums of a scatter S are off by a few units in the last place of √(Sᵢᵢ·Sⱼⱼ), as is the
+    /// Cholesky factorisation by about D of them. With ε for both, P = Σ⁻¹, and vⱼ = Pⱼⱼ·Σⱼⱼ ≥ 1
+    /// (by how many times the other features reduce the variance of feature j), this moves tr(P·S)
+    /// by at most η = ε·(Σⱼ √vⱼ)². The likelihood has its maximum at S, so that it loses the
+    /// square, η²/4. A mean that is off by a unit in its last place takes at most D/2·Σⱼ
+    /// Pⱼⱼ·(2⁻⁵²·μⱼ)².
+    fn of_each(mixture: &Mixture, components: &[usize], reg_covar: f64) -> Vec<(Option<usize>, Self)> {
+        let means = mixture.means();
+        if mixture.covariance_type() == CovarianceType::Tied {
+            let largest = means.fold_axis(Axis(0), 0.0, |most: &f64, v| v.abs().max(*most));
+            return vec![(None, Self::new(mixture, 0, largest.view(), reg_covar))];
+        }
+        if mixture.factor().is_none() && reg_covar > 0.0 {
+            return Vec::new();
+        }
+        let (k, d) = means.dim();
+        let at_once = if mixture.factor().is_some() { matrices_at_once(k, d, d * d / 8) } else { at_once(d / 8) };
+        let of = |&c: &usize| (Some(c), Self::new(mixture, c, means.row(c), reg_covar));
+        map_rows(components.par_iter(), at_once, of)
+    }
+
+    fn new(mixture: &Mixture, c: usize, mean: ArrayView1<'_, f64>, reg_covar: f64) -> Self {
+        let d = mean.len() as f64;
+        let factor = mixture.factor_of(c).map(|u| (u.ncols(), row_major(u)));
+        let (mut unusable, mut roots, mut of_mean) = (None, 0.0, 0.0);
+        for (j, mean) in mean.iter().enumerate() {
+            let variance = mixture.variance(c, j);
+            let precision = match &factor {
+                Some((d, u)) => vectorised(
+                    #[inline(always)]
+                    || sum_of([&u[j * d + j..(j + 1) * d]], |[u]| u * u),
+                ),
+                None => 1.0 / variance,
+            };
+            let (reduced, unit) = (precision * variance, f64::EPSILON * mean);
+            // The mean of a constant column, of which `reg_covar` is the variance, is exact.
+            let units = if reg_covar > 0.0 { 0.0 } else { precision * unit * unit };
+            roots += reduced.sqrt();
+            of_mean += units;
+            let clear = 16.0 * d * f64::EPSILON * reduced <= 1.0 && 64.0 * 64.0 * units <= 1.0;
+            if !clear {
+                unusable = Some((j, 1.0 / precision));
+            }
+        }
+        let moved = if factor.is_some() { 4.0 * (d + 4.0) * f64::EPSILON * roots * roots } else { 0.0 };
+        Self { unusable, loss: 0.25 * moved * moved + 0.5 * d * of_mean }
+    }
+
+    /// The error about the covariance of a component, or about that of all.
+    fn failure(&self, component: Option<usize>, covariance_type: CovarianceType) -> Option<Error> {
+        let (feature, variance) = self.unusable?;
+        if covariance_type.has_matrices() {
+            return Some(Error::NotPositiveDefinite { component, pivot: feature });
+        }
+        let remedy = "that is less than rounding of the mean; was a column constant? add reg_covar";
+        let what = format!("variance in column {feature}");
+        Some(Error::BadComponent { what, component: component.unwrap_or(0), value: variance, remedy })
+    }
+}
+
+/// The component that an error about a covariance names; none for the covariance of all.
+fn component_of(failure: &Error) -> Option<usize> {
+    match failure {
+        Error::NotPositiveDefinite { component, .. } => *component,
+        Error::BadComponent { component, .. } => Some(*component),
+        _ => None,
+    }
+}
+
+/// By how much the mean log-likelihood of the samples of component `c` (of all, if the covariance
+/// is tied), of which Σ is the covariance, is larger under Σ than under the covariance Σ' of the
+/// mixture before: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
+fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
+    let sigma = match new.covariances() {
+        Covariances::Full(v) => Some(v.index_axis(Axis(0), c)),
+        Covariances::Tied(v) => Some(v.view()),
+        Covariances::Diag(_) | Covariances::Spherical(_) => None,
+    };
+    let twice: f64 = match (sigma, new.factor_of(c), before.factor_of(c)) {
+        (Some(sigma), Some(u), Some(of_before)) => {
+            let trace = trace_of_product(sigma, of_before);
+            let log_ratio: f64 = u.diag().iter().zip(of_before.diag()).map(|(new, before)| (new / before).ln()).sum();
+            2.0 * log_ratio + trace - new.n_features() as f64
+        }
+        _ => {
+            let ratios = (0..new.n_features()).map(|j| new.variance(c, j) / before.variance(c, j));
+            ratios.map(|ratio| ratio - 1.0 - ratio.ln()).sum()
+        }
+    };
+    0.5 * twice
+}
+
+/// The weights of components with these counts, to each of which `floor` is added.
+fn weights(counts: &Array1<f64>, floor: f64) -> Array1<f64> {
+    let counts = counts + floor;
+    let sum = counts.sum();
+    counts / sum
+}

@@ -1,0 +1,182 @@
+//! The lower bound of the evidence.
+use super::expectations::{
+    expected_log_det, expected_logs, for_each_component, log_det_of_factor, log_weight_norm, log_wishart_norm,
+};
+use super::mixture::VariationalMixture;
+use crate::compensated::neumaier_sum;
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
+use crate::model::linalg::{row_major, squared_length, sum_of, trace_of_product, vectorised};
+use crate::statistics::{COUNT_FLOOR, Statistics};
+use ndarray::{Array1, ArrayView1, Axis};
+
+impl VariationalMixture {
+    /// The lower bound of the evidence after an M-step, with the entropy of the E-step
+    /// ([`entropy`](Self::entropy)): that of scikit-learn, in which what does not depend on the
+    /// posterior is left out ([`constant_terms`](Self::constant_terms)). It is that of all samples,
+    /// not their mean.
+    pub fn lower_bound(&self, entropy: f64) -> f64 {
+        let (n, d) = (&self.degrees_of_freedom, self.n_features());
+        let chol = &self.log_det_factors;
+        let wishart = for_each_component(n.len(), d, |c| -log_wishart_norm(n[c], chol[c], d));
+        let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.ln());
+        let terms = wishart.into_iter().chain(means);
+        neumaier_sum(terms.chain([entropy, -log_weight_norm(&self.weight_concentration)]))
+    }
+
+    /// What scikit-learn's lower bound leaves out of the bound of the log-evidence: the normalising
+    /// constants of the prior and of the samples' densities. With `reg_covar` above zero, the sum is
+    /// slightly too low, because that counts as scatter of the samples.
+    pub fn constant_terms(&self) -> f64 {
+        let (prior, k, d) = (&self.prior, self.n_components(), self.n_features());
+        let counts = self.expected_counts();
+        let log_det: f64 = match &prior.covariance {
+            Covariances::Diag(v) => v.iter().map(|v| v.ln()).sum(),
+            Covariances::Spherical(v) => d as f64 * v[0].ln(),
+            matrix => match matrix.factorise() {
+                (Some(Covariances::Full(u)), failures) if failures.is_empty() => {
+                    log_det_of_factor(u.index_axis(Axis(0), 0))
+                }
+                (Some(Covariances::Tied(u)), failures) if failures.is_empty() => log_det_of_factor(u.view()),
+                // The prior is improper.
+                _ => f64::NEG_INFINITY,
+            },
+        };
+        let nu = prior.degrees_of_freedom;
+        // That of νW for the factor, as `log_wishart_norm` takes it.
+        let chol = -0.5 * log_det + 0.5 * d as f64 * nu.ln();
+        let components = k as f64 * (log_wishart_norm(nu, chol, d) + 0.5 * d as f64 * prior.mean_precision.ln());
+        let weights = log_weight_norm(&prior.weight_concentration_of(&Array1::zeros(k)));
+        components + weights - 0.5 * counts.sum() * d as f64 * std::f64::consts::TAU.ln()
+    }
+
+    /// The entropy of the responsibilities, −Σᵢ wᵢ Σₖ rᵢₖ log rᵢₖ, and of what is missing, under
+    /// this posterior. With ρᵢₖ = rᵢₖ·Σₖ ρᵢₖ, the density of sample and component, it is the
+    /// log-likelihood less the mean of log ρ, which the statistics give.
+    pub fn entropy(&self, statistics: &Statistics) -> f64 {
+        let (density, d) = (&self.density, self.n_features() as f64);
+        let chol = &self.log_det_factors;
+        let counts = statistics.counts();
+        let of_component = |c: usize| {
+            let constant = density.log_weight(c) + chol[c] - 0.5 * d * std::f64::consts::TAU.ln();
+            if counts[c] > 0.0 { 0.5 * self.expected_squares(statistics, c) - counts[c] * constant } else { 0.0 }
+        };
+        let tied = match statistics.scatter() {
+            Covariances::Tied(_) => 0.5 * self.expected_trace(0, statistics.scatter(), 0),
+            _ => 0.0,
+        };
+        let of_components = for_each_component(self.n_components(), self.numbers_of_component(), of_component);
+        neumaier_sum(of_components.into_iter().chain([statistics.log_likelihood(), tied]))
+    }
+
+    /// The lower bound of the evidence of samples with these statistics, made under `before`; the
+    /// same as the fit's, of any posterior, where the fit's takes this one for what the M-step makes
+    /// of the statistics. [`constant_terms`](Self::constant_terms) are left out.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where `before` or the statistics are
+    /// of another K, D or covariance type.
+    pub fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> Result<f64> {
+        before.check_statistics(statistics)?;
+        self.check_statistics(statistics)?;
+        Ok(self.lower_bound(before.entropy(statistics)) + self.lower_bound_correction(statistics, reg_covar))
+    }
+
+    /// Whether the statistics are of as many components and features, and of the same type.
+    pub(super) fn check_statistics(&self, statistics: &Statistics) -> Result<()> {
+        let (k, d) = statistics.means().dim();
+        if self.means().dim() != (k, d) {
+            let (what, got) = ("means of the posterior (against the statistics)", self.means().shape().to_vec());
+            return Err(Error::ShapeMismatch { what, expected: vec![k, d], got });
+        }
+        self.covariances().check_type("the posterior's covariances", statistics.covariance_type(), k, d)
+    }
+
+    /// What is to be added to [`lower_bound`](Self::lower_bound), which counts on the M-step, where
+    /// this posterior is not what the M-step makes of the statistics: where parts of it were frozen,
+    /// or other samples count too.
+    fn lower_bound_correction(&self, statistics: &Statistics, reg_covar: f64) -> f64 {
+        let (prior, d) = (&self.prior, self.n_features() as f64);
+        let counts = &statistics.counts() + COUNT_FLOOR;
+        let missing = prior.weight_concentration_of(&counts) - &self.weight_concentration;
+        let weights = (missing * expected_logs(&self.weight_concentration)).sum();
+        let chol = &self.log_det_factors;
+        // The scatter of a spherical prior is that of one feature.
+        let features = if let Covariances::Spherical(_) = prior.covariance { d } else { 1.0 };
+        let of_component = |c: usize| {
+            let (n, nu, beta) = (counts[c], self.degrees_of_freedom[c], self.mean_precision[c]);
+            let log_det = expected_log_det(nu, self.n_features()) - d * nu.ln() + 2.0 * chol[c];
+            let away = &self.means().row(c) - &prior.mean;
+            let of_prior = features * self.expected_trace(c, &prior.covariance, 0)
+                + prior.mean_precision * self.expected_square(c, away.view());
+            let of_samples = self.expected_squares(statistics, c) + n * reg_covar * self.trace_of_precision(c);
+            let precisions = (n + prior.degrees_of_freedom - nu) * log_det + nu * d - of_prior - of_samples;
+            let means = d - d * (n + prior.mean_precision) / beta;
+            let constants = (beta - prior.mean_precision - n) * d * std::f64::consts::TAU.ln();
+            0.5 * (precisions + means + constants)
+        };
+        let tied = match statistics.scatter() {
+            Covariances::Tied(_) => -0.5 * self.expected_trace(0, statistics.scatter(), 0),
+            _ => 0.0,
+        };
+        let of_components = for_each_component(self.n_components(), self.numbers_of_component(), of_component);
+        neumaier_sum(of_components.into_iter().chain([weights, tied]))
+    }
+
+    /// How many numbers would take as long to go through as what a bound has of a component: with
+    /// matrices, the product of two.
+    fn numbers_of_component(&self) -> usize {
+        let d = self.n_features();
+        if self.density.factor().is_some() { d + d * d * d / 64 } else { d }
+    }
+
+    /// tr(E[Λ]·Σᵢ rᵢ(xᵢ − m)(xᵢ − m)ᵀ) of a component; of a tied covariance without the samples'
+    /// scatter around their means, which is that of all components.
+    fn expected_squares(&self, statistics: &Statistics, c: usize) -> f64 {
+        let (count, means) = (statistics.counts()[c], self.means());
+        let (mean, of_samples) = (means.row(c), statistics.means());
+        let of_samples = if count > 0.0 { of_samples.row(c) } else { mean };
+        if let (Covariances::Diag(s), Covariances::Diag(v)) = (statistics.scatter(), self.covariances()) {
+            let rows = [s.row(c), of_samples, mean, v.row(c)].map(row_major);
+            return vectorised(
+                #[inline(always)]
+                || sum_of(rows.each_ref().map(|row| &row[..]), |[s, x, m, v]| (s + count * (x - m) * (x - m)) / v),
+            );
+        }
+        let around_mean = match statistics.scatter() {
+            Covariances::Tied(_) => 0.0,
+            scatter => self.expected_trace(c, scatter, c),
+        };
+        around_mean + count * self.expected_square(c, (&of_samples - &mean).view())
+    }
+
+    /// xᵀ·E[Λ]·x for the precision of a component.
+    fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
+        match (self.covariances(), self.density.factor_of(c)) {
+            (_, Some(u)) => squared_length(u, &row_major(x)),
+            (Covariances::Diag(v), _) => x.iter().zip(v.row(c)).map(|(x, v)| x * x / v).sum(),
+            _ => x.iter().map(|x| x * x).sum::<f64>() / self.density.variance(c, 0),
+        }
+    }
+
+    /// tr(E[Λ]·S) for the precision of a component and the matrix `i` of `scatter`; of `spherical`
+    /// ones, S is a trace.
+    fn expected_trace(&self, c: usize, scatter: &Covariances, i: usize) -> f64 {
+        match (scatter, self.covariances(), self.density.factor_of(c)) {
+            (Covariances::Full(s), _, Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
+            (Covariances::Tied(s), _, Some(u)) => trace_of_product(s.view(), u),
+            (Covariances::Diag(s), Covariances::Diag(v), _) => s.row(i).iter().zip(v.row(c)).map(|(s, v)| s / v).sum(),
+            (Covariances::Spherical(s), Covariances::Spherical(v), _) => s[i] / v[c],
+            // Not reached: the statistics and the prior are of the covariance type of the posterior.
+            _ => f64::NAN,
+        }
+    }
+
+    /// tr E[Λ] for the precision of a component.
+    fn trace_of_precision(&self, c: usize) -> f64 {
+        match self.density.factor_of(c) {
+            Some(u) => u.iter().map(|v| v * v).sum(),
+            None => (0..self.n_features()).map(|j| 1.0 / self.density.variance(c, j)).sum(),
+        }
+    }
+}

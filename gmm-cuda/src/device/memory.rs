@@ -1,0 +1,194 @@
+//! Device memory and page-locked host memory.
+use super::driver::driver;
+use super::{mismatch, require_len};
+use gmm_core::error::Result;
+use gmm_driver::{Context, DeviceBuffer, LockedBuffer, Plain};
+use std::any::TypeId;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr;
+
+/// The context of the device that the calling thread has entered.
+pub fn context() -> Result<Context> {
+    Ok(Context::current(driver()?)?)
+}
+
+/// Device memory for `len` numbers, of any value.
+pub fn allocate<T: Plain>(len: usize) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::new(&context()?, len)?)
+}
+
+/// Device memory for `len` numbers, zero.
+pub fn zeroed<T: Plain>(len: usize) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::zeroed(&context()?, len)?)
+}
+
+/// A copy of the numbers on the device.
+pub fn copied<T: Plain>(numbers: &[T]) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::from_slice(&context()?, numbers)?)
+}
+
+/// Page-locked host memory for `len` numbers, zero.
+pub fn locked<T: Plain>(len: usize) -> Result<LockedBuffer<T>> {
+    Ok(LockedBuffer::new(&context()?, len)?)
+}
+
+/// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them
+/// through a shared borrow, because the work of a stream runs in order, and the host reads them
+/// only by a copy in that stream.
+#[derive(Debug)]
+pub struct Numbers<'a, T> {
+    pointer: *mut T,
+    len: usize,
+    owner: PhantomData<&'a T>,
+}
+
+impl<T> Clone for Numbers<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Numbers<'_, T> {}
+
+impl<'a, T: Plain> From<&'a DeviceBuffer<T>> for Numbers<'a, T> {
+    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
+        Self { pointer: buffer.as_device_ptr(), len: buffer.len(), owner: PhantomData }
+    }
+}
+
+impl<'a, T: Plain> Numbers<'a, T> {
+    /// All numbers of a buffer.
+    pub(crate) fn of(buffer: &'a DeviceBuffer<T>) -> Self {
+        buffer.into()
+    }
+
+    /// The numbers of a range.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where they are not among these.
+    pub fn part(self, range: Range<usize>) -> Result<Self> {
+        if range.start > range.end || range.end > self.len {
+            return Err(mismatch("a part of the numbers on the device", vec![self.len], vec![range.start, range.end]));
+        }
+        Ok(Self { pointer: self.pointer.wrapping_add(range.start), len: range.end - range.start, ..self })
+    }
+
+    /// The first `len` numbers, or all where there are fewer.
+    pub(super) fn first(self, len: usize) -> Self {
+        Self { len: len.min(self.len), ..self }
+    }
+
+    /// The same numbers, if they are of the type `U`.
+    pub fn cast<U: 'static>(self) -> Option<Numbers<'a, U>>
+    where
+        T: 'static,
+    {
+        let same = TypeId::of::<T>() == TypeId::of::<U>();
+        same.then(|| Numbers { pointer: self.pointer.cast(), len: self.len, owner: PhantomData })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address on the device of `len` numbers, to read from; `what` asks for them.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where there are fewer.
+    pub fn read(self, len: usize, what: &'static str) -> Result<*const T> {
+        self.write(len, what).map(<*mut T>::cast_const)
+    }
+
+    /// As [`read`](Self::read), to write to.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn write(self, len: usize, what: &'static str) -> Result<*mut T> {
+        require_len(what, len, self.len).map(|()| self.pointer)
+    }
+
+    /// The address of the numbers of a range, to read from.
+    ///
+    /// # Errors
+    /// As [`part`](Self::part).
+    pub fn read_part(self, range: Range<usize>) -> Result<*const T> {
+        self.write_part(range).map(<*mut T>::cast_const)
+    }
+
+    /// The address of the numbers of a range, to write to.
+    ///
+    /// # Errors
+    /// As [`part`](Self::part).
+    pub fn write_part(self, range: Range<usize>) -> Result<*mut T> {
+        self.part(range).map(|part| part.pointer)
+    }
+
+    /// As [`read`](Self::read), or null for none.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*const T> {
+        Self::write_if(numbers, len, what).map(<*mut T>::cast_const)
+    }
+
+    /// As [`write`](Self::write), or null for none.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*mut T> {
+        numbers.map_or(Ok(ptr::null_mut()), |numbers| numbers.write(len, what))
+    }
+}
+
+/// The ranges of sections of these lengths that lie one behind the other.
+pub(crate) fn sections<const N: usize>(lengths: [usize; N]) -> [Range<usize>; N] {
+    let mut end = 0;
+    lengths.map(|len| {
+        end += len;
+        end - len..end
+    })
+}
+
+/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no
+/// work uses the buffer.
+pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
+    if buffer.len() < len {
+        *buffer = allocate(len)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::kernel::{Grid, Launch};
+    use crate::device::launch::launch;
+    use gmm_core::error::Error;
+
+    struct Copying<'a> {
+        from: Numbers<'a, f32>,
+        count: usize,
+    }
+
+    launch!(Copying<'_>, *const f32, "copying", |launch, grid, what| {
+        grid.require_shared(what, 8)?;
+        launch.from.read(launch.count, what)
+    });
+
+    #[test]
+    fn a_launch_has_the_memory_and_the_grid_that_it_asks_for() {
+        let from = Numbers { pointer: ptr::null_mut(), len: 5, owner: PhantomData };
+        let refused = |count, shared| Copying { from, count }.argument(&Grid::new(1, 32, shared)).err();
+        assert!(refused(5, 8).is_none());
+        for (count, shared, needed, had) in [(6, 8, 6, 5), (5, 7, 8, 7)] {
+            let Some(Error::ShapeMismatch { what, expected, got }) = refused(count, shared) else {
+                panic!("{count} numbers and {shared} bytes are taken");
+            };
+            assert_eq!((what, expected, got), ("a launch of `copying`", vec![needed], vec![had]));
+        }
+        assert!(from.read_part(0..5).is_ok() && from.write_part(4..6).is_err());
+        assert!(Numbers::read_if(None::<Numbers<'_, f32>>, 6, "nothing").unwrap().is_null());
+        assert!(Numbers::write_if(Some(from), 6, "numbers").is_err());
+    }
+}

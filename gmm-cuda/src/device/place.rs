@@ -1,0 +1,110 @@
+//! The places of samples in the kernels' layout: on the device, or on the host.
+use super::layout::{self, STRIDE};
+use super::memory::{Numbers, allocate, locked};
+use super::stream::Stream;
+use gmm_core::data::frame::{Float, Frame};
+use gmm_core::data::samples::Samples;
+use gmm_core::error::{Error, Result};
+use gmm_driver::{DeviceBuffer, Plain};
+use gmm_kernels::entries;
+
+/// A type that samples have on the device.
+pub trait Element: Float + Plain + Default + entries::Element + std::fmt::Debug {}
+
+impl Element for f32 {}
+
+impl Element for f64 {}
+
+/// Bytes of rows that are brought to the device, or from it, at once.
+pub const COPY_BYTES: usize = 32 << 20;
+/// Most samples of a launch, so that a 32-bit index of quads never overflows.
+pub const MAX_SAMPLES: usize = 1 << 32;
+
+/// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples;
+/// the copy of one of this size takes about 20 ms over a bus of 50 GB/s, long beside what its
+/// launches take.
+const CHUNK_BYTES: usize = 1 << 30;
+
+/// Where the samples are.
+#[derive(Debug)]
+pub enum Place<T: Plain> {
+    /// All on the device.
+    Device(DeviceBuffer<T>),
+    /// On the host, in chunks of (samples, columns); a chunk needs so many numbers on the device.
+    Host { chunks: Vec<(usize, Vec<T>)>, largest: usize },
+}
+
+/// Samples that are to be brought into the kernels' layout.
+pub struct ColumnsOf<'a, 'x> {
+    pub samples: &'a Samples<'x>,
+    pub frame: &'a Frame,
+    pub weight_scale: Option<f64>,
+}
+
+impl ColumnsOf<'_, '_> {
+    /// The samples, within so many bytes of the device's memory.
+    pub fn place<T: Element>(&self, limit: usize) -> Result<Place<T>> {
+        let n = self.samples.n_samples();
+        let bytes = self.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
+        let fits = bytes <= limit as u128 && n <= MAX_SAMPLES;
+        if fits { self.on_device().map(Place::Device) } else { self.on_host(limit) }
+    }
+
+    /// Columns: the features, and the weights.
+    fn width(&self) -> usize {
+        self.samples.n_features() + usize::from(self.weight_scale.is_some())
+    }
+
+    fn write<T: Element>(&self, rows: &Samples<'_>, out: &mut [T]) {
+        layout::columns(rows, self.frame, self.weight_scale.unwrap_or(1.0), out);
+    }
+
+    fn on_device<T: Element>(&self) -> Result<DeviceBuffer<T>> {
+        let (n, width) = (self.samples.n_samples(), self.width());
+        let stride = layout::stride(n);
+        let stream = Stream::new()?;
+        let buffer: DeviceBuffer<T> = allocate(width * stride)?;
+        let at_once = (COPY_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
+        // Page-locked memory is copied at full speed. Where the system gives none, ordinary memory
+        // serves.
+        let mut page_locked = locked::<T>(width * at_once).ok();
+        let mut pageable = if page_locked.is_none() { vec![T::default(); width * at_once] } else { Vec::new() };
+        let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
+        for start in (0..n).step_by(at_once) {
+            let rows = self.samples.rows(start..n.min(start + at_once));
+            let len = layout::stride(rows.n_samples());
+            let staging = &mut staging[..width * len];
+            self.write(&rows, staging);
+            for (j, column) in staging.chunks_exact(len).enumerate() {
+                let to = Numbers::of(&buffer).write_part(j * stride + start..j * stride + start + len)?;
+                // SAFETY: both are equally long, and the copy is waited for before the staging
+                // memory is used again or freed.
+                unsafe { stream.inner().copy_to_device(to, column) }.inspect_err(|_| drop(stream.synchronize()))?;
+            }
+            stream.synchronize()?;
+        }
+        Ok(buffer)
+    }
+
+    fn on_host<T: Element>(&self, limit: usize) -> Result<Place<T>> {
+        let (n, width) = (self.samples.n_samples(), self.width());
+        let size = ((limit / 2).min(CHUNK_BYTES) / size_of::<T>() / width / STRIDE * STRIDE)
+            .min(MAX_SAMPLES)
+            .min(layout::stride(n));
+        if size == 0 {
+            return Err(Error::Unsupported {
+                what: format!("{width} columns within {limit} bytes of GPU memory"),
+                backend: "the CUDA backend",
+                remedy: "use device `cpu` or `reference`",
+            });
+        }
+        let chunks = (0..n).step_by(size).map(|start| {
+            let rows = self.samples.rows(start..n.min(start + size));
+            let n = rows.n_samples();
+            let mut numbers = vec![T::default(); width * layout::stride(n)];
+            self.write(&rows, &mut numbers);
+            (n, numbers)
+        });
+        Ok(Place::Host { chunks: chunks.collect(), largest: width * size })
+    }
+}

@@ -1,0 +1,193 @@
+//! A queue of work for a device, for what is computed there besides mixtures. Its work runs in a
+//! scope, at whose end it is waited for, so that no caller can free memory that work uses.
+use super::gpu::{Gpu, Limits};
+use super::kernel::{Grid, Kernel, Launch};
+use super::memory::{Numbers, allocate, zeroed};
+use super::staging::{BUFFER_BYTES, Staging};
+use super::stream::Stream;
+use gmm_core::error::Result;
+use gmm_driver::{DeviceBuffer, Plain};
+use gmm_kernels::entries::Entry;
+use std::marker::PhantomData;
+
+/// Numbers in a device's memory, which the work of a [`Queue`] reads and writes.
+#[derive(Debug)]
+pub struct Memory<T: Plain> {
+    gpu: &'static Gpu,
+    numbers: DeviceBuffer<T>,
+}
+
+impl<T: Plain> Memory<T> {
+    /// Makes room for at least `len` numbers: where there are fewer, others take their place, of any
+    /// value.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example where there is too little memory.
+    pub fn reserve(&mut self, len: usize) -> Result<()> {
+        if self.numbers.len() < len {
+            self.gpu.enter()?;
+            self.numbers = allocate(len)?;
+        }
+        Ok(())
+    }
+
+    /// As [`reserve`](Self::reserve); the others are zero.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserve_zeros(&mut self, len: usize) -> Result<()> {
+        if self.numbers.len() < len {
+            self.gpu.enter()?;
+            self.numbers = zeroed(len)?;
+        }
+        Ok(())
+    }
+
+    /// The numbers, for a launch.
+    pub fn numbers(&self) -> Numbers<'_, T> {
+        Numbers::of(&self.numbers)
+    }
+}
+
+/// A queue of work for a device: copies and kernels, one after the other.
+///
+/// ```no_run
+/// use gmm_host::cuda::Queue;
+///
+/// let queue = Queue::open(0)?;
+/// let memory = queue.memory(3)?;
+/// let (numbers, mut back) = ([1.0, 2.0, 3.0], [0.0; 3]);
+/// queue.run(|work| {
+///     work.upload(&memory, &numbers)?;
+///     work.download(&memory, &mut back)
+/// })?;
+/// assert_eq!(back, numbers);
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+///
+/// Work borrows what it uses for longer than its scope, in which it cannot be freed:
+///
+/// ```compile_fail,E0597
+/// # fn run(queue: &gmm_host::cuda::Queue) -> gmm_host::Result<()> {
+/// let memory = queue.memory(3)?;
+/// queue.run(|work| {
+///     let numbers = [1.0, 2.0, 3.0];
+///     work.upload(&memory, &numbers)
+/// })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Queue {
+    gpu: &'static Gpu,
+    stream: Stream,
+    staging: Staging<f32>,
+}
+
+impl Queue {
+    /// A queue for the device of this number, which is made ready on first use.
+    ///
+    /// # Errors
+    /// [`Error::NoCudaDevice`](gmm_core::error::Error::NoCudaDevice), [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        gpu.enter()?;
+        Ok(Self { gpu, stream: Stream::new()?, staging: Staging::new(BUFFER_BYTES / size_of::<f32>()) })
+    }
+
+    /// What the choice of a launch's shape needs to know of the device.
+    pub fn limits(&self) -> Limits {
+        self.gpu.limits
+    }
+
+    /// The kernel of an entry, compiled by the driver on first use.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    pub fn kernel<A>(&self, entry: &Entry<A>) -> Result<Kernel<A>> {
+        self.gpu.enter()?;
+        self.gpu.kernel(entry, None)
+    }
+
+    /// Memory for `len` numbers, of any value.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example where there is too little memory.
+    pub fn memory<T: Plain>(&self, len: usize) -> Result<Memory<T>> {
+        self.gpu.enter()?;
+        Ok(Memory { gpu: self.gpu, numbers: allocate(len)? })
+    }
+
+    /// Runs `work` on the device, and waits for all that it starts.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    pub fn run<'env, R>(&'env self, work: impl FnOnce(&Work<'env>) -> Result<R>) -> Result<R> {
+        self.gpu.enter()?;
+        // Where `work` fails, its drop waits.
+        let running = self.stream.unfinished();
+        let result = work(&self.work())?;
+        running.wait()?;
+        Ok(result)
+    }
+
+    /// As [`run`](Self::run): the seconds that the device takes for it, by the device's clock.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn seconds<'env>(&'env self, work: impl FnOnce(&Work<'env>) -> Result<()>) -> Result<f64> {
+        self.gpu.enter()?;
+        self.stream.seconds(|| {
+            let running = self.stream.unfinished();
+            work(&self.work())?;
+            Ok(running)
+        })
+    }
+
+    fn work(&self) -> Work<'_> {
+        Work { queue: self, invariant: PhantomData }
+    }
+}
+
+/// The scope of some work of a [`Queue`], which ends before `'env` does. What the work uses is
+/// borrowed for `'env`.
+#[derive(Debug)]
+pub struct Work<'env> {
+    queue: &'env Queue,
+    /// `'env` must not become shorter: it could end inside of the scope.
+    invariant: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> Work<'env> {
+    /// Starts a kernel.
+    ///
+    /// # Errors
+    /// Those of [`Launch::argument`], and [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    pub fn launch<L: Launch + Copy + 'env>(&self, kernel: Kernel<L::Argument>, grid: Grid, launch: L) -> Result<()> {
+        let Queue { stream, .. } = self.queue;
+        // The queue waits for the work in the place of the guard that is left here, and what `launch`
+        // borrows lives on until then; it owns nothing, as it is `Copy`.
+        drop(stream.launch(kernel, grid, launch)?.followed_by(stream.idle()));
+        Ok(())
+    }
+
+    /// Starts to copy numbers to the beginning of the memory.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where there is less memory, and
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    pub fn upload(&self, to: &'env Memory<f32>, from: &'env [f32]) -> Result<()> {
+        let Queue { stream, staging, .. } = self.queue;
+        // As for a launch.
+        drop(staging.upload(stream, &to.numbers, from)?.followed_by(stream.idle()));
+        Ok(())
+    }
+
+    /// Copies numbers from the beginning of the memory behind the work, and waits for them.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where there is less memory, and
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    pub fn download(&self, from: &Memory<f32>, to: &mut [f32]) -> Result<()> {
+        self.queue.staging.download(&self.queue.stream, &from.numbers, to)
+    }
+}

@@ -1,0 +1,533 @@
+//! The E-step in float32, by each family.
+use super::{FAR, flat, float32, normal, of_each_type, samples, used, with_holes};
+use crate::estep::moments::Moments;
+use crate::estep::products_shapes::Expanded;
+use crate::estep::tensor_cores_layout::TensorCoresLayout;
+use crate::float32::Float32;
+use crate::options::CudaOptions;
+use crate::source::Source;
+use gmm_core::backends::reference::ReferenceEvaluator;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::frame::Frame;
+use gmm_core::data::samples::{Samples, View};
+use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::model::mixture::Mixture;
+use gmm_core::statistics::Statistics;
+use gmm_core::statistics::freeze::Freeze;
+use gmm_kernels::estep::fused_mma;
+use gmm_kernels::simt::WARP;
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use std::sync::Arc;
+
+/// The far sample's responsibilities are rounded to float16 pairs, by 2⁻¹² of themselves, and that
+/// sample is most of the scatter.
+const BY_FLOAT16: f64 = 3.5e-4;
+
+/// Compares with the reference.
+///
+/// Tolerances: float32 sums of some hundred samples between sums in float64 are 3·10⁻⁵ of the sum
+/// of magnitudes at most. The exponents of the far sample are some thousands, off by a few units of
+/// 2⁻²⁴ of themselves, which moves its responsibilities by up to some 10⁻⁴: 10⁻⁴ of the sum of
+/// magnitudes, of which that sample is a large part. With sⱼ the root of the mean of xⱼ² over all
+/// samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by
+/// Cauchy and Schwarz at most sⱼ·√(N·count) for one feature and a component.
+///
+/// `rounding` is in the place of the 10⁻⁴.
+fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics, rounding: f64) {
+    let View::F32(x) = samples.view() else { panic!("float64 samples") };
+    let (n, d) = x.dim();
+    let truth = ReferenceEvaluator::new(samples.clone()).statistics(mixture).unwrap();
+    let what = format!("{} N={n} K={} D={d}", mixture.covariance_type(), mixture.n_components());
+    let near = |got: f64, truth: f64, bound: f64, name: &str| {
+        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
+    };
+    let total = truth.log_likelihood();
+    near(got.log_likelihood(), total, 3e-5 * total.abs().max(1.0), "log-likelihood");
+    for (a, b) in got.counts().iter().zip(truth.counts()) {
+        near(*a, *b, rounding * n as f64, "count");
+    }
+    // A missing value is about one standard deviation large.
+    let square = |v: &f32| if v.is_nan() { 1.0 } else { f64::from(*v).powi(2) };
+    let sizes: Vec<f64> = x.columns().into_iter().map(|x| x.iter().map(square).sum::<f64>() / n as f64).collect();
+    let counts = truth.counts();
+    for ((c, j), b) in truth.means().indexed_iter() {
+        // A component with next to no samples has a mean of rounding errors.
+        if counts[c] > 0.1 {
+            near(got.means()[[c, j]], *b, rounding * (sizes[j] * n as f64 / counts[c]).sqrt(), "mean");
+        }
+    }
+    let largest = sizes.iter().copied().fold(0.0, f64::max);
+    // The scatter of a spherical component is summed over the features.
+    let features = if mixture.covariance_type() == CovarianceType::Spherical { d } else { 1 };
+    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+        near(a, b, rounding * n as f64 * largest * features as f64, "scatter");
+    }
+}
+
+/// The statistics by a kernel, twice, compared with the reference.
+fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, rounding: f64) {
+    let mut evaluator = float32(samples, kernel);
+    let got = evaluator.statistics(mixture).unwrap();
+    used(&evaluator, kernel);
+    assert_statistics(samples, mixture, &got, rounding);
+    if samples.n_samples() <= 100 {
+        assert_eq!(got, evaluator.statistics(mixture).unwrap(), "{kernel}: the same bits every time");
+    }
+}
+
+/// As [`check`], and where half of the samples have weight zero: they are as good as not there.
+fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &str, rounding: f64) {
+    check(&samples(x, None), mixture, kernel, rounding);
+    let n = x.nrows();
+    if (2..=100).contains(&n) {
+        let weights = Array1::from_shape_fn(n, |i| (i % 2) as f64);
+        let got = float32(&samples(x, Some(weights.view())), kernel).statistics(mixture).unwrap();
+        let odd: Vec<usize> = (1..n).step_by(2).collect();
+        let x = x.select(ndarray::Axis(0), &odd);
+        assert_statistics(&samples(&x, None), mixture, &got, rounding);
+    }
+}
+
+/// Samples of which one is far from every component, where there are several.
+fn with_a_far_one(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f32> {
+    let mut x = normal(rng, n, d);
+    if n > 1 {
+        x.row_mut(n / 2).fill(FAR as f32);
+    }
+    x
+}
+
+#[test]
+fn weighted_sums_give_the_statistics() {
+    let cases = [
+        // N, K, D, rows of a tile, threads of `weighted_sums`
+        (1, 1, 1, 8, 32),
+        (600, 3, 2, 8, 32),
+        (517, 9, 5, 16, 64),
+        (300, 20, 9, 8, 128),
+        (530, 17, 13, 16, 64),
+        (70, 2, 34, 16, 64),
+        // Two pieces of the samples.
+        (5000, 2, 2, 8, 64),
+    ];
+    for (i, (n, k, d, rows, threads)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d) {
+            check_with_and_without_weights(&x, &mixture, &format!("weighted_sums/{rows}:{threads}x2:all"), 1e-4);
+        }
+    }
+}
+
+/// Components of standard deviation 1 that are 10⁴ apart have exact variances, because their
+/// moments are taken around their centres. Around a common centre, float32's rounding of 10⁸ (in
+/// the seventh digit) would exceed the variances.
+#[test]
+fn components_far_apart_keep_their_variances() {
+    let (n, k, d) = (400, 11, 3);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let centre = |c: usize| 1e4 * c as f64;
+    let x = Array2::from_shape_fn((n, d), |(i, _)| (centre(i % k) + rng.sample::<f64, _>(StandardNormal)) as f32);
+    let weights = Array1::from_elem(k, 1.0 / k as f64);
+    let means = Array2::from_shape_fn((k, d), |(c, _)| centre(c) + 0.1);
+    let full = ndarray::Array3::from_shape_fn((k, d, d), |(_, i, j)| if i == j { 1.0 } else { 0.2 });
+    for covariances in [Covariances::Diag(Array2::ones((k, d))), Covariances::Full(full)] {
+        let mixture = Mixture::new(weights.clone(), means.clone(), covariances).unwrap();
+        let got = float32(&samples(&x, None), "weighted_sums/8:64x1:all").statistics(&mixture).unwrap();
+        let truth = ReferenceEvaluator::new(samples(&x, None)).statistics(&mixture).unwrap();
+        for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+            // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far
+            // below 0.1.
+            assert!((a - b).abs() < 0.1, "{a} for {b}");
+        }
+    }
+}
+
+#[test]
+fn tensor_cores_give_the_statistics() {
+    let cases = [
+        // N, K, D, variant
+        (1, 1, 1, "products_mma/1:64x1:all"),
+        (133, 3, 2, "products_mma/1:64x1:all"),
+        (70, 20, 9, "products_mma/2:128x1:all"),
+        (131, 70, 5, "products_mma/2:128x1:all"),
+        // With matrices several warps side by side, and several blocks, along the products.
+        (140, 2, 36, "products_mma/1:64x1:all"),
+    ];
+    for (i, (n, k, d, variant)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d) {
+            // With few components the far sample is most of the scatter.
+            check_with_and_without_weights(&x, &mixture, variant, if k <= 2 { BY_FLOAT16 } else { 1e-4 });
+        }
+    }
+}
+
+#[test]
+fn warpgroups_give_the_statistics() {
+    let cases = [
+        // N, K, D
+        (1, 1, 1),
+        // Two groups of components.
+        (200, 131, 3),
+        (700, 3, 17),
+        // All products of a sample.
+        (70, 5, 127),
+    ];
+    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
+            check_with_and_without_weights(&x, mixture, "products_wgmma:384x1:all", BY_FLOAT16);
+        }
+    }
+}
+
+#[test]
+fn whitened_gives_the_statistics() {
+    let cases = [
+        // N, K, D, variant
+        (1, 1, 1, "whitened_mma/1:32x1:all"),
+        (133, 3, 2, "whitened_mma/1:64x1:all"),
+        (200, 5, 20, "whitened_mma/3:192x1:all"),
+        (70, 7, 33, "whitened_mma/2:64x1:all"),
+        (90, 2, 70, "whitened_mma/2:128x1:all"),
+        // Two pieces, and a pair of components whose tasks begin in the second block.
+        (600, 20, 17, "whitened_mma/4:128x1:all"),
+        (1, 1, 1, "whitened_wgmma:384x1:all"),
+        // An odd number of components of few features.
+        (200, 35, 7, "whitened_wgmma:512x1:all"),
+        (70, 3, 32, "whitened_wgmma:384x1:all"),
+        (500, 9, 40, "whitened_wgmma:512x1:all"),
+        (90, 2, 70, "whitened_wgmma:384x1:all"),
+        // Components of two blocks of `warpgroup_respond`, the last one with fewer.
+        (130, 70, 33, "whitened_wgmma:512x1:all"),
+        // Two groups of triangles.
+        (130, 6, 127, "whitened_wgmma:384x1:all"),
+    ];
+    for (i, (n, k, d, variant)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_some()) {
+            check_with_and_without_weights(&x, mixture, variant, BY_FLOAT16);
+        }
+    }
+}
+
+/// The variant of two teams, or of a large one.
+fn fused_mma_in_small_blocks(shape: fused_mma::FusedShape) -> String {
+    let warps = shape.team.warps();
+    let name = if shape.expanded > 0 { "expanded_mma" } else { "fused_mma" };
+    format!("{name}:{}x1:0", WARP * if warps > 4 { warps } else { 2 * warps })
+}
+
+/// All instances, alone and in teams whose warps have different products, different components, and
+/// both.
+#[test]
+fn expanded_mma_give_the_statistics() {
+    let cases = [
+        // N, K, D
+        (1, 1, 1),
+        (17, 3, 2),
+        (200, 70, 4),
+        (130, 130, 3),
+        (130, 20, 7),
+        (70, 8, 8),
+        (150, 40, 6),
+        (100, 9, 11),
+        (300, 8, 13),
+        (90, 35, 12),
+        (80, 16, 16),
+        (60, 34, 17),
+        (50, 5, 28),
+        (40, 3, 32),
+    ];
+    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(20 + i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d) {
+            let shape = Expanded::of(mixture.covariance_type().has_matrices(), false).shape(k, d).unwrap();
+            check_with_and_without_weights(&x, &mixture, &fused_mma_in_small_blocks(shape), BY_FLOAT16);
+        }
+    }
+}
+
+#[test]
+fn fused_mma_give_the_statistics() {
+    let cases = [
+        // N, K, D
+        (1, 1, 1),
+        (15, 3, 5),
+        (17, 8, 13),
+        (500, 8, 13),
+        (333, 7, 8),
+        (70, 4, 2),
+        (99, 6, 14),
+        (130, 5, 32),
+        (200, 9, 5),
+        (200, 16, 17),
+        (100, 20, 16),
+        (150, 32, 25),
+        (133, 40, 13),
+        (90, 64, 32),
+        // Teams of warps with different features, with different components, and with both; matrices
+        // of several warps.
+        (1, 1, 33),
+        (150, 7, 40),
+        (90, 12, 100),
+        (70, 30, 70),
+        (60, 33, 65),
+        (70, 70, 20),
+        (40, 130, 5),
+        (300, 20, 13),
+        (170, 35, 3),
+    ];
+    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d) {
+            // Not all shapes are for matrices.
+            let shape = fused_mma::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false);
+            if let Some(shape) = shape {
+                let kernel = fused_mma_in_small_blocks(shape);
+                check_with_and_without_weights(&x, &mixture, &kernel, BY_FLOAT16);
+            }
+        }
+    }
+}
+
+/// A `tied` mixture whose components are so many standard deviations apart.
+fn tied(rng: &mut ChaCha8Rng, k: usize, d: usize, apart: f64) -> Mixture {
+    let of_each = of_each_type(rng, k, d);
+    let tied = of_each.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();
+    Mixture::new(tied.weights().to_owned(), &tied.means() * apart, tied.covariances().clone()).unwrap()
+}
+
+/// Samples of a mixture, each of a component chosen at random.
+fn samples_of(rng: &mut ChaCha8Rng, mixture: &Mixture, n: usize) -> Array2<f32> {
+    let mut x = normal(rng, n, mixture.n_features());
+    for mut row in x.rows_mut() {
+        let c = rng.random_range(0..mixture.n_components());
+        row.zip_mut_with(&mixture.means().row(c), |x, mean| *x += *mean as f32);
+    }
+    x
+}
+
+/// Whether a `tied` mixture is evaluated from what is linear in the features alone.
+fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
+    let View::F32(x) = samples.view() else { panic!("float64 samples") };
+    let frame = Frame::of(x);
+    let statistics = ReferenceEvaluator::new(samples.clone()).statistics(&Moments::mixture(&frame).unwrap()).unwrap();
+    let (n, weight) = (samples.n_samples(), samples.total_weight());
+    let moments = Arc::new(Moments::new(&statistics, &frame, n, weight));
+    TensorCoresLayout::of_linear(Vec::new(), mixture, &frame, &moments).expandable()
+}
+
+/// `tied` mixtures by the families for diagonal covariances, of which only what is linear in the
+/// features is computed: sizes that fit no tile, and a sample so far away that its likelihood without
+/// the quadratic part would overflow.
+#[test]
+fn linear_terms_give_the_statistics() {
+    let cases = [
+        // N, K, D, how far components are apart, variant
+        (1, 1, 1, 1.0, "fused_mma:64x1:0"),
+        (1000, 1, 7, 0.3, "fused_mma:64x1:0"),
+        (700, 3, 1, 2.0, "fused_mma:64x1:0"),
+        (2501, 8, 13, 1.0, "fused_mma:64x1:0"),
+        (2500, 5, 32, 0.5, "fused_mma:64x1:0"),
+        (2500, 40, 29, 0.5, "fused_mma:64x1:0"),
+        (1000, 1, 7, 0.3, "expanded_mma:64x1:0"),
+        (2500, 70, 15, 0.5, "expanded_mma:64x1:0"),
+        (2500, 40, 29, 0.5, "expanded_mma:64x1:0"),
+        (1, 2, 3, 1.0, "products_mma/1:64x1:all"),
+        (2501, 20, 9, 1.0, "products_mma/2:128x1:all"),
+        (2500, 2, 45, 0.5, "products_mma/1:64x1:all"),
+        (2503, 70, 33, 0.5, "products_mma/2:128x1:all"),
+        (1500, 131, 3, 1.0, "products_wgmma:384x1:all"),
+        (2500, 5, 64, 0.3, "products_wgmma:384x1:all"),
+    ];
+    for (i, (n, k, d, apart, variant)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(60 + i as u64);
+        let mixture = tied(&mut rng, k, d, apart);
+        let mut x = samples_of(&mut rng, &mixture, n);
+        if n > 1 {
+            // 2^(a·x) of this one is no float32 number.
+            x.row_mut(n / 2).zip_mut_with(&mixture.means().row(0), |x, mean| *x = (12.0 * mean) as f32);
+        }
+        assert!(is_linear(&samples(&x, None), &mixture), "N={n} K={k} D={d}");
+        let weights = Array1::from_shape_fn(n, |i| 0.1 + (i % 7) as f64);
+        for weights in [None, Some(weights.view())] {
+            let what = format!("N={n} K={k} D={d}, weights: {}", weights.is_some());
+            let samples = samples(&x, weights);
+            let mut evaluator = float32(&samples, variant);
+            let got = evaluator.statistics(&mixture).unwrap();
+            used(&evaluator, variant);
+            if weights.is_none() {
+                assert_statistics(&samples, &mixture, &got, 1e-4);
+                assert_eq!(got, evaluator.statistics(&mixture).unwrap(), "{what}: the same bits every time");
+            }
+            // The errors of sums are far below what the tolerances allow single samples.
+            let truth = ReferenceEvaluator::new(samples).statistics(&mixture).unwrap();
+            let (total, expected) = (got.log_likelihood(), truth.log_likelihood());
+            assert!((total - expected).abs() <= 1e-6 * expected.abs(), "{what}: {total} for {expected}");
+            let norm = |v: Vec<f64>| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let difference = flat(got.scatter()).iter().zip(flat(truth.scatter())).map(|(a, b)| a - b).collect();
+            // A single sample has no scatter but what rounding leaves.
+            let bound = 1e-4 * norm(flat(truth.scatter())).max(1e-2);
+            assert!(norm(difference) <= bound, "{what}: scatter");
+        }
+    }
+}
+
+/// A mixture that is too far from the centre of the data, or too narrow, for differences from the
+/// moments of all samples has its statistics by the kernels for matrices.
+#[test]
+fn linear_terms_are_not_used_where_they_lose_digits() {
+    let (n, k, d) = (150, 4, 9);
+    let mut rng = ChaCha8Rng::seed_from_u64(90);
+    let mixture = tied(&mut rng, k, d, 30.0);
+    let x = samples_of(&mut rng, &mixture, n);
+    assert!(!is_linear(&samples(&x, None), &mixture));
+    let mut evaluator = float32(&samples(&x, None), "weighted_sums/8:64x1:all");
+    assert_statistics(&samples(&x, None), &mixture, &evaluator.statistics(&mixture).unwrap(), 1e-4);
+    let mut evaluator = Float32::new(Source::Host(samples(&x, None), 0), &CudaOptions::default()).unwrap();
+    assert_statistics(&samples(&x, None), &mixture, &evaluator.statistics(&mixture).unwrap(), 1e-4);
+    // The same evaluator with one that is near.
+    let near = tied(&mut rng, k, d, 1.0);
+    assert!(!is_linear(&samples(&x, None), &near), "the samples are far apart");
+    assert_statistics(&samples(&x, None), &near, &evaluator.statistics(&near).unwrap(), 1e-4);
+}
+
+/// The choice among the families takes linear terms, where no kernel is asked for; EM with them
+/// follows that of the reference.
+#[test]
+fn a_tied_fit_follows_that_of_the_reference() {
+    let (n, k, d) = (4000, 5, 17);
+    let mut rng = ChaCha8Rng::seed_from_u64(91);
+    let truth = tied(&mut rng, k, d, 0.7);
+    let x = samples_of(&mut rng, &truth, n);
+    let start = tied(&mut rng, k, d, 1.0);
+    let start =
+        Mixture::new(start.weights().to_owned(), &truth.means() + &(&start.means() * 0.3), start.covariances().clone());
+    let start = start.unwrap();
+    let samples = samples(&x, None);
+    let mut device = Float32::new(Source::Host(samples.clone(), 0), &CudaOptions::default()).unwrap();
+    let mut reference = ReferenceEvaluator::new(samples);
+    let (mut ours, mut theirs) = (start.clone(), start);
+    let mut last = f64::NEG_INFINITY;
+    for iteration in 0..6 {
+        let (got, exact) = (device.statistics(&ours).unwrap(), reference.statistics(&theirs).unwrap());
+        used(&device, "fused_mma");
+        let (total, expected) = (got.log_likelihood(), exact.log_likelihood());
+        assert!((total - expected).abs() <= 1e-6 * expected.abs(), "iteration {iteration}: {total} for {expected}");
+        assert!(total >= last - 1e-7 * total.abs(), "iteration {iteration}: {total} behind {last}");
+        last = total;
+        let freeze = Freeze::default();
+        ours = got.update(&ours, 1e-6, &freeze).unwrap().mixture;
+        theirs = exact.update(&theirs, 1e-6, &freeze).unwrap().mixture;
+        for (a, b) in ours.means().iter().zip(theirs.means()) {
+            assert!((a - b).abs() <= 2e-4, "iteration {iteration}: mean {a} for {b}");
+        }
+        for (a, b) in flat(ours.covariances()).into_iter().zip(flat(theirs.covariances())) {
+            assert!((a - b).abs() <= 2e-4, "iteration {iteration}: covariance {a} for {b}");
+        }
+    }
+}
+
+/// Compares the statistics of diagonal components over N samples, of which a share of the values is
+/// missing, and all of one row.
+fn check_with_missing_values(seed: u64, (n, k, d, share): (usize, usize, usize, f64), variant: &str) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let x = normal(&mut rng, n, d);
+    let mut x = with_holes(&mut rng, x, share);
+    x.row_mut(n / 2).fill(f32::NAN);
+    if n > 3 {
+        x[[1, 0]] = FAR as f32;
+    }
+    for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
+        check_with_and_without_weights(&x, mixture, variant, BY_FLOAT16);
+    }
+}
+
+#[test]
+fn fused_mma_take_missing_values() {
+    let cases = [
+        // N, K, D, share
+        (1, 1, 1, 0.6),
+        (1, 3, 5, 0.3),
+        (17, 8, 13, 0.3),
+        (500, 8, 13, 0.05),
+        (300, 1, 4, 0.6),
+        (130, 5, 32, 0.3),
+        (200, 9, 5, 0.6),
+        (200, 16, 17, 0.3),
+        (100, 20, 16, 0.3),
+        (150, 32, 25, 0.05),
+        // Teams of warps.
+        (90, 8, 40, 0.3),
+        (70, 12, 70, 0.3),
+        (60, 33, 65, 0.05),
+        (100, 70, 5, 0.3),
+    ];
+    for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
+        let shape = fused_mma::FusedShape::new(k, d, false, true).unwrap();
+        check_with_missing_values(40 + i as u64, (n, k, d, share), &fused_mma_in_small_blocks(shape));
+    }
+}
+
+#[test]
+fn warpgroups_take_missing_values() {
+    let cases = [
+        // N, K, D, share
+        (1, 1, 1, 0.6),
+        (200, 131, 3, 0.3),
+        (300, 3, 17, 0.05),
+        // All products of a sample but one.
+        (70, 5, 85, 0.3),
+    ];
+    for (i, case) in cases.into_iter().enumerate() {
+        check_with_missing_values(60 + i as u64, case, "products_wgmma:384x1:all");
+    }
+}
+
+/// Every instance: raw moments, and those around the centres of a mixture of which a component is
+/// far from the data's centre; matrices.
+#[test]
+fn fused_gives_the_statistics() {
+    for d in 1..=16 {
+        for k in [1 + d % 8, 9 + d] {
+            let n = [1, 31, 257, 600][d % 4];
+            let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
+            let x = with_a_far_one(&mut rng, n, d);
+            let mut mixtures = of_each_type(&mut rng, k, d);
+            if k > 1 {
+                let near = &mixtures[mixtures.len() - 1];
+                let mut means = near.means().to_owned();
+                means.row_mut(0).fill(60.0);
+                mixtures.push(Mixture::new(near.weights().to_owned(), means, near.covariances().clone()).unwrap());
+            }
+            for mixture in mixtures {
+                check_with_and_without_weights(&x, &mixture, "fused:64x1:0", 1e-4);
+            }
+        }
+    }
+}
+
+/// A mixture whose components are so narrow that float16 loses digits is refused by the families on
+/// the tensor cores, with the families that take it.
+#[test]
+fn narrow_components_are_refused_on_the_tensor_cores() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let x = normal(&mut rng, 300, 3);
+    let means = normal(&mut rng, 2, 3).mapv(f64::from);
+    let mixture = Mixture::new(ndarray::arr1(&[0.5, 0.5]), means, Covariances::Diag(Array2::from_elem((2, 3), 1e-8)));
+    let mixture = mixture.unwrap();
+    for kernel in ["fused_mma", "products_mma", "products_wgmma"] {
+        let error = float32(&samples(&x, None), kernel).statistics(&mixture).unwrap_err().to_string();
+        assert!(error.contains(kernel) && error.contains("float16") && error.contains("weighted_sums"), "{error}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Samples with missing values, pattern by pattern: `marginals`; then `density`, `posterior` and
+//! `accumulate`, or `fused_patterns`; then `complete_patterns`.
+use super::{FAR, flat, of_each_type};
+use crate::device::place::Element;
+use crate::missing::by_pattern::{ByPattern, evaluator};
+use crate::options::CudaOptions;
+use gmm_core::backends::reference::ReferenceEvaluator;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::Samples;
+use gmm_core::error::{Error, Result};
+use gmm_core::model::covariances::Covariances;
+use gmm_core::model::mixture::Mixture;
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+/// A type, with its errors as in `general.rs`.
+trait Type: Element {
+    const ROUNDING: f64;
+    const SUMS: f64;
+    fn round(v: f64) -> f64 {
+        Self::from_f64(v).into()
+    }
+}
+impl Type for f32 {
+    const ROUNDING: f64 = 2e-6;
+    const SUMS: f64 = 2e-4;
+}
+impl Type for f64 {
+    const ROUNDING: f64 = 1e-14;
+    const SUMS: f64 = 1e-11;
+}
+
+/// Compares the results of a type's engine: scores and labels by the general kernels; totals and
+/// statistics in float32 by `fused_patterns`, where K and D are small enough.
+fn check<T: Type>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture) {
+    let (n, d) = x.dim();
+    let x = &x.mapv(T::round);
+    let what = format!("{} {} N={n} D={d} K={}", T::NAME, mixture.covariance_type(), mixture.n_components());
+    let samples = Samples::with_missing(x.view()).unwrap();
+    let samples = weights.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
+    let mut engine = ByPattern::<T>::new(samples.clone(), 0, None).unwrap();
+    let mut reference = ReferenceEvaluator::new(samples);
+    let near = |got: f64, truth: f64, bound: f64, name: &str| {
+        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");
+    };
+    let scores = reference.score_samples(mixture).unwrap();
+    let bound = |score: f64| T::ROUNDING * (score.abs() + d as f64);
+    let sum: f64 = scores.iter().enumerate().map(|(i, score)| bound(*score) * weights.map_or(1.0, |w| w[i])).sum();
+    let total = engine.log_likelihood(mixture).unwrap();
+    near(total, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
+    for (i, (got, truth)) in engine.score_samples(mixture).unwrap().iter().zip(&scores).enumerate() {
+        near(*got, *truth, bound(*truth), &format!("score {i}"));
+    }
+    // Rounding may decide between components that are equally probable: one sample in a thousand.
+    let labels = reference.predict(mixture).unwrap();
+    let same = engine.predict(mixture).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
+    assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
+    let got = engine.statistics(mixture).unwrap();
+    if n < 25 {
+        assert_eq!(total.to_bits(), engine.log_likelihood(mixture).unwrap().to_bits(), "{what}");
+        assert_eq!(got, engine.statistics(mixture).unwrap(), "{what}: the same bits every time");
+    }
+    let truth = reference.statistics(mixture).unwrap();
+    let weight = truth.weight();
+    near(got.log_likelihood(), truth.log_likelihood(), sum, "log-likelihood of the E-step");
+    near(got.weight(), weight, 1e-12 * weight, "weight");
+    let size = FAR.max(x.iter().copied().filter(|v| !v.is_nan()).fold(0.0, |max: f64, v| max.max(v.abs())) / 100.0);
+    for (c, count) in truth.counts().iter().enumerate() {
+        near(got.counts()[c], *count, T::SUMS * weight, &format!("count {c}"));
+        if *count > 0.01 {
+            for (a, b) in got.means().row(c).iter().zip(truth.means().row(c)) {
+                near(*a, *b, T::SUMS * size * weight / count, &format!("mean of {c}"));
+            }
+        }
+    }
+    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "scatter");
+    }
+}
+
+/// Samples with a share of their values missing, and rows with none. The patterns are few, because
+/// a block of the emulator is threads of the host, which meet for each step of a factorisation.
+fn data(rng: &mut ChaCha8Rng, n: usize, d: usize, holes: f64) -> Array2<f64> {
+    const PATTERNS: usize = 3;
+    let missing = Array2::from_shape_simple_fn((PATTERNS, d), || rng.random::<f64>() < holes);
+    let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
+    x.row_mut(n / 2).fill(FAR);
+    for mut row in x.outer_iter_mut() {
+        let missing = missing.row(rng.random_range(0..PATTERNS));
+        row.iter_mut().zip(missing).for_each(|(v, missing)| *v = if *missing { f64::NAN } else { *v });
+    }
+    if n > 20 {
+        x.row_mut(7).fill(f64::NAN);
+        x.row_mut(n - 1).fill(f64::NAN);
+    }
+    x
+}
+
+/// The `full` and the `tied` one.
+fn with_matrices(rng: &mut ChaCha8Rng, k: usize, d: usize) -> Vec<Mixture> {
+    let matrix = |m: &Mixture| m.covariance_type().has_matrices();
+    of_each_type(rng, k, d).into_iter().filter(matrix).collect()
+}
+
+#[test]
+fn every_shape_agrees_with_the_reference() {
+    let cases = [
+        // N, D, K, share of values missing
+        (1, 1, 1, 0.0),
+        (30, 1, 2, 0.3),
+        (30, 3, 1, 0.6),
+        (1100, 3, 2, 0.05),
+        (40, 5, 3, 0.3),
+        (30, 13, 8, 0.05),
+        (20, 16, 2, 0.3),
+        (24, 4, 11, 0.3),
+        (21, 9, 3, 0.3),
+        (6, 33, 2, 0.1),
+    ];
+    for (i, (n, d, k, holes)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let x = data(&mut rng, n, d, holes);
+        let weights = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { (i % 5) as f64 * 0.7 });
+        for (j, mixture) in with_matrices(&mut rng, k, d).into_iter().enumerate() {
+            let weights = [None, Some(&weights)];
+            check::<f32>(&x, weights[(i + j) % 2], &mixture);
+            check::<f64>(&x, weights[(i + j + 1) % 2], &mixture);
+        }
+    }
+}
+
+/// Columns that are far from the origin, or of which all values are missing; a component without
+/// weight.
+#[test]
+fn far_columns_empty_columns_and_dead_components() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let mut x = data(&mut rng, 40, 5, 0.2);
+    // A quarter is a float32's last place there.
+    x.column_mut(1).mapv_inplace(|v| (4.0 * v).round() / 4.0 + 2e6);
+    x.column_mut(3).fill(f64::NAN);
+    for mixture in with_matrices(&mut rng, 4, 5) {
+        let weights = ndarray::arr1(&[0.5, 0.0, 0.2, 0.3]);
+        let mut means = mixture.means().to_owned();
+        means.column_mut(1).mapv_inplace(|v| v + 2e6);
+        means.row_mut(1).fill(1e9);
+        let mixture = Mixture::new(weights, means, mixture.covariances().clone()).unwrap();
+        check::<f32>(&x, None, &mixture);
+        check::<f64>(&x, None, &mixture);
+    }
+}
+
+/// Parameters that float32 cannot hold are refused with the component and the column.
+#[test]
+fn parameters_outside_the_range_are_refused() {
+    let x = ndarray::arr2(&[[1.0, f64::NAN, 2.0], [f64::NAN, 1.0, 3.0], [0.5, 2.0, f64::NAN]]);
+    let samples = Samples::with_missing(x.view()).unwrap();
+    let mut covariances = ndarray::Array3::zeros((2, 3, 3));
+    for c in 0..2 {
+        (0..3).for_each(|j| covariances[[c, j, j]] = 1.0);
+    }
+    covariances[[1, 2, 2]] = 1e-60;
+    let mixture =
+        Mixture::new(ndarray::arr1(&[0.5, 0.5]), Array2::zeros((2, 3)), Covariances::Full(covariances)).unwrap();
+    let mut engine = ByPattern::<f32>::new(samples.clone(), 0, None).unwrap();
+    // By the general kernels, and by the fused one.
+    let errors = [engine.score_samples(&mixture).map(drop), engine.statistics(&mixture).map(drop)];
+    for error in errors.map(Result::unwrap_err) {
+        assert!(matches!(error, Error::OutOfRange { component: 1, column: 2, .. }), "{error}");
+    }
+    ByPattern::<f64>::new(samples, 0, None).unwrap().log_likelihood(&mixture).unwrap();
+}
+
+/// Errors name the caller's rows, which the patterns put into another order. A row that no component
+/// reaches costs the others nothing.
+#[test]
+fn rows_are_named_as_the_caller_counts() {
+    let (nan, far) = (f64::NAN, 3);
+    let x = |size: f64| {
+        ndarray::arr2(&[[0.1, nan, 0.3], [0.5, 0.2, 0.1], [nan, 0.1, 0.7], [nan, size, 0.2], [1.0, nan, 2.0]])
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let (x, single) = (x(1e160), x(3e38).mapv(|v| v as f32));
+    let samples = Samples::with_missing(x.view()).unwrap();
+    let weights = ndarray::arr1(&[1.0, 2.0, 1.0, 0.0, 1.0]);
+    for mixture in with_matrices(&mut rng, 2, 3) {
+        let (mut engine, mut reference) = (production(samples.clone()), ReferenceEvaluator::new(samples.clone()));
+        let scores = engine.score_samples(&mixture).unwrap();
+        for (got, truth) in scores.iter().zip(&reference.score_samples(&mixture).unwrap()) {
+            assert!(got == truth || (got - truth).abs() <= 1e-12 * truth.abs().max(1.0), "{got} for {truth}");
+        }
+        assert_eq!(scores[far], f64::NEG_INFINITY);
+        assert_eq!(engine.log_likelihood(&mixture).unwrap(), f64::NEG_INFINITY);
+        assert_eq!(engine.predict(&mixture).unwrap(), reference.predict(&mixture).unwrap());
+        let error = engine.statistics(&mixture).unwrap_err();
+        assert!(matches!(error, Error::UnreachableSample { row } if row == far), "{error}");
+        let weighted = samples.clone().with_weights(weights.view()).unwrap();
+        let total = production(weighted.clone()).statistics(&mixture).unwrap().log_likelihood();
+        let truth = ReferenceEvaluator::new(weighted).log_likelihood(&mixture).unwrap();
+        assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
+        // In float32 nothing is so far away that float64 does not reach it.
+        let single = Samples::with_missing(single.view()).unwrap();
+        let total = production(single.clone()).statistics(&mixture).unwrap().log_likelihood();
+        let truth = ReferenceEvaluator::new(single).log_likelihood(&mixture).unwrap();
+        assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
+        assert!(matches!(engine.rows(&[2, 5]), Err(Error::NoSuchRow { row: 5, n_samples: 5 })));
+    }
+    let mut infinite = x.clone();
+    infinite[[far, 1]] = f64::INFINITY;
+    let error = Samples::with_missing(infinite.view()).unwrap_err();
+    assert!(matches!(error, Error::NonFiniteSample { row: 3, column: 1, .. }), "{error}");
+}
+
+/// What a caller gets: float32, float64, and the host for what needs more digits.
+fn production(samples: Samples<'_>) -> Box<dyn Evaluator + '_> {
+    evaluator(samples, 0, &CudaOptions::default()).unwrap()
+}

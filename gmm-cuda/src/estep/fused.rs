@@ -1,0 +1,235 @@
+//! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
+use super::launch::{EStepKernels, Wanted};
+use super::layouts::Layouts;
+use super::sums::Sums;
+use crate::device::gpu::{Gpu, Limits};
+use crate::device::kernel::{Grid, Kernel, Launch};
+use crate::device::launch::launch;
+use crate::device::memory::{Numbers, allocate};
+use crate::device::samples::Columns;
+use crate::device::slots::Slots;
+use crate::device::stream::{Running, Stream};
+use crate::device::workspace::Workspace;
+use crate::likelihood::{ReduceSets, Totals};
+use crate::plan::family::{Facts, Family, Variant, at_most};
+use crate::plan::task::{Operation, Shape, Task};
+use gmm_core::error::Result;
+use gmm_core::statistics::Statistics;
+use gmm_driver::DeviceBuffer;
+use gmm_kernels::entries;
+use gmm_kernels::estep::fused::{
+    BY_VALUE, FusedArgs, MAX_COMPONENTS, Moments, TILE, by_value, capacity, numbers, shared_bytes, values,
+};
+use gmm_kernels::likelihood::small_k::MAX_FEATURES;
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
+use gmm_kernels::simt::WARP;
+
+/// `fused`: the E-step of few components of few features, and in float64 of diagonal covariances.
+pub static FUSED: FusedFamily = FusedFamily;
+pub struct FusedFamily;
+
+/// The launch in float64: as many warps as registers hold.
+pub const FLOAT64: Variant = Variant { family: &FUSED, shape: Shape::new(1, 128, 2), cached: Some(0) };
+
+/// Which moments a task's kernel sums.
+fn moments(task: &Task) -> Moments {
+    match (task.full(), task.central) {
+        (true, _) => Moments::Full,
+        (false, true) => Moments::Diag,
+        (false, false) => Moments::Raw,
+    }
+}
+
+impl Family for FusedFamily {
+    fn facts(&self) -> Facts {
+        let about = "the E-step in one read of the data; of diagonal covariances also in float64";
+        Facts { exp2_bias: true, ..Facts::complete("fused", about, &[Operation::EStep]) }
+    }
+
+    fn sizes(&self) -> String {
+        format!("K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}")
+    }
+
+    fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
+        at_most("features", MAX_FEATURES, task.d).or_else(|| at_most("components", MAX_COMPONENTS, task.k))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        // As many warps as registers hold, and fewer where the sums of all would not fit into
+        // shared memory.
+        let most = if task.full() { vec![(128, 2), (64, 4)] } else { vec![(128, 3), (96, 4), (64, 6)] };
+        let few = if task.is_long() { most.len() } else { 1 };
+        let shared = |block: u32| self.shared_bytes(task, Shape::new(1, block, 1));
+        let fitting =
+            |block: u32| (1..=block / WARP).rev().map(|w| w * WARP).find(|b| shared(*b) <= limits.shared_per_block);
+        let per = |block: u32, per: u32| limits.blocks_by_shared(shared(block)).clamp(1, per);
+        let mut found = Vec::new();
+        for &(block, most) in &most[..few] {
+            let block = fitting(block).unwrap_or(WARP);
+            let shape = Shape::new(1, block, per(block, most));
+            if !found.contains(&shape) {
+                found.push(shape);
+            }
+        }
+        found
+    }
+
+    fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
+        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        vec![Some(0)]
+    }
+
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        (shape.block / WARP) as usize * TILE
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        shared_bytes(task.d, task.full(), capacity(task.k), shape.block)
+    }
+
+    fn is_central(&self, layouts: &Layouts<'_>) -> bool {
+        layouts.fused().moments() != Moments::Raw
+    }
+
+    fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        let (moments, capacity, d) = (moments(task), capacity(task.k), task.d);
+        // More registers would cost a block of each multiprocessor (measured on an H200); triangles
+        // need them.
+        let max_registers = (!moments.full()).then_some(168);
+        let kernel = gpu.kernel(&entries::fused(moments, capacity, d), max_registers)?;
+        let sums = SumsOfBlocks::new(gpu, variant, values(d, moments.full(), capacity))?;
+        Ok(Box::new(Fused { kernel, moments, capacity, d, variant, sums }))
+    }
+}
+
+/// The sums of a launch's blocks, and what adds them up in the host's memory.
+#[derive(Debug)]
+pub(super) struct SumsOfBlocks {
+    reduce: Kernel<ReduceSetsArgs>,
+    variant: Variant,
+    multiprocessors: u32,
+    totals: Slots,
+    partials: DeviceBuffer<f64>,
+}
+
+impl SumsOfBlocks {
+    /// For launches of a variant that give so many sums.
+    pub fn new(gpu: &Gpu, variant: Variant, count: usize) -> Result<Self> {
+        let multiprocessors = gpu.limits.multiprocessors;
+        Ok(Self {
+            reduce: gpu.kernel(&entries::reduce_sets(), None)?,
+            variant,
+            multiprocessors,
+            totals: Slots::new(count)?,
+            partials: allocate(count * (multiprocessors * variant.shape.per_multiprocessor) as usize)?,
+        })
+    }
+
+    /// Starts the launch over `n` samples that `launch` gives the place of its sums, a sum for each value and
+    /// block; and adds these up.
+    pub fn start<'a, L: Launch + Copy + 'a>(
+        &'a self,
+        stream: &'a Stream,
+        kernel: Kernel<L::Argument>,
+        (n, shared): (usize, usize),
+        launch: impl FnOnce(Numbers<'a, f64>) -> L,
+    ) -> Result<Running<'a, ()>> {
+        let blocks = self.variant.blocks(n, self.multiprocessors);
+        let (partials, count) = (Numbers::of(&self.partials), self.totals.len());
+        self.totals.clear(count);
+        let grid = Grid::new(blocks, self.variant.shape.block, shared);
+        let running = stream.launch(kernel, grid, launch(partials))?;
+        let reduce = ReduceSets { partials, count: blocks as usize, totals: Totals::Slots(&self.totals, count) };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(count), reduce)?).borrowed())
+    }
+
+    /// Waits for the sums.
+    pub fn results(&self, running: Running<'_, ()>) -> Result<Vec<f64>> {
+        running.results(&self.totals, self.totals.len())
+    }
+}
+
+/// A kernel made ready for mixtures of one shape.
+#[derive(Debug)]
+struct Fused {
+    kernel: Kernel<FusedArgs>,
+    moments: Moments,
+    capacity: usize,
+    d: usize,
+    variant: Variant,
+    sums: SumsOfBlocks,
+}
+
+impl EStepKernels for Fused {
+    fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()> {
+        let len = if by_value(self.d, self.moments.full(), self.capacity) { 0 } else { layouts.fused().len() };
+        workspace.parameters.fill(len, |to| {
+            if len > 0 {
+                layouts.fused().write(to)
+            }
+        })
+    }
+
+    fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        layouts: &Layouts<'_>,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+        _: Wanted,
+    ) -> Result<Running<'a, ()>> {
+        let Self { kernel, moments, capacity, d, variant, .. } = *self;
+        let shared = shared_bytes(d, moments.full(), capacity, variant.shape.block);
+        let (cached_quads, by_value) = (variant.cached_quads(d), layouts.fused().by_value());
+        self.sums.start(stream, kernel, (columns.n(), shared), |partials| FusedLaunch {
+            columns,
+            cached_quads,
+            moments,
+            capacity,
+            by_value,
+            parameters,
+            partials,
+        })
+    }
+
+    fn read(&self, running: Running<'_, ()>, _: &Stream, _: usize, read: &mut dyn FnMut(&[f64], f64)) -> Result<()> {
+        read(&self.sums.results(running)?, 0.0);
+        Ok(())
+    }
+
+    fn needs_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {
+        Statistics::from_centred_sums(layouts.fused().centred_sums(sums))
+    }
+}
+
+/// A launch that leaves each block's sums.
+#[derive(Clone, Copy)]
+struct FusedLaunch<'a> {
+    columns: Columns<'a>,
+    cached_quads: u32,
+    moments: Moments,
+    capacity: usize,
+    /// The parameters, or none where they are in memory.
+    by_value: Option<[f32; BY_VALUE]>,
+    parameters: Numbers<'a, f32>,
+    /// A sum for each value and block.
+    partials: Numbers<'a, f64>,
+}
+
+launch!(FusedLaunch<'_>, FusedArgs, "fused", |launch, grid, what| {
+    let (d, full, capacity) = (launch.columns.d(), launch.moments.full(), launch.capacity);
+    grid.require_shared(what, shared_bytes(d, full, capacity, grid.threads))?;
+    // The kernel reads the memory only where it does not take the parameters by value.
+    let parameters = if by_value(d, full, capacity) { 0 } else { numbers(d, full) * capacity };
+    Ok(FusedArgs {
+        columns: launch.columns.argument(launch.cached_quads),
+        sample_weights: launch.columns.weights(),
+        parameters: launch.parameters.read(parameters, what)?,
+        by_value: launch.by_value.unwrap_or([0.0; BY_VALUE]),
+        partials: launch.partials.write(values(d, full, capacity) * grid.blocks.0 as usize, what)?,
+    })
+});

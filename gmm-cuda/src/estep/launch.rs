@@ -1,0 +1,65 @@
+//! What the kernels of a family for the E-step do once they are made ready for a task.
+use super::layouts::Layouts;
+use super::sums::Sums;
+use crate::device::memory::Numbers;
+use crate::device::samples::Columns;
+use crate::device::stream::{Running, Stream};
+use crate::device::workspace::Workspace;
+use gmm_core::error::{Error, Result};
+use gmm_core::statistics::Statistics;
+use std::fmt::Debug;
+
+/// What the kernels of an E-step are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// The log-likelihood alone.
+    Total,
+    /// The log-likelihood and the sums over the samples.
+    Statistics,
+}
+
+/// Kernels of the E-step, made ready for the mixtures of a task.
+pub trait EStepKernels: Debug + Send {
+    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed
+    /// by value.
+    fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()>;
+
+    /// Starts the E-step over some samples, or at least what is wanted of it. `parameters` are
+    /// those of the workspace that was made ready for this mixture.
+    fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        layouts: &Layouts<'_>,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+        wanted: Wanted,
+    ) -> Result<Running<'a, ()>>;
+
+    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums
+    /// and the log₂-likelihood beside them.
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()>;
+
+    /// Waits for the log-likelihood of `n` samples that was started last, to base 2: of kernels that
+    /// can give it alone.
+    fn read_total(&self, _: Running<'_, ()>, _: &Stream, _: usize) -> Result<f64> {
+        Err(Error::Unsupported {
+            what: "a log-likelihood without the other sums of an E-step".into(),
+            backend: "this family of kernels",
+            remedy: "ask for the statistics",
+        })
+    }
+
+    /// Whether the statistics take the bias of the device's 2^x into account.
+    fn needs_exp2_bias(&self) -> bool {
+        false
+    }
+
+    /// The statistics of a mixture, from the sums over all samples.
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
+}

@@ -1,0 +1,79 @@
+//! The second moments of all samples, which no mixture changes. An E-step of a `tied` mixture needs
+//! them beside what is linear in the samples.
+use gmm_core::data::frame::Frame;
+use gmm_core::error::Result;
+use gmm_core::model::covariances::Covariances;
+use gmm_core::model::linalg::{row_major, sum_of, trace_of_product, vectorised};
+use gmm_core::model::mixture::Mixture;
+use gmm_core::statistics::Statistics;
+use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
+use std::f64::consts::LOG2_E;
+use std::sync::Arc;
+
+/// The moments of an evaluator's samples around the centre of its frame.
+#[derive(Debug)]
+pub(crate) struct Moments {
+    samples: usize,
+    weight: f64,
+    /// Σᵢ wᵢ·(xᵢ − c)(xᵢ − c)ᵀ (D, D).
+    second: Array2<f64>,
+}
+
+impl Moments {
+    /// The mixture whose E-step has the moments: one component at the centre, as wide as the frame.
+    pub fn mixture(frame: &Frame) -> Result<Mixture> {
+        let d = frame.shift.len();
+        let variance =
+            |(_, i, j): (usize, usize, usize)| if i == j { frame.inverse[i] * frame.inverse[i] } else { 0.0 };
+        let covariances = Covariances::Full(Array3::from_shape_fn((1, d, d), variance));
+        let means = Array2::from_shape_fn((1, d), |(_, j)| frame.shift[j]);
+        Mixture::new(Array1::ones(1), means, covariances)
+    }
+
+    /// From the statistics of that E-step.
+    pub fn new(statistics: &Statistics, frame: &Frame, samples: usize, weight: f64) -> Self {
+        let delta = &statistics.means().row(0) - &ArrayView1::from(&frame.shift);
+        let d = delta.len();
+        let mut second = Array2::zeros((d, d));
+        if let Covariances::Full(scatter) = statistics.scatter() {
+            second.assign(&scatter.index_axis(Axis(0), 0));
+        }
+        let count = statistics.counts()[0];
+        second.indexed_iter_mut().for_each(|((i, j), to)| *to += count * delta[i] * delta[j]);
+        Self { samples, weight, second }
+    }
+
+    /// N.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// The squares of the features' distances from the centre over the variances that the features
+    /// have given the others, Σⱼ Pⱼⱼ·(xⱼ − cⱼ)² with P = Σ⁻¹, in the mean over the samples.
+    pub fn spread(&self, mixture: &Mixture) -> f64 {
+        let (Some(u), d) = (mixture.factor_of(0), self.second.nrows()) else { return f64::INFINITY };
+        let u = row_major(u);
+        let precision = |j: usize| vectorised(|| sum_of([&u[j * d + j..(j + 1) * d]], |[u]| u * u));
+        self.second.diag().iter().enumerate().map(|(j, second)| precision(j) * second).sum::<f64>() / self.weight
+    }
+}
+
+/// What is quadratic in the samples in the E-step of a `tied` mixture: the same for all components.
+#[derive(Debug, Clone)]
+pub(crate) struct Quadratic {
+    moments: Arc<Moments>,
+    /// Its part of the samples' log₂-likelihood: −½·tr(Σ⁻¹S)·log₂e.
+    pub log2: f64,
+}
+
+impl Quadratic {
+    pub fn new(mixture: &Mixture, moments: &Arc<Moments>) -> Self {
+        let trace = mixture.factor_of(0).map_or(f64::NAN, |u| trace_of_product(moments.second.view(), u));
+        Self { moments: moments.clone(), log2: -0.5 * LOG2_E * trace }
+    }
+
+    /// The second moments of all components together.
+    pub fn second(&self) -> &Array2<f64> {
+        &self.moments.second
+    }
+}

@@ -1,0 +1,367 @@
+//! A component of a mixture as pairs of float16 numbers hold it.
+use super::centres::{NEAR, larger};
+use super::products_shapes::products;
+use crate::likelihood::layout::DEAD_SEED;
+use gmm_core::backends::device_parameters::{
+    ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded, triangle,
+};
+use gmm_core::data::frame::Frame;
+use gmm_core::model::covariances::Covariances;
+use gmm_core::model::linalg::{row_major, sum_of, vectorised};
+use gmm_core::model::mixture::Mixture;
+use gmm_kernels::estep::products_mma::ONE;
+use ndarray::Axis;
+use std::f64::consts::LOG2_E;
+use std::mem::take;
+
+/// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels
+/// may be expected to make. Rounding errors differ from sample to sample, so that sums over samples
+/// are far nearer to the truth.
+const EXPONENT_ERROR: f64 = 2e-4;
+
+/// What is known of a component of a mixture.
+///
+/// The kernels hold the numbers of a component in pairs of float16 numbers, which is coarser than
+/// float32. So its other numbers are made for what the pairs hold: a density that has the
+/// component's mean and is normalised. Its rounding then costs the total of samples nothing in the
+/// first order where they come from the component, though it is the same for all of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Component {
+    /// What is added to its exponents, and what 2 to their power is multiplied by.
+    pub(super) seed: f32,
+    pub(super) weight: f32,
+    /// log₂ of the factor by which `weight` is too small.
+    pub(super) missing: f64,
+    /// The largest of its coefficients, or of its triangle's numbers.
+    pub(super) largest: f32,
+    /// The expected error of its exponent, see [`TensorCoresLayout::error`].
+    pub(super) error: f64,
+}
+
+impl Component {
+    /// Of no weight.
+    pub(super) const DEAD: Self = Self { seed: DEAD_SEED, weight: 0.0, missing: 0.0, largest: 0.0, error: 0.0 };
+
+    /// A component whose weight is to be multiplied by 2^`more`, which is nearly one.
+    pub(super) fn new(seed: f32, weight: f32, more: f64, largest: f32, error: f64) -> Self {
+        let exact = f64::from(weight) * more.exp2();
+        let weight = exact as f32;
+        Self { seed, weight, missing: log2_near_one(exact / f64::from(weight)), largest, error }
+    }
+
+    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by,
+    /// beside `weight`.
+    pub(super) fn with_constant(constant: f64, weight: f32, largest: f32, error: f64) -> Self {
+        let seed = constant as f32;
+        Self::new(seed, weight, constant - f64::from(seed), largest, error)
+    }
+
+    /// Its expected error, if it is so far from the centre of the data; infinite where these
+    /// kernels are not to be used.
+    pub(super) fn error_at(&self, distance: f64) -> f64 {
+        if distance <= NEAR && self.error <= EXPONENT_ERROR { self.error } else { f64::INFINITY }
+    }
+
+    /// The expected error of an exponent, from the sum of the squares of its terms and the largest
+    /// of its coefficients.
+    pub(super) fn error(of_terms: f64, largest: f32, products: usize) -> f64 {
+        2f64.powi(-22) * of_terms.sqrt() + 2f64.powi(-31) * f64::from(largest) * (products as f64).sqrt()
+    }
+
+    /// Writes the coefficients of a component with a diagonal covariance.
+    pub(super) fn diagonal(parameters: &DeviceParameters<f32>, c: usize, row: &mut [f32]) -> Self {
+        let d = parameters.n_features;
+        let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
+        // In units of t the variance is log₂e / 2, and the mean −m.
+        let unit = LOG2_E / 2.0;
+        let (mut largest, constants, mut of_terms) = vectorised(
+            #[inline(always)]
+            || {
+                for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
+                    to.copy_from_slice(&Feature::new(*s, *m).coefficients);
+                }
+                let square = |m: f32| f64::from(m) * f64::from(m);
+                let of_terms = sum_of([shift], |[m]| (unit + square(m)) * (unit + 5.0 * square(m)));
+                (largest(row), sum_of([scale, shift], |[s, m]| Feature::new(s, m).constant), of_terms)
+            },
+        );
+        let mut constant = f64::from(parameters.seed[c]) + constants;
+        if let Some(gaps) = &parameters.gaps {
+            // The features' constants are coefficients of their own.
+            constant = parameters.seed[c].into();
+            for v in of_observed(parameters, gaps, c) {
+                largest = larger(largest, v.abs());
+                of_terms += f64::from(v) * f64::from(v);
+            }
+        }
+        Self::with_constant(constant, parameters.weight[c], largest, Self::error(of_terms, largest, 2 * d))
+    }
+
+    /// Writes the coefficients of a component with a triangle.
+    pub(super) fn products(
+        mixture: &Mixture,
+        parameters: &DeviceParameters<f32>,
+        frame: &Frame,
+        c: usize,
+        row: &mut [f32],
+    ) -> Self {
+        let d = parameters.n_features;
+        let coefficients = Coefficients::new(parameters, c);
+        let sizes: Vec<f64> = (0..d).map(|j| mean_and_size(mixture, frame, c, j).1).collect();
+        let (of_terms, largest) = vectorised(
+            #[inline(always)]
+            || {
+                let (mut of_terms, mut from, mut to) = (0.0, &coefficients.second[..], &mut row[..]);
+                for (i, first) in coefficients.first.iter().enumerate() {
+                    // In the order of `products_shapes::features`.
+                    let ([of_feature, of_pairs @ ..], rest) = take(&mut to).split_at_mut(i + 2) else { break };
+                    let (pairs, others) = from.split_at(i + 1);
+                    *of_feature = *first as f32 / ONE;
+                    of_pairs.iter_mut().zip(pairs).for_each(|(to, v)| *to = *v as f32);
+                    let of_row = sum_of([pairs, &sizes[..=i]], |[v, size]| v * v * size);
+                    of_terms += sizes[i] * (of_row + first * first);
+                    (from, to) = (others, rest);
+                }
+                (of_terms, largest(row))
+            },
+        );
+        let error = Self::error(of_terms, largest, products(d, true));
+        Self::with_constant(coefficients.constant, parameters.weight[c], largest, error)
+    }
+
+    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold.
+    /// Also gives how far the component is from the data's centre, as [`distance`] does.
+    pub(super) fn triangle(
+        mixture: &Mixture,
+        parameters: &DeviceParameters<f32>,
+        frame: &Frame,
+        c: usize,
+        shift: &mut [f32],
+    ) -> (Self, f64) {
+        let u = mixture.factor_of(c).map(row_major).unwrap_or_default();
+        // Of each row, so that none of the sums waits for another.
+        let rows = padded(parameters.n_features);
+        let mut of_rows = vec![0.0; 3 * rows];
+        let (shifts, rest) = of_rows.split_at_mut(rows);
+        let (terms, distances) = rest.split_at_mut(rows);
+        let mut largest_of_rows = vec![0.0f32; rows];
+        let mut determinant = 0.0;
+        vectorised(
+            #[inline(always)]
+            || {
+                for_each_column(
+                    &u,
+                    frame,
+                    #[inline(always)]
+                    |j, column: &[f32]| {
+                        let first = first_row(j);
+                        let (mean, size) = mean_and_size(mixture, frame, c, j);
+                        let rows = shifts[first..].iter_mut().zip(&mut terms[first..]).zip(&mut distances[first..]);
+                        for ((((shift, terms), distance), largest), &a) in
+                            rows.zip(&mut largest_of_rows[first..]).zip(column)
+                        {
+                            let held = f64::from(pair_of_halves(a));
+                            *shift -= held * mean;
+                            *terms += held * held * size;
+                            *distance += (f64::from(a) * mean).abs();
+                            *largest = larger(a.abs(), *largest);
+                        }
+                        let pivot = column[j - first];
+                        determinant += log2_near_one(f64::from(pair_of_halves(pivot)) / f64::from(pivot));
+                    },
+                );
+            },
+        );
+        shift.iter_mut().zip(shifts).for_each(|(to, b)| *to = *b as f32);
+        let error = 2f64.powi(-19) * terms.iter().sum::<f64>().sqrt();
+        let largest = largest_of_rows.into_iter().fold(0.0, larger);
+        let distance = distances.iter().copied().fold(0.0, larger);
+        (Self::new(parameters.seed[c], parameters.weight[c], determinant, largest, error), distance)
+    }
+}
+
+/// What of a component's exponent is linear in the features, under one covariance of all
+/// components (`tied`): log₂ of its part of the likelihood is q = `constant` + a·x less what is the
+/// same for all of them, −½·xᵀΣ⁻¹x·log₂e.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LinearTerm {
+    /// With log₂ of the component's weight.
+    pub(super) constant: f64,
+    /// The largest q of any sample.
+    pub(super) most: f64,
+    largest: f32,
+    error: f64,
+}
+
+impl LinearTerm {
+    /// Writes the coefficients of a component with weight, zeros for squares.
+    ///
+    /// The coefficients a = Σ⁻¹·μ·log₂e are rounded to pairs of float16 numbers, which makes them
+    /// those of another mean μ̃ = Σ·a / log₂e. The constant is that mean's, −½·μ̃ᵀΣ⁻¹μ̃·log₂e =
+    /// −½·aᵀΣa / log₂e, so that the density is normalised.
+    ///
+    /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and
+    /// xⱼ is about √(Σⱼⱼ + μⱼ²) for the samples that the component explains.
+    pub(super) fn new(mixture: &Mixture, frame: &Frame, c: usize, row: &mut [f32]) -> Option<Self> {
+        let (Covariances::Tied(sigma), Some(u)) = (mixture.covariances(), mixture.factor_of(c)) else { return None };
+        let (sigma, u, d) = (row_major(sigma.view()), row_major(u), frame.shift.len());
+        let means = row_major(mixture.means().index_axis_move(Axis(0), c));
+        let (mut of_factor, mut exact, mut held) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
+        let quadratic: f64 = vectorised(
+            #[inline(always)]
+            || {
+                for (i, row) in u.chunks_exact(d).enumerate() {
+                    let delta = means[i] - frame.shift[i];
+                    of_factor[i..].iter_mut().zip(&row[i..]).for_each(|(sum, u)| *sum += u * delta);
+                }
+                for (i, row) in u.chunks_exact(d).enumerate() {
+                    exact[i] = LOG2_E * sum_of([&row[i..], &of_factor[i..]], |[u, v]| u * v);
+                }
+                for (j, to) in row.chunks_exact_mut(2).enumerate() {
+                    let first = pair_of_halves((exact[j] * frame.inverse[j]) as f32 / ONE);
+                    to.copy_from_slice(&[first, 0.0]);
+                    held[j] = f64::from(first) * f64::from(ONE) * frame.scale[j];
+                }
+                let rows = sigma.chunks_exact(d).zip(&held);
+                rows.map(|(row, a)| a * sum_of([row, &held], |[v, b]| v * b)).sum()
+            },
+        );
+        let (mut of_terms, mut most) = (0.0, 0.0);
+        for (j, both) in row.chunks_exact(2).enumerate() {
+            let a = f64::from(both[0]) * f64::from(ONE);
+            of_terms += a * a * mean_and_size(mixture, frame, c, j).1;
+            most += a.abs() * LARGEST_FEATURE;
+        }
+        let constant = mixture.log2_weight(c) - 0.5 * quadratic / LOG2_E;
+        let largest = largest(row);
+        Some(Self { constant, most: constant + most, largest, error: Component::error(of_terms, largest, d) })
+    }
+
+    /// The component, whose exponents are less by `offset`, which all of them have in common.
+    pub(super) fn component(&self, offset: f64) -> Component {
+        Component::with_constant(self.constant - offset, 1.0, self.largest, self.error)
+    }
+}
+
+/// The size of the largest feature of any sample, by the choice of the frame.
+const LARGEST_FEATURE: f64 = 8.0;
+
+/// A feature of a component with a diagonal covariance, as the kernels hold it.
+pub(super) struct Feature {
+    /// Of the feature divided by [`ONE`], and of its square.
+    pub(super) coefficients: [f32; 2],
+    /// What they leave of −(s·x + m)², and of log₂ of the scale.
+    pub(super) constant: f64,
+}
+
+impl Feature {
+    /// From its scale and shift.
+    #[inline(always)]
+    pub(super) fn new(s: f32, m: f32) -> Self {
+        let (s, m) = (f64::from(s), f64::from(m));
+        let square = s * s;
+        let held = f64::from(pair_of_halves(square as f32));
+        // So small a scale has no square in float32.
+        let ratio = if held > 0.0 { held / square } else { 1.0 };
+        let first = pair_of_halves((-2.0 * s * m * ratio) as f32 / ONE);
+        let of_mean = f64::from(first) * f64::from(ONE);
+        let constant = log2_near_one(ratio) / 2.0 - of_mean * of_mean / (4.0 * square * ratio);
+        Self { coefficients: [first, -held as f32], constant }
+    }
+}
+
+/// The coefficients of a component for what is observed (D,).
+pub(super) fn of_observed<'a>(
+    parameters: &'a DeviceParameters<f32>,
+    gaps: &'a ColumnConstants<f32>,
+    c: usize,
+) -> impl Iterator<Item = f32> + 'a {
+    let d = parameters.n_features;
+    let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
+    let columns = gaps.constants[c * d..][..d].iter().zip(scale.iter().zip(shift));
+    columns.map(|(constant, (s, m))| (f64::from(*constant) + Feature::new(*s, *m).constant) as f32)
+}
+
+/// The power of two that brings the largest coefficient, or its size, to between 2^14 and 2^15. A
+/// component all of whose coefficients are zero has one too.
+pub(super) fn power(largest: f32) -> f32 {
+    const LEAST: f32 = 1.0 / (1u128 << 100) as f32;
+    (14.0 - larger(largest, LEAST).log2().floor()).exp2()
+}
+
+/// The size of the largest number.
+#[inline(always)]
+pub(super) fn largest(numbers: &[f32]) -> f32 {
+    largest_sizes(numbers).into_iter().fold(0.0, larger)
+}
+
+/// The size of the largest of every sixteenth number, from each of the first sixteen on: side by
+/// side, because one alone waits for each comparison.
+#[inline(always)]
+pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
+    let (sixteens, rest) = numbers.as_chunks::<16>();
+    let mut sizes = [0.0f32; 16];
+    for numbers in sixteens {
+        sizes.iter_mut().zip(numbers).for_each(|(size, v)| *size = larger(v.abs(), *size));
+    }
+    sizes.iter_mut().zip(rest).for_each(|(size, v)| *size = larger(v.abs(), *size));
+    sizes
+}
+
+/// What two float16 numbers hold of a number that is at most 2^17 times smaller than the largest
+/// beside it: eleven digits in each of them.
+#[inline(always)]
+pub(super) fn pair_of_halves(v: f32) -> f32 {
+    // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not
+    // overflow.
+    let eleven_digits = |v: f64| {
+        let product = v * ((1u64 << 42) + 1) as f64;
+        product - (product - v)
+    };
+    let high = eleven_digits(v.into());
+    (high + eleven_digits(f64::from(v) - high)) as f32
+}
+
+/// The mean of feature `j`, and of its square, in the frame, of the samples that a component
+/// explains.
+pub(super) fn mean_and_size(mixture: &Mixture, frame: &Frame, c: usize, j: usize) -> (f64, f64) {
+    let mean = frame.apply(j, mixture.means()[[c, j]]);
+    (mean, mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean)
+}
+
+/// The coefficients of one component with a triangle: its exponent is their sum, each times its
+/// product, and a constant.
+pub(super) struct Coefficients {
+    /// Of the products of two features, in a triangle row by row.
+    pub(super) second: Vec<f64>,
+    pub(super) first: Vec<f64>,
+    pub(super) constant: f64,
+}
+
+impl Coefficients {
+    /// From t = A·x + b and the exponent's seed − |t|².
+    pub(super) fn new(parameters: &DeviceParameters<f32>, c: usize) -> Self {
+        let d = parameters.n_features;
+        let shift = &parameters.shift[c * d..][..d];
+        let matrix = parameters.triangle(c);
+        let (mut second, mut first, mut constant) =
+            (vec![0.0; triangle(d)], vec![0.0; d], f64::from(parameters.seed[c]));
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, b) in shift.iter().enumerate() {
+                    let (a, b) = (&matrix[triangle(row)..][..=row], f64::from(*b));
+                    constant -= b * b;
+                    for (i, &ai) in a.iter().enumerate() {
+                        let ai = f64::from(ai);
+                        first[i] -= 2.0 * ai * b;
+                        let to = &mut second[triangle(i)..][..=i];
+                        to.iter_mut().zip(a).for_each(|(to, aj)| *to -= 2.0 * ai * f64::from(*aj));
+                    }
+                }
+            },
+        );
+        (0..d).for_each(|i| second[triangle(i) + i] /= 2.0);
+        Self { second, first, constant }
+    }
+}

@@ -1,0 +1,216 @@
+//! `whitened_mma`, the E-step of matrices on the tensor cores: `whiten` leaves the exponents of a piece
+//! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
+//! slice, and `reduce_slices` adds up the slices' sums.
+use super::launch::{EStepKernels, Wanted};
+use super::layouts::Layouts;
+use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
+use super::products_shapes::{MOST_WARPS, loses_digits};
+use super::split::split_grid;
+use super::sums::Sums;
+use super::whitened_shapes::WhitenedShapes;
+use crate::device::gpu::{Gpu, Limits};
+use crate::device::kernel::{Grid, Kernel};
+use crate::device::launch::launch;
+use crate::device::memory::{Numbers, allocate};
+use crate::device::stream::Running;
+use crate::device::{mismatch, require};
+use crate::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, no_room};
+use crate::plan::task::{Multiplies, Operation, Shape, Task};
+use gmm_core::error::Result;
+use gmm_core::statistics::Statistics;
+use gmm_driver::DeviceBuffer;
+use gmm_kernels::entries;
+use gmm_kernels::estep::whitened_mma::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
+use gmm_kernels::simt::WARP;
+
+/// `whitened_mma`: the E-step of matrices on the tensor cores, for many features. Its split is the
+/// warps of a block of `whiten` along the components, and its block that of `whiten`.
+pub static WHITENED_MMA: WhitenedMmaFamily = WhitenedMmaFamily;
+pub struct WhitenedMmaFamily;
+
+impl Family for WhitenedMmaFamily {
+    fn facts(&self) -> Facts {
+        let about = "the E-step of matrices by whitened features on the tensor cores";
+        let complete = Facts::complete("whitened_mma", about, &[Operation::EStep]);
+        Facts { unit: Unit::Mma, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
+    }
+
+    fn sizes(&self) -> String {
+        "D as shared memory allows".into()
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        loses_digits(task, self.on_tensor_cores(task.full()))
+            .or_else(|| no_room(task, |task| !self.shapes(task, limits).is_empty()))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        // Of `whiten`: three blocks, or three warps for each of four schedulers.
+        let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
+        let fits = |shape: &Shape| {
+            shape.split as usize <= task.k && self.shared_bytes(task, *shape) <= limits.shared_per_block
+        };
+        all.map(|(split, block)| Shape::new(split, block, 1)).into_iter().filter(fits).collect()
+    }
+
+    fn is_launchable(&self, shape: Shape) -> bool {
+        let warps = shape.block / WARP;
+        warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two() && warps <= MOST_WARPS
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        WhitenedShapes::of_warps(task, shape).map_or(usize::MAX, |shapes| shapes.shared_bytes())
+    }
+
+    fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
+        Some(Multiplies::Features)
+    }
+
+    fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        WhitenedMma::boxed(gpu, variant.shape, task)
+    }
+}
+
+/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
+const EXPONENT_BYTES: usize = 512 << 20;
+/// The same of their features in float16. Unit tests, of fewer samples, have several pieces too.
+const FEATURE_BYTES: usize = if cfg!(test) { 0 } else { 256 << 20 };
+/// Registers that a thread of `whiten` may have, and one of `outer`.
+const WHITEN_REGISTERS: u32 = 168;
+const OUTER_REGISTERS: u32 = 128;
+
+/// The kernels made ready for mixtures of one shape.
+#[derive(Debug)]
+struct WhitenedMma {
+    split: Kernel<SplitMatricesArgs>,
+    whiten: Kernel<WhitenArgs>,
+    outer: Kernel<OuterArgs>,
+    weighted: bool,
+    whiten_shape: WhitenShape,
+    outer_shape: OuterShape,
+    shapes: WhitenedShapes,
+    /// The triangles in float16, two numbers to an element.
+    fragments: DeviceBuffer<u32>,
+    /// The features of a piece in float16, two numbers to an element.
+    halves: DeviceBuffer<u32>,
+}
+
+impl WhitenedMma {
+    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
+    fn boxed(gpu: &Gpu, shape: Shape, task: &Task) -> Result<Box<dyn EStepKernels>> {
+        let Some(shapes @ WhitenedShapes::Warps { whiten, outer }) = WhitenedShapes::of_warps(task, shape) else {
+            return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
+        };
+        let (n, limits) = (task.n, &gpu.limits);
+        let resident =
+            |registers, block, shared| limits.multiprocessors * limits.resident_blocks(registers, block, shared);
+        let blocks = resident(WHITEN_REGISTERS, whiten.block(), whiten.shared_bytes());
+        let most = (EXPONENT_BYTES / shapes.rows()).min(FEATURE_BYTES / task.d) / size_of::<f32>();
+        let piece = Division::piece(n, most, blocks as usize * whiten.samples(), whiten.samples().max(STAGE));
+        let division = Division {
+            n,
+            piece,
+            granularity: STAGE,
+            min_slice: 4,
+            slices: (resident(OUTER_REGISTERS, outer.block(), outer.shared_bytes()) / outer.blocks()) as usize,
+            blocks,
+            rows: shapes.rows(),
+            sums: outer.sums(),
+            others: (0, 0),
+        };
+        let kernels = Self {
+            split: gpu.kernel(&entries::split_matrices(), None)?,
+            whiten: gpu.kernel(&entries::whiten(), Some(WHITEN_REGISTERS))?,
+            outer: gpu.kernel(&entries::outer(), Some(OUTER_REGISTERS))?,
+            weighted: task.weighted,
+            whiten_shape: whiten,
+            outer_shape: outer,
+            shapes,
+            fragments: allocate(task.k * whiten.fragments())?,
+            halves: allocate(task.d * piece)?,
+        };
+        InPieces::boxed(gpu, kernels, division)
+    }
+}
+
+impl PieceKernels for WhitenedMma {
+    fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    fn write(&self, layouts: &Layouts<'_>, out: &mut [f32]) {
+        layouts.tensor_cores(Multiplies::Features).write_whitened(&self.shapes, out);
+    }
+
+    fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>> {
+        at.launch(self.split, split_grid(self.fragments.len()))
+    }
+
+    fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
+        let (whiten, outer) = (self.whiten_shape, self.outer_shape);
+        let Piece { columns, blocks, slices, .. } = at.piece;
+        let blocks = columns.n().div_ceil(whiten.samples()).min(blocks as usize) as u32;
+        let running = at.launch(self.whiten, Grid::new(blocks, whiten.block(), whiten.shared_bytes()))?;
+        let grid = Grid::new(outer.blocks(), outer.block(), outer.shared_bytes()).slices(slices);
+        Ok(running.followed_by(at.launch(self.outer, grid)?))
+    }
+
+    fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {
+        layouts.tensor_cores(Multiplies::Features).whitened_statistics(&self.shapes, sums)
+    }
+}
+
+launch!(
+    Launched<'_, WhitenedMma, (), SplitMatricesArgs>,
+    SplitMatricesArgs,
+    "split_matrices",
+    |launch, _grid, what| {
+        let WhitenedMma { shapes, whiten_shape: shape, fragments, .. } = launch.kernels;
+        let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
+        Ok(SplitMatricesArgs {
+            shape: *shape,
+            matrices: launch.parameters.part(matrices)?.read(k * (d * (d + 1) / 2), what)?,
+            fragments: Numbers::of(fragments).write(k * shape.fragments(), what)?,
+        })
+    }
+);
+
+launch!(Launched<'_, WhitenedMma, Piece<'_>, WhitenArgs>, WhitenArgs, "whiten", |launch, grid, what| {
+    let (WhitenedMma { shapes, whiten_shape: shape, fragments, halves, weighted, .. }, piece) =
+        (launch.kernels, &launch.piece);
+    let (columns, (k, d), [_, shifts, constants, _]) = (piece.columns, shapes.dim(), shapes.sections());
+    require(what, columns.d() == d && grid.threads == shape.block())?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(WhitenArgs {
+        shape: *shape,
+        columns: columns.argument(u32::MAX),
+        fragments: Numbers::of(fragments).read(k * shape.fragments(), what)?,
+        shifts: launch.parameters.part(shifts)?.read(k * shape.shifts(), what)?,
+        constants: launch.parameters.part(constants)?.read(3 * k, what)?,
+        sample_weights: columns.weights_if(*weighted),
+        exponents: piece.exponents.argument(k, columns.n().next_multiple_of(shape.samples()))?,
+        halves: Numbers::of(halves).write(d * piece.exponents.stride, what)?,
+        output: piece.output.argument(grid.blocks.0)?,
+    })
+});
+
+// Features and exponents go on to whole stages, because their stride, at least N, is a multiple of
+// those.
+launch!(Launched<'_, WhitenedMma, Piece<'_>, OuterArgs>, OuterArgs, "outer", |launch, grid, what| {
+    let (WhitenedMma { shapes, outer_shape: shape, halves, .. }, piece) = (launch.kernels, &launch.piece);
+    let (n, stride, [.., weights]) = (piece.columns.n(), piece.exponents.stride, shapes.sections());
+    let samples = n.next_multiple_of(STAGE);
+    require(what, stride.is_multiple_of(STAGE) && stride >= samples)?;
+    require(what, grid.blocks == (shape.blocks(), piece.slices as u32))?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    Ok(OuterArgs {
+        shape: *shape,
+        n: n as u64,
+        halves: Numbers::of(halves).read(shape.d as usize * stride, what)?,
+        exponents: piece.exponents.argument(shape.components(), samples)?,
+        weights: launch.parameters.part(weights)?.read(shape.components(), what)?,
+        slices: piece.slices as u32,
+        add: piece.add.into(),
+        sums: piece.sums.write(piece.slices * shape.sums(), what)?,
+    })
+});

@@ -1,0 +1,243 @@
+//! The list of the families, and the choice among them: [`families`] says which are worth trying
+//! for a task, [`candidates`] in which shapes; [`timing`](super::plan::timing) chooses among these by
+//! measured time.
+use super::device::gpu::Limits;
+use super::estep::fused::FUSED;
+use super::estep::fused_mma::{EXPANDED_MMA, FUSED_MMA};
+use super::estep::products_mma::{PRODUCTS_MMA, PRODUCTS_WGMMA};
+use super::estep::products_shapes::Expanded;
+use super::estep::weighted_sums::WEIGHTED_SUMS;
+use super::estep::whitened_mma::WHITENED_MMA;
+use super::estep::whitened_wgmma::WHITENED_WGMMA;
+use super::general::GENERAL;
+use super::likelihood::batch::BATCH;
+use super::likelihood::batch_mma::{BATCH_MMA, BATCH_WGMMA};
+use super::likelihood::pair::PAIR;
+use super::likelihood::small_k::SMALL_K;
+use super::likelihood::tiled::{TILED8, TILED16};
+use super::plan::family::{Family, Variant};
+use super::plan::task::{Covariance, Digits, Operation, Shape, Task};
+use gmm_core::error::Error;
+use gmm_kernels::estep::fused_mma;
+use std::str::FromStr;
+
+/// All families. A new one is added here, and where [`families`] is to choose it.
+pub static ALL: &[&dyn Family] = &[
+    &SMALL_K,
+    &BATCH,
+    &BATCH_MMA,
+    &BATCH_WGMMA,
+    &TILED8,
+    &TILED16,
+    &PAIR,
+    &FUSED,
+    &FUSED_MMA,
+    &EXPANDED_MMA,
+    &PRODUCTS_MMA,
+    &PRODUCTS_WGMMA,
+    &WHITENED_WGMMA,
+    &WHITENED_MMA,
+    &WEIGHTED_SUMS,
+    &GENERAL,
+];
+
+/// Samples from which on `fused_mma` can be faster than `fused` (measured on an H200).
+const MANY_SAMPLES: usize = 200_000;
+
+/// Samples from which on the roundings of the tensor cores average. They then pay where only
+/// `weighted_sums` is there besides, and with matrices, where `fused` takes several times as long.
+const ENOUGH_SAMPLES: usize = 50_000;
+
+/// Features from which on `whitened_mma` can be faster than `products_mma` with matrices (measured on
+/// an H200: D = 64, K = 32: 5.6 and 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
+const WIDE: usize = 40;
+
+/// The same of `whitened_wgmma`, which pads features to a multiple of 32 (measured: D = 32,
+/// K = 64: 2.5 ms, 3.0 by `products_mma`).
+const WIDE_OF_WARPGROUPS: usize = 29;
+
+/// Multiply-adds of a total from which on the host's part of one on the tensor cores does not
+/// count.
+const LONG_TOTAL: usize = 4_000_000_000;
+/// Numbers of all triangles of a mixture from which on totals on the tensor cores have differences
+/// as exact as those of the other kernels.
+const MANY_PARAMETERS: usize = 1 << 14;
+
+/// The family of a name.
+pub fn find(name: &str) -> Option<&'static dyn Family> {
+    ALL.iter().copied().find(|family| family.name() == name)
+}
+
+impl FromStr for Variant {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut fields = text.split(':');
+        let (Some(kernel), Some(shape), Some(cached), None) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(());
+        };
+        let number = |text: &str| text.parse::<u32>().map_err(|_| ());
+        let (name, split) = kernel.split_once('/').unwrap_or((kernel, "1"));
+        let (block, per_multiprocessor) = shape.split_once('x').ok_or(())?;
+        let variant = Self {
+            family: find(name).ok_or(())?,
+            shape: Shape::new(number(split)?, number(block)?, number(per_multiprocessor)?),
+            cached: if cached == "all" { None } else { Some(number(cached)?) },
+        };
+        if variant.is_launchable() { Ok(variant) } else { Err(()) }
+    }
+}
+
+/// The error for a family or variant that cannot do a task, with the families that can.
+pub fn error(name: String, problem: String, task: &Task, limits: &Limits) -> Error {
+    let fitting = ALL.iter().filter(|family| family.problem(task, limits).is_none());
+    let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
+    Error::Kernel { name, problem, available }
+}
+
+/// The families that a task may use if the user asks for none, the likely best first.
+pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
+    let usable = |family: &dyn Family| family.problem(task, limits).is_none();
+    let in_order: &[&dyn Family] = match task.operation {
+        Operation::Total if usable(&SMALL_K) => &[&SMALL_K],
+        Operation::Total => &[&BATCH, &TILED16, &TILED8],
+        Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
+        Operation::Scores => &[&TILED16, &TILED8],
+        Operation::EStep if task.gaps => &[&FUSED_MMA, &PRODUCTS_WGMMA],
+        Operation::EStep if suits_whitening(task) && usable(&WHITENED_MMA) => &[&WHITENED_MMA],
+        Operation::EStep if !task.is_long() && suits_expanded(task) && usable(&EXPANDED_MMA) => &[&EXPANDED_MMA],
+        Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
+        Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &EXPANDED_MMA],
+        Operation::EStep if !task.is_long() && suits_tensor_cores(task, limits) && usable(&FUSED_MMA) => &[&FUSED_MMA],
+        // So short that the time is that of the launches.
+        Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
+        Operation::EStep if suits_weighted_sums(task) && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
+        Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WHITENED_WGMMA) => &[&WHITENED_WGMMA],
+        Operation::EStep if task.d >= WIDE && usable(&WHITENED_MMA) => &[&WHITENED_MMA, &PRODUCTS_MMA, &WEIGHTED_SUMS],
+        Operation::EStep if usable(&FUSED) || usable(&PRODUCTS_MMA) || usable(&WEIGHTED_SUMS) => {
+            &[&FUSED_MMA, &EXPANDED_MMA, &FUSED, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &WEIGHTED_SUMS]
+        }
+        Operation::EStep => &[],
+    };
+    let families: Vec<_> = in_order.iter().copied().filter(|family| usable(*family)).collect();
+    if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
+}
+
+/// The [linear](Task::is_linear) task in the place of an E-step of a `tied` mixture, where there
+/// are kernels for it and it is not slower: by `requested`, if the user asks for that.
+///
+/// It takes as long as an E-step of diagonal covariances. Only where `fused` is chosen, the time is
+/// that of the launches, of which the linear task has no fewer, or of so few products that
+/// `fused_mma` does not gain by their absence.
+pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
+    if task.operation != Operation::EStep || task.covariance != Covariance::Tied || task.gaps {
+        return None;
+    }
+    let linear = Task { covariance: Covariance::TiedLinear, digits: Digits::Expandable, ..*task };
+    let suits = match requested {
+        Some(family) => family.problem(&linear, limits).is_none(),
+        None => !(suits_fused(task, limits) || families(&linear, limits).is_empty()),
+    };
+    suits.then_some(linear)
+}
+
+/// Whether a short E-step of matrices is left to `fused`, whose time grows with the number of their
+/// products: from 7 features on, of which there are 35, it takes longer than `fused_mma` with
+/// diagonal covariances (estimated from [`suits_tensor_cores`]).
+fn suits_fused(task: &Task, limits: &Limits) -> bool {
+    let fused: &dyn Family = &FUSED;
+    let large = has_many_exponents(task) || task.n >= ENOUGH_SAMPLES && task.d >= 7;
+    !task.is_long() && !large && fused.problem(task, limits).is_none()
+}
+
+/// Whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows
+/// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
+/// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic), and than `weighted_sums`,
+/// which takes those that are too large for `fused` (on an H100, D = 32, K = 2: 93 µs for N = 10⁵, by
+/// `fused_mma` 86 for N = 10⁶).
+fn suits_tensor_cores(task: &Task, limits: &Limits) -> bool {
+    let fused: &dyn Family = &FUSED;
+    let (samples, features) = if task.full() { (ENOUGH_SAMPLES, 12) } else { (MANY_SAMPLES, 11) };
+    has_many_exponents(task)
+        || task.n >= samples && task.d >= features
+        || task.n >= ENOUGH_SAMPLES && fused.problem(task, limits).is_some()
+}
+
+/// Whether a short E-step is faster with `expanded_mma` than with `fused_mma`, of whose sixteen features
+/// and as many squares most are zeros where there are few, and whose warps have eight components each
+/// with matrices (measured on an H100: D = 2, K = 64: 84 and 130 µs, matrices 84 and 750; D = 13, K = 16:
+/// 139 and 280).
+fn suits_expanded(task: &Task) -> bool {
+    let pays = match task.full() {
+        true if task.d > fused_mma::MAX_FEATURES_FULL => return task.n >= ENOUGH_SAMPLES,
+        true => true,
+        false => task.k > 2 * fused_mma::TILE && Expanded::of(false, task.is_linear()).count(task.d) <= fused_mma::STEP,
+    };
+    pays && has_many_exponents(task)
+}
+
+/// Whether a short E-step is left to `weighted_sums`, which with many features takes several times as long
+/// as kernels that whiten (measured on an H100 for N = 10⁵, D = 64, K = 2 and 8: 645 and 1339 µs, 181 and
+/// 449 by `whitened_wgmma`, 197 and 482 by `whitened_mma`).
+fn suits_weighted_sums(task: &Task) -> bool {
+    let wide = task.full() && task.d >= WIDE_OF_WARPGROUPS && task.n >= ENOUGH_SAMPLES;
+    !task.is_long() && !wide
+}
+
+/// Whether an E-step of matrices is faster with `whitened_mma` than with `expanded_mma`, which forms the
+/// products of two features for however few components (measured on an H100 for N = 10⁶, with K = 2 and
+/// 8: D = 16 238 and 369 µs, 279 and 324 by `expanded_mma`; D = 20 270 and 559, 395 and 449; D = 28 318
+/// and 662, 708 and 770; for N = 10⁵ and D = 24 88 and 173, 127 and 189).
+fn suits_whitening(task: &Task) -> bool {
+    let features = fused_mma::MAX_FEATURES_FULL + 1..=fused_mma::MAX_FEATURES_EXPANDED;
+    task.full() && task.n >= ENOUGH_SAMPLES && features.contains(&task.d) && task.k < task.d / 3
+}
+
+/// Whether a task of more components than the kernels of few take at once has as many exponents as
+/// [`MANY_SAMPLES`] samples have there.
+fn has_many_exponents(task: &Task) -> bool {
+    task.k > fused_mma::TILE && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
+}
+
+/// The families that a task may use: the requested one, or else [`families`].
+pub fn usable(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Vec<&'static dyn Family> {
+    requested.map_or_else(|| families(task, limits), |family| vec![family])
+}
+
+/// The variants to be timed for a task, the likely best first; of one family if that is requested
+/// and has the operation. Empty where no kernel can do it in one launch.
+pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for family in usable(task, requested, limits) {
+        for shape in family.shapes(task, limits) {
+            for cached in family.cached(task, limits) {
+                variants.push(Variant { family, shape, cached });
+            }
+        }
+    }
+    variants
+}
+
+/// The E-step's task and variant whose first kernels give a total sooner than the kernels for
+/// totals do, if there is one.
+///
+/// The tensor cores cut off the last digits of sums of products, which makes a total too high by
+/// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many
+/// zeros that ends with. In a difference of two totals this averages out over the parameters: what
+/// is left is the error of a total over the root of their number. So there have to be many.
+pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
+    let Task { n, k, d, covariance, .. } = *task;
+    let task = Task { operation: Operation::EStep, digits: Digits::Expandable, ..*task };
+    let parameters = k * (d * (d + 1) / 2);
+    let suits = covariance == Covariance::Full && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
+    let family: &dyn Family = &WHITENED_WGMMA;
+    if !suits || n.saturating_mul(parameters) < LONG_TOTAL || family.problem(&task, limits).is_some() {
+        return None;
+    }
+    candidates(&task, Some(family), limits).first().map(|variant| (task, *variant))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,444 @@
+//! Every operation, for any K, D, covariance type and element type, with sample weights, by the
+//! kernels of `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other.
+//! The other kernels are faster, each for some operations and shapes.
+pub(super) mod launches;
+pub(crate) mod layout;
+
+use super::device::gpu::{Gpu, Limits};
+use super::device::kernel::Kernel;
+use super::device::memory::{Numbers, allocate, enlarge, zeroed};
+use super::device::place::Element;
+use super::device::samples::{Chunk, Columns, DeviceSamples};
+use super::device::stream::{Running, Stream, finite, seconds};
+use super::device::workspace::Upload;
+use super::likelihood::{ReduceSets, Totals};
+use super::missing::add_offsets;
+use super::plan::family::{Facts, Family, Variant};
+use super::plan::task::{Operation, Shape as LaunchShape, Task};
+use super::source::Source;
+use crate::device::layout::STRIDE;
+use gmm_core::backends::device_parameters::DeviceParameters;
+use gmm_core::contract::evaluator::{
+    far_rows, labels_from_afar, responsibilities, responsibilities_from_afar, unreachable_sample,
+};
+use gmm_core::error::Result;
+use gmm_core::model::mixture::Mixture;
+use gmm_core::precision::Precision;
+use gmm_core::statistics::{CentredSums, Statistics};
+use gmm_driver::{DeviceBuffer, Plain};
+use gmm_kernels::entries;
+use gmm_kernels::general::accumulate::{self, AccumulateArgs};
+use gmm_kernels::general::density::{self, DensityArgs};
+use launches::{Accumulate, BLOCK, Density, Posterior};
+use layout::GeneralLayout;
+use ndarray::{Array1, Array2, s};
+use std::f64::consts::LN_2;
+
+/// A piece of the data has so many qₖ, and so many values of features, that both fit into the L2
+/// cache, unless these are too few samples to keep the device busy.
+const PIECE_NUMBERS: usize = 1 << 22;
+/// Least samples of a piece, and where they have more qₖ than [`MOST_NUMBERS`].
+const MIN_PIECE: usize = 16 * STRIDE;
+const MIN_LARGE_PIECE: usize = 4 * STRIDE;
+const MOST_NUMBERS: usize = 1 << 24;
+/// Least warps of `density` for each multiprocessor.
+const DENSITY_WARPS: usize = 16;
+/// Least samples of a slice.
+const MIN_SLICE: usize = 256;
+
+/// `general`: every operation of one parameter set, of any shape, in float32 and float64.
+pub static GENERAL: GeneralFamily = GeneralFamily;
+pub struct GeneralFamily;
+
+const SHAPE: LaunchShape = LaunchShape::new(1, BLOCK, 8);
+/// The one variant of these kernels.
+pub const VARIANT: Variant = Variant { family: &GENERAL, shape: SHAPE, cached: None };
+
+impl Family for GeneralFamily {
+    fn facts(&self) -> Facts {
+        let about = "every operation of one parameter set, in float32 and float64";
+        let operations = &[Operation::Total, Operation::Scores, Operation::EStep];
+        Facts { gaps: true, ..Facts::complete("general", about, operations) }
+    }
+
+    fn sizes(&self) -> String {
+        "any".into()
+    }
+
+    fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
+        None
+    }
+
+    fn shapes(&self, _: &Task, _: &Limits) -> Vec<LaunchShape> {
+        vec![SHAPE]
+    }
+
+    fn shared_bytes(&self, _: &Task, _: LaunchShape) -> usize {
+        0
+    }
+}
+
+/// Samples of a piece.
+fn piece(layout: &GeneralLayout, multiprocessors: usize) -> usize {
+    let busy = (DENSITY_WARPS * multiprocessors).div_ceil(launches::density_units(layout)) * density::TILE;
+    let least = MIN_PIECE.min(MOST_NUMBERS / layout.k).max(MIN_LARGE_PIECE);
+    (PIECE_NUMBERS / layout.k.max(layout.d)).max(busy).max(least).next_multiple_of(STRIDE)
+}
+
+/// Blocks of `posterior` for so many samples: as many as have work, but no more than are there at the
+/// same time.
+pub(super) fn posterior_blocks(n: usize, k: usize, multiprocessors: u32) -> u32 {
+    VARIANT.most_blocks(n, launches::posterior_samples(k), multiprocessors)
+}
+
+/// `accumulate` for such mixtures.
+pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<AccumulateArgs<T>>> {
+    let registers = Some(launches::accumulate_registers::<T>(layout));
+    match launches::is_wide::<T>(layout.full, layout.d) {
+        true => gpu.kernel(&entries::wide_accumulate(), registers),
+        false => gpu.kernel(&entries::accumulate(layout.full, layout.gaps), registers),
+    }
+}
+
+/// `density` for such mixtures.
+fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<DensityArgs<T>>> {
+    match launches::is_wide::<T>(layout.full, layout.d) && !layout.around_means {
+        true => gpu.kernel(&entries::wide_density(), Some(launches::WIDE_DENSITY_REGISTERS)),
+        false => gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None),
+    }
+}
+
+/// What a pass over the samples is to compute besides their total.
+enum Goal<'a> {
+    Total,
+    /// log₂ of each sample's likelihood, less the mixture's offset.
+    Scores(&'a mut Vec<f64>),
+    Labels(&'a mut Vec<usize>),
+    /// (N, K)
+    Responsibilities(&'a mut Array2<f64>),
+    /// The sums of `accumulate` over all samples.
+    Sums(&'a mut Vec<f64>),
+}
+
+/// A mixture made ready for a data set.
+struct Ready<'a, T> {
+    gpu: &'static Gpu,
+    mixture: &'a Mixture,
+    parameters: DeviceParameters<T>,
+    layout: GeneralLayout,
+    /// Of the second moments, in the frame (K, D).
+    centres: Vec<T>,
+}
+
+impl<'a, T: Element> Ready<'a, T> {
+    /// # Errors
+    /// As [`DeviceSamples::parameters`].
+    fn new(mixture: &'a Mixture, data: &DeviceSamples<T>) -> Result<Self> {
+        let parameters = data.parameters(mixture)?;
+        let layout = GeneralLayout::new(&parameters);
+        let centres = layout::means(mixture, &parameters, data.frame());
+        Ok(Self { gpu: data.gpu(), mixture, parameters, layout, centres })
+    }
+}
+
+/// The memory of the launches.
+#[derive(Debug)]
+pub struct General<T: Plain> {
+    parameters: Upload<T>,
+    /// qₖ, then responsibilities, (K, samples of a piece).
+    q: DeviceBuffer<T>,
+    /// A total for each block of `posterior`.
+    totals: DeviceBuffer<f64>,
+    /// The sums of `accumulate`, slice by slice and over all of them.
+    partials: DeviceBuffer<f64>,
+    sums: DeviceBuffer<f64>,
+    /// The results that a piece of the data has for each sample.
+    scores: DeviceBuffer<f64>,
+    labels: DeviceBuffer<u32>,
+}
+
+/// The shape of the launches of one pass.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Samples of a piece.
+    piece: usize,
+    posterior_blocks: u32,
+    slices: usize,
+}
+
+impl<T: Element> General<T> {
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            parameters: Upload::new()?,
+            q: allocate(1)?,
+            totals: allocate(1)?,
+            partials: allocate(1)?,
+            sums: allocate(1)?,
+            scores: allocate(1)?,
+            labels: allocate(1)?,
+        })
+    }
+
+    pub fn log_likelihood(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<f64> {
+        let ready = Ready::new(mixture, data)?;
+        self.pass(data, &ready, Goal::Total)
+    }
+
+    /// `source`: the samples that `data` was made of.
+    pub fn score_samples(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Array1<f64>> {
+        let ready = Ready::new(mixture, data)?;
+        let mut scores = Vec::with_capacity(data.n());
+        self.pass(data, &ready, Goal::Scores(&mut scores))?;
+        let Ready { parameters, .. } = ready;
+        let scores = scores.into_iter().map(|score| LN_2 * (score + parameters.offset)).collect();
+        Ok(add_offsets(source, parameters.gaps.as_ref(), scores))
+    }
+
+    /// `source`: the samples that `data` was made of.
+    pub fn predict(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Vec<usize>> {
+        let ready = Ready::new(mixture, data)?;
+        let mut labels = Vec::with_capacity(data.n());
+        if self.pass(data, &ready, Goal::Labels(&mut labels))? == f64::NEG_INFINITY {
+            let far = far_rows(&self.score_samples(data, source, mixture)?);
+            labels_from_afar(&mut labels, &far, mixture, |rows| source.select(rows))?;
+        }
+        Ok(labels)
+    }
+
+    /// `source`: the samples that `data` was made of.
+    pub fn predict_proba(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Array2<f64>> {
+        let ready = Ready::new(mixture, data)?;
+        let mut r = responsibilities(data.n(), ready.layout.k)?;
+        self.pass(data, &ready, Goal::Responsibilities(&mut r))?;
+        responsibilities_from_afar(&mut r, mixture, |rows| source.select(rows))?;
+        Ok(r)
+    }
+
+    /// `source`: the samples that `data` was made of.
+    pub fn statistics(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Statistics> {
+        let mut ready = Ready::new(mixture, data)?;
+        let mut sums = self.sums(data, &ready)?;
+        if sums.log_likelihood == f64::NEG_INFINITY {
+            let scores = self.score_samples(data, source, mixture)?;
+            return Err(unreachable_sample(&scores, source.weights()));
+        }
+        if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
+            let frame = data.frame();
+            let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
+            ready.centres = sums.new_centres().indexed_iter().map(centre).collect();
+            sums = self.sums(data, &ready)?;
+        }
+        Statistics::from_centred_sums(sums)
+    }
+
+    fn sums(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>) -> Result<CentredSums> {
+        let mut values = Vec::new();
+        let log_likelihood = self.pass(data, ready, Goal::Sums(&mut values))?;
+        let Ready { mixture, layout, centres, .. } = ready;
+        let mut sums = layout.centred_sums(&values, data.weight_scale(), mixture, centres, data.frame());
+        (sums.weight, sums.log_likelihood) = (data.total_weight(), log_likelihood);
+        Ok(sums)
+    }
+
+    /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over
+    /// `repeats` of them back to back.
+    pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        let ready = Ready::new(mixture, data)?;
+        ready.gpu.enter()?;
+        let shape = self.prepare(data, &ready, &Goal::Total)?;
+        let Chunk { pass, columns, started } = data.chunk(0)?;
+        // The first launches, which do not count, have the driver load the kernels.
+        started.followed_by(self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
+        seconds(&pass.stream, repeats.max(1), || self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total))
+    }
+
+    /// One pass over all samples; returns their total log-likelihood.
+    fn pass(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
+        ready.gpu.enter()?;
+        let shape = self.prepare(data, ready, &goal)?;
+        let (this, data) = (&*self, &*data);
+        let mut done = 0;
+        data.one_by_one(
+            |_, Chunk { pass, columns, started }| {
+                let running = this.start(&pass.stream, columns, ready, shape, done, &mut goal)?;
+                done += columns.n();
+                Ok(started.followed_by(running))
+            },
+            |running| running.wait().map(|_| ()),
+        )?;
+        let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
+        let pass = data.pass(0);
+        let stream = &pass.stream;
+        if let Goal::Sums(values) = goal {
+            let GeneralLayout { k, d, full, .. } = ready.layout;
+            let count = accumulate::values(k, d, full);
+            let totals = Totals::Device(Numbers::of(&this.sums));
+            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.slices, totals };
+            stream.launch(reduce, launch.grid(count), launch)?.wait()?;
+            values.resize(count, 0.0);
+            stream.read(&this.sums, values)?;
+        }
+        let slots = &pass.workspace.totals;
+        slots.clear(1);
+        let partials = Numbers::of(&this.totals);
+        let launch = ReduceSets { partials, count: shape.posterior_blocks as usize, totals: Totals::Slots(slots, 1) };
+        let total = stream.launch(reduce, launch.grid(1), launch)?.numbers(slots, 1)?[0];
+        // −∞ where a sample is infinitely far from every component.
+        if total != f64::NEG_INFINITY {
+            finite(vec![total])?;
+        }
+        Ok(LN_2 * (total * data.weight_scale() + data.total_weight() * ready.parameters.offset))
+    }
+
+    /// Sends the parameters to the device and allocates the launches' memory.
+    fn prepare(&mut self, data: &DeviceSamples<T>, ready: &Ready<'_, T>, goal: &Goal<'_>) -> Result<Shape> {
+        let GeneralLayout { k, d, full, .. } = ready.layout;
+        let multiprocessors = data.gpu().limits.multiprocessors;
+        let chunk = data.chunk_size();
+        let piece = piece(&ready.layout, multiprocessors as usize).min(chunk.next_multiple_of(STRIDE));
+        let blocks = posterior_blocks(piece, k, multiprocessors);
+        let slices = launches::accumulate_slices::<T>(&ready.layout, &data.gpu().limits, piece.div_ceil(MIN_SLICE));
+        enlarge(&mut self.totals, blocks as usize)?;
+        match goal {
+            Goal::Sums(_) => {
+                let values = accumulate::values(k, d, full);
+                enlarge(&mut self.partials, values * slices)?;
+                enlarge(&mut self.sums, values)?;
+            }
+            Goal::Scores(_) => enlarge(&mut self.scores, piece)?,
+            Goal::Labels(_) => enlarge(&mut self.labels, piece)?,
+            Goal::Total | Goal::Responsibilities(_) => {}
+        }
+        if self.q.len() < k * piece {
+            // The kernels read numbers behind the last sample, and do not use them.
+            self.q = zeroed(k * piece)?;
+        }
+        let Ready { parameters, layout, centres, .. } = ready;
+        self.parameters.fill(layout.len(), |to| layout.write(parameters, centres, to))?;
+        self.parameters.send(&data.pass(0).stream)?.wait()?;
+        Ok(Shape { piece, posterior_blocks: blocks, slices })
+    }
+
+    /// Starts the launches over some samples, before which `done` others were evaluated, and copies
+    /// what the goal asks for back from each part of them.
+    fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        all: Columns<'a, T>,
+        ready: &Ready<'_, T>,
+        shape: Shape,
+        done: usize,
+        goal: &mut Goal<'_>,
+    ) -> Result<Running<'a, ()>> {
+        let mut running = stream.idle();
+        for first in (0..all.n()).step_by(shape.piece) {
+            let columns = all.part(first, shape.piece.min(all.n() - first))?;
+            let piece = Piece { gpu: ready.gpu, stream, columns, layout: ready.layout, shape, done: done + first };
+            running = running.followed_by(self.density(piece)?);
+            running = running.followed_by(self.posterior(piece, goal)?);
+            if let Goal::Sums(_) = goal {
+                running = running.followed_by(self.accumulate(piece)?);
+            }
+        }
+        Ok(running)
+    }
+
+    fn density<'a>(&'a self, piece: Piece<'a, T>) -> Result<Running<'a, ()>> {
+        let Piece { gpu, stream, columns, layout, shape, .. } = piece;
+        let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
+        let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.piece };
+        Ok(stream.launch(density_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
+    }
+
+    fn posterior<'a>(&'a self, piece: Piece<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
+        let Piece { gpu, stream, columns, layout, shape, done } = piece;
+        let (n, stride) = (columns.n(), shape.piece);
+        let launch = Posterior {
+            columns,
+            layout,
+            parameters: self.parameters.device(),
+            of_quads: None,
+            q: Numbers::of(&self.q),
+            stride,
+            // A result for one sample does not depend on the samples' weights.
+            weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
+            responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
+            add: done > 0,
+            scores: matches!(goal, Goal::Scores(_)).then(|| Numbers::of(&self.scores)),
+            labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&self.labels)),
+            totals: Numbers::of(&self.totals),
+        };
+        let kernel = gpu.kernel(&entries::posterior(), None)?;
+        let running = stream.launch(kernel, launch.grid(shape.posterior_blocks), launch)?.borrowed();
+        match goal {
+            Goal::Scores(all) => {
+                let start = all.len();
+                all.resize(start + n, 0.0);
+                stream.read(&self.scores, &mut all[start..])?;
+            }
+            Goal::Labels(all) => {
+                let mut some = vec![0u32; n];
+                stream.read(&self.labels, &mut some)?;
+                all.extend(some.iter().map(|label| *label as usize));
+            }
+            Goal::Responsibilities(all) => {
+                let mut r = vec![T::default(); layout.k * stride];
+                stream.read(&self.q, &mut r)?;
+                for (c, r) in r.chunks_exact(stride).enumerate() {
+                    let to = all.slice_mut(s![done..done + n, c]);
+                    to.into_iter().zip(r).for_each(|(to, r)| *to = (*r).into());
+                }
+            }
+            Goal::Total | Goal::Sums(_) => {}
+        }
+        Ok(running)
+    }
+
+    fn accumulate<'a>(&'a self, piece: Piece<'a, T>) -> Result<Running<'a, ()>> {
+        let Piece { gpu, stream, columns, layout, shape, done } = piece;
+        let launch = Accumulate {
+            columns,
+            layout,
+            parameters: self.parameters.device(),
+            responsibilities: Numbers::of(&self.q),
+            stride: shape.piece,
+            slices: shape.slices,
+            table: None,
+            add: done > 0,
+            partials: Numbers::of(&self.partials),
+        };
+        Ok(stream.launch(accumulate_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
+    }
+}
+
+/// A piece of the samples, with all that its launches need.
+#[derive(Clone, Copy)]
+struct Piece<'a, T: Plain> {
+    gpu: &'static Gpu,
+    stream: &'a Stream,
+    columns: Columns<'a, T>,
+    layout: GeneralLayout,
+    shape: Shape,
+    /// Samples before these.
+    done: usize,
+}

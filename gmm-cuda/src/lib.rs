@@ -1,0 +1,48 @@
+//! The CUDA backend. The driver is looked for at run time, so that a program with this backend also
+//! starts without one.
+//!
+//! | folder | for | kernels |
+//! |---|---|---|
+//! | `device/` | driver, memory, streams, launches, the samples on the device | |
+//! | `arrays/` | arrays that another library has put into the device's memory | `gmm_kernels::arrays` |
+//! | `families.rs`, `plan/` | which kernel and shape for an operation | |
+//! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
+//! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
+//! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
+//! | `fit.rs` | whole fits of small mixtures, many in one launch | `gmm_kernels::fit` |
+//! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
+//! | `missing/` | samples with missing values | `gmm_kernels::patterns`, and those of `likelihood`, `estep` and `general` named `observed` |
+//!
+//! `evaluator.rs` is what other modules use; behind it `float32/` or `float64.rs` evaluates,
+//! depending on the type of the samples.
+mod arrays;
+mod device;
+#[cfg(test)]
+mod emulator;
+mod engine;
+mod estep;
+mod evaluator;
+mod families;
+pub mod fit;
+mod float32;
+mod float64;
+mod general;
+mod likelihood;
+mod metropolis;
+mod missing;
+mod options;
+mod plan;
+mod source;
+
+pub use arrays::{DeviceArray, HostArray};
+pub use device::driver::use_driver;
+pub use device::gpu::Limits;
+pub use device::gpu::{GpuInfo, cuda_devices};
+pub use device::kernel::{Grid, Kernel, Launch};
+pub use device::layout::{stride, transposed};
+pub use device::memory::Numbers;
+pub use device::queue::{Memory, Queue, Work};
+pub use device::require;
+pub use device::samples::free_memory;
+pub use evaluator::CudaEvaluator;
+pub use options::{CudaKernel, CudaOptions, cuda_kernel_names, cuda_kernels};

@@ -1,0 +1,43 @@
+//! The part of a sample's score that depends on which of its values are missing. The kernels leave
+//! it out.
+use crate::source::Source;
+use gmm_core::backends::device_parameters::ColumnConstants;
+use gmm_core::data::samples::View;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, ArrayView2, ArrayViewMut1, Axis, Zip};
+use std::f64::consts::LN_2;
+
+/// Rows that a thread takes at a time.
+const ROWS: usize = 4096;
+
+/// Adds to `scores`, which have the mixture's offset with its mean over the samples, what the
+/// constants of a sample's observed columns differ from that mean. A sample without an observed
+/// value has the score 0, exactly.
+pub fn add_offsets<T>(source: &Source<'_>, gaps: Option<&ColumnConstants<T>>, mut scores: Array1<f64>) -> Array1<f64> {
+    let (Source::Host(samples, _), Some(gaps)) = (source, gaps) else { return scores };
+    match samples.view() {
+        View::F32(x) => add_to_rows(x, &gaps.offsets, gaps.mean, scores.view_mut()),
+        View::F64(x) => add_to_rows(x, &gaps.offsets, gaps.mean, scores.view_mut()),
+    }
+    scores
+}
+
+fn add_to_rows<T: Copy + Sync + Into<f64>>(
+    x: ArrayView2<'_, T>,
+    offsets: &[f64],
+    mean: f64,
+    mut scores: ArrayViewMut1<'_, f64>,
+) {
+    let rows = x.axis_chunks_iter(Axis(0), ROWS).into_par_iter();
+    rows.zip(scores.axis_chunks_iter_mut(Axis(0), ROWS)).for_each(|(x, scores)| {
+        Zip::from(x.rows()).and(scores).for_each(|row, score| {
+            let (mut sum, mut seen) = (-mean, false);
+            for (v, offset) in row.iter().zip(offsets) {
+                if !Into::<f64>::into(*v).is_nan() {
+                    (sum, seen) = (sum + offset, true);
+                }
+            }
+            *score = if seen { *score + LN_2 * sum } else { 0.0 };
+        });
+    });
+}

@@ -1,0 +1,331 @@
+//! What a family of kernels says of itself: its name, what it cannot do and why, the shapes of
+//! launches that are worth timing, and its launches. Each family is a type in a file of its own,
+//! which implements [`Family`]; [`families`](crate::families) is the list of them.
+use super::task::{Multiplies, Operation, Shape, Task};
+use crate::device::gpu::{Gpu, Limits};
+use crate::device::kernel::Grid;
+use crate::estep::launch::EStepKernels;
+use crate::estep::layouts::Layouts;
+use crate::likelihood::launch::LikelihoodKernels;
+use gmm_core::error::{Error, Result};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::simt::WARP;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The covariances that a family takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CovarianceShapes {
+    All,
+    /// Types `diag` and `spherical`.
+    Diagonals,
+    /// Types `full` and `tied`.
+    Matrices,
+}
+
+impl CovarianceShapes {
+    /// Whether matrices are among them, or else diagonals.
+    pub fn contain(self, matrices: bool) -> bool {
+        self == Self::All || (self == Self::Matrices) == matrices
+    }
+}
+
+/// The unit of a multiprocessor that a family multiplies with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// The ordinary instructions, in float32 or float64.
+    Cores,
+    /// The tensor cores, by products of one warp: `mma`.
+    Mma,
+    /// The tensor cores of compute capability 9.0, by products of four warps: `wgmma`.
+    Wgmma,
+}
+
+impl Unit {
+    /// Whether a device lacks it, in words.
+    fn problem(self, limits: &Limits) -> Option<String> {
+        (self == Self::Wgmma && !limits.warpgroups).then(|| "needs a device of compute capability 9.0".into())
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cores => "cores",
+            Self::Mma => "mma",
+            Self::Wgmma => "wgmma",
+        })
+    }
+}
+
+/// What does not depend on the task.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// The name that a user asks for it by: what it computes, and its unit if that is another one than
+    /// [`Unit::Cores`].
+    pub name: &'static str,
+    /// What it multiplies with.
+    pub unit: Unit,
+    /// What it computes and how, in a few words.
+    pub about: &'static str,
+    pub operations: &'static [Operation],
+    /// Whether it takes samples with missing values (under diagonal covariances).
+    pub gaps: bool,
+    pub covariances: CovarianceShapes,
+    /// Whether it takes samples with weights.
+    pub weights: bool,
+    /// Whether its text form has the split where that is one.
+    pub always_has_split: bool,
+    /// Whether it evaluates parameter sets by what they differ in from a reference.
+    pub compares_sets: bool,
+    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is
+    /// in every sample's likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
+    pub exp2_bias: bool,
+    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the samples
+    /// does not tell what all of them take.
+    pub timed_with_all_samples: bool,
+    /// Whether its E-step holds so much memory that it is ready for one task at a time.
+    pub large_memory: bool,
+}
+
+impl Facts {
+    /// Of a family of ordinary instructions that takes complete samples with or without weights, and all
+    /// covariances.
+    pub const fn complete(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
+        Self {
+            name,
+            unit: Unit::Cores,
+            about,
+            operations,
+            gaps: false,
+            covariances: CovarianceShapes::All,
+            weights: true,
+            always_has_split: false,
+            compares_sets: false,
+            exp2_bias: false,
+            timed_with_all_samples: false,
+            large_memory: false,
+        }
+    }
+
+    /// Of one that takes complete samples without weights, and diagonal covariances.
+    pub const fn plain(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
+        let complete = Self::complete(name, about, operations);
+        Self { covariances: CovarianceShapes::Diagonals, weights: false, ..complete }
+    }
+}
+
+/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
+pub trait Family: Sync {
+    fn facts(&self) -> Facts;
+
+    /// The numbers of components K and features D that it takes, in words.
+    fn sizes(&self) -> String;
+
+    /// Why it cannot do a task that its [`Facts`] do not exclude.
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
+
+    /// The shapes that are worth timing, the likely best first.
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape>;
+
+    /// The amounts of data to try to keep in the L2 cache (see [`Variant::cached`]), the likely
+    /// best first.
+    fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
+        vec![None]
+    }
+
+    /// Whether a shape of whole warps meets the requirements of the kernels' documentation.
+    fn is_launchable(&self, shape: Shape) -> bool {
+        shape.split == 1
+    }
+
+    /// Samples that a block takes at a time.
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        shape.block as usize
+    }
+
+    /// Bytes of dynamic shared memory that a launch takes.
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize;
+
+    /// What it multiplies on the tensor cores in an E-step of matrices (`full`) or of diagonals;
+    /// None if it does not use these.
+    fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
+        None
+    }
+
+    /// Its kernels for log-likelihoods, made ready for a task. The device's context is current.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if it has none.
+    fn likelihoods(&self, _: &Gpu, variant: Variant, _: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        let problem = "is not a kernel for log-likelihoods alone".into();
+        Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
+    }
+
+    /// Whether its E-step takes the moments of each component of this mixture around the component's
+    /// centre.
+    fn is_central(&self, _: &Layouts<'_>) -> bool {
+        false
+    }
+
+    /// Its kernels of the E-step, made ready for up to `task.n` samples at once; `same`: for the same
+    /// `task.n` samples each time. The device's context is current.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if it has none.
+    fn e_step(&self, _: &Gpu, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        let problem = "has no E-step".into();
+        Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
+    }
+}
+
+impl<'a> dyn Family + 'a {
+    /// Why this family cannot do a task, if it cannot.
+    pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let takes = self.facts();
+        let refusal = if !takes.operations.contains(&task.operation) {
+            "has no such operation"
+        } else if task.gaps && !takes.gaps {
+            "takes samples without missing values only"
+        } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
+            "does not compute what is linear in the features alone"
+        } else if !takes.covariances.contain(task.full()) {
+            match takes.covariances {
+                CovarianceShapes::Matrices => "takes covariances of type full or tied only",
+                _ => "takes covariances of type diag or spherical only",
+            }
+        } else if task.weighted && !takes.weights {
+            "takes samples without weights only"
+        } else {
+            return takes.unit.problem(limits).or_else(|| self.limit(task, limits));
+        };
+        Some(refusal.into())
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Whether it has an operation.
+    pub fn has(&self, operation: Operation) -> bool {
+        self.facts().operations.contains(&operation)
+    }
+}
+
+impl PartialEq for dyn Family + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn Family + '_ {}
+
+impl Hash for dyn Family + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl fmt::Debug for dyn Family + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The limit of a number of features or components, in words.
+pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
+    (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
+}
+
+/// Why a task has no room in shared memory, where it does not fit: its components, if one of them would fit,
+/// or else its features.
+pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
+    let Task { k, d, .. } = *task;
+    let what = match fits(&Task { k: 1, ..*task }) {
+        true => format!("{k} components of {d} features, but fewer,"),
+        false => format!("samples of {d} features"),
+    };
+    (!fits(task)).then(|| format!("cannot hold {what} in shared memory"))
+}
+
+/// The shapes of which a multiprocessor holds as many blocks as they ask for; if there is none, the
+/// one with the smallest block, one block at a time.
+pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limits) -> Vec<Shape> {
+    let fits = |shape: &Shape| {
+        let shared = family.shared_bytes(task, *shape);
+        shared <= limits.shared_per_block && shape.per_multiprocessor <= limits.blocks_by_shared(shared)
+    };
+    let found: Vec<_> = all.iter().copied().filter(fits).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let smallest = all.into_iter().min_by_key(|shape| shape.block);
+    smallest.map(|shape| Shape { per_multiprocessor: 1, ..shape }).into_iter().collect()
+}
+
+/// A family and the shape of its launch: what two runs must have in common to give the same bits.
+///
+/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or
+/// `tiled16/2:128x3:all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Variant {
+    pub family: &'static dyn Family,
+    pub shape: Shape,
+    /// Megabytes (10⁶) of the data that the L2 cache is asked to hold from launch to launch;
+    /// `None`: all of it.
+    pub cached: Option<u32>,
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { split, block, per_multiprocessor } = self.shape;
+        f.write_str(self.family.name())?;
+        if split != 1 || self.family.facts().always_has_split {
+            write!(f, "/{split}")?;
+        }
+        write!(f, ":{block}x{per_multiprocessor}:")?;
+        match self.cached {
+            Some(megabytes) => write!(f, "{megabytes}"),
+            None => f.write_str("all"),
+        }
+    }
+}
+
+impl Variant {
+    /// Whether the shape meets the requirements in the kernels' documentation.
+    pub fn is_launchable(&self) -> bool {
+        let Shape { split, block, per_multiprocessor } = self.shape;
+        let whole = (WARP..=1024).contains(&block) && block.is_multiple_of(WARP);
+        let counts = (1..=64).contains(&per_multiprocessor) && split > 0;
+        whole && counts && self.family.is_launchable(self.shape)
+    }
+
+    /// Blocks of a grid over `n` samples: no more than there is work for.
+    pub fn blocks(&self, n: usize, multiprocessors: u32) -> u32 {
+        self.most_blocks(n, self.family.samples_of_block(self.shape), multiprocessors)
+    }
+
+    /// The grid of a launch over `task.n` samples, with as much shared memory as it takes.
+    pub fn grid(&self, task: &Task, multiprocessors: u32) -> Grid {
+        Grid::new(self.blocks(task.n, multiprocessors), self.shape.block, self.shared_bytes(task))
+    }
+
+    /// Blocks of a launch over `n` samples where a block takes so many of them in a round: as many as
+    /// have work, but no more than are there at the same time.
+    pub fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
+        let most = multiprocessors * self.shape.per_multiprocessor;
+        n.div_ceil(per_block).clamp(1, most as usize) as u32
+    }
+
+    /// Bytes of dynamic shared memory of a launch.
+    pub fn shared_bytes(&self, task: &Task) -> usize {
+        self.family.shared_bytes(task, self.shape)
+    }
+
+    /// Quads that the L2 cache is asked to hold.
+    pub fn cached_quads(&self, d: usize) -> u32 {
+        let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * QUAD * size_of::<f32>());
+        self.cached.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)
+    }
+}

@@ -1,0 +1,166 @@
+//! A task: an operation, with all that the choice of its kernels depends on; and the shape of a
+//! launch.
+use crate::device::samples::DeviceSamples;
+use gmm_core::model::covariances::CovarianceType;
+use gmm_core::model::mixture::Mixture;
+use std::fmt;
+
+/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing
+/// several shapes costs more than the best of them saves.
+const LONG_ESTEP: usize = 2_000_000_000;
+
+/// What is computed over the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// The total log-likelihood for one parameter set.
+    Total,
+    /// The totals for several parameter sets, in one read of the data.
+    Totals,
+    /// The log-likelihood of each sample.
+    Scores,
+    /// Log-likelihood and sufficient statistics.
+    EStep,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Total => "total",
+            Self::Totals => "totals",
+            Self::Scores => "scores",
+            Self::EStep => "estep",
+        })
+    }
+}
+
+/// The covariances of a task's mixtures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Covariance {
+    /// Types `diag` and `spherical`.
+    Diagonal,
+    Full,
+    Tied,
+    /// An E-step of type `tied`, of which only what is linear in the features is computed for each
+    /// sample: what is quadratic is the same for all components, and its sum over the samples does not
+    /// depend on the mixture.
+    TiedLinear,
+}
+
+/// What the tensor cores multiply without a loss of digits that would show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Digits {
+    /// Products of features, by which squares in the exponents are expanded (E-step), or in the
+    /// differences of the parameter sets' exponents (totals of many sets); and features.
+    Expandable,
+    /// Features, with the triangles of matrices (E-step).
+    Whitenable,
+    Neither,
+}
+
+/// An operation in float32, with all that the choice of its kernel and launch depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Task {
+    pub operation: Operation,
+    /// Samples of a launch.
+    pub n: usize,
+    pub k: usize,
+    pub d: usize,
+    pub covariance: Covariance,
+    /// Whether the moments of each component are taken around the component's centre, not the
+    /// data's (E-step).
+    pub central: bool,
+    pub digits: Digits,
+    /// Whether samples have weights.
+    pub weighted: bool,
+    /// Whether values are missing (then the covariances are diagonal).
+    pub gaps: bool,
+}
+
+impl fmt::Display for Task {
+    /// The size class: everything that the choice depends on, N to the power of ten.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operation = self.operation;
+        let shape = match self.covariance {
+            Covariance::Diagonal => "diag",
+            Covariance::Full => "full",
+            Covariance::Tied => "tied",
+            Covariance::TiedLinear => "tied linear",
+        };
+        write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
+        f.write_str(if self.central { " central" } else { "" })?;
+        f.write_str(match self.digits {
+            Digits::Expandable => " expandable",
+            Digits::Whitenable => " whitenable",
+            Digits::Neither => "",
+        })?;
+        f.write_str(if self.weighted { " weighted" } else { "" })?;
+        f.write_str(if self.gaps { " gaps" } else { "" })
+    }
+}
+
+impl Task {
+    /// The task of an operation over mixtures like this one, of whose digits nothing is known.
+    pub fn new(operation: Operation, data: &DeviceSamples<f32>, mixture: &Mixture) -> Self {
+        let (k, d) = mixture.means().dim();
+        Self {
+            operation,
+            n: data.chunk_size(),
+            k,
+            d,
+            covariance: match mixture.covariance_type() {
+                CovarianceType::Full => Covariance::Full,
+                CovarianceType::Tied => Covariance::Tied,
+                CovarianceType::Diag | CovarianceType::Spherical => Covariance::Diagonal,
+            },
+            central: false,
+            digits: Digits::Neither,
+            // A sample's score does not depend on its weight.
+            weighted: data.weighted() && operation != Operation::Scores,
+            gaps: data.gaps(),
+        }
+    }
+
+    /// Whether exponents are computed with matrices.
+    pub fn full(&self) -> bool {
+        matches!(self.covariance, Covariance::Full | Covariance::Tied)
+    }
+
+    pub fn is_linear(&self) -> bool {
+        self.covariance == Covariance::TiedLinear
+    }
+
+    pub fn is_expandable(&self) -> bool {
+        self.digits == Digits::Expandable
+    }
+
+    /// Whether an E-step takes so long that its shapes are worth timing.
+    pub fn is_long(&self) -> bool {
+        let pairs = if self.full() { self.d * self.d } else { 4 * self.d };
+        self.n.saturating_mul(self.k).saturating_mul(pairs) >= LONG_ESTEP
+    }
+}
+
+/// The shape of a launch, of which a family offers several where its time depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// A second division (lanes, tiles, warps), which each family documents. One where it divides nothing.
+    pub split: u32,
+    /// Threads of a block.
+    pub block: u32,
+    /// Blocks of the grid for each multiprocessor, at most.
+    pub per_multiprocessor: u32,
+}
+
+impl Shape {
+    pub const fn new(split: u32, block: u32, per_multiprocessor: u32) -> Self {
+        Self { split, block, per_multiprocessor }
+    }
+}
+
+/// What the tensor cores multiply with what they have of a mixture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Multiplies {
+    Features,
+    /// Products of two features.
+    Products,
+}

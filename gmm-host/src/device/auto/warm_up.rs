@@ -1,0 +1,187 @@
+//! The start of the GPU's driver and the compilation of kernels, while the CPU evaluates.
+use super::choice::{Kind, Method};
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::{Samples, View};
+use gmm_core::error::{Error, Result};
+use gmm_core::model::mixture::Mixture;
+use ndarray::{Array1, Axis, Slice};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+
+/// Makes samples resident on the GPU.
+pub(super) type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync>;
+
+/// The thread's own samples have about this many elements.
+pub(super) const PROBE: usize = 1 << 14;
+
+/// A thread that starts the driver, loads a copy of a few samples, and evaluates once each kind
+/// that it is asked for, so that the driver compiles the kernels. Nobody waits for the thread: it
+/// ends by itself after this value is dropped.
+pub(super) struct WarmUp {
+    ask: Sender<(Kind, Mixture)>,
+    done: Receiver<Result<Kind>>,
+    /// The kinds that were asked for, and whether the thread has evaluated them.
+    kinds: HashMap<Kind, bool>,
+    /// Whether the thread runs, and so may be inside the driver.
+    alive: Arc<AtomicBool>,
+}
+
+/// Whether the GPU is ready for a kind.
+#[derive(Debug)]
+pub(super) enum State {
+    Busy,
+    Warm,
+    /// There is no GPU, or it has failed.
+    Failed(Error),
+}
+
+impl WarmUp {
+    pub fn start(samples: &Samples<'_>, open_gpu: &OpenGpu) -> Self {
+        let (ask, asked) = channel::<(Kind, Mixture)>();
+        let (report, done) = channel();
+        let alive = Arc::new(AtomicBool::new(true));
+        let (probe, flag, open_gpu) = (probe(samples), Arc::clone(&alive), Arc::clone(open_gpu));
+        let body = move || {
+            if let Err(error) = work(probe, &open_gpu, &asked, &report) {
+                // Nobody listens any more where the evaluator has been dropped.
+                let _ = report.send(Err(error));
+            }
+            flag.store(false, Ordering::SeqCst);
+        };
+        // If the thread cannot be started, `report` is dropped, which `state` finds.
+        if thread::Builder::new().name("gmm-gpu-start".into()).spawn(body).is_err() {
+            alive.store(false, Ordering::SeqCst);
+        }
+        Self { ask, done, kinds: HashMap::new(), alive }
+    }
+
+    /// Whether the GPU is ready for a kind. Asked for a kind for the first time, the thread will
+    /// evaluate `mixture`, which is of that kind.
+    pub fn state(&mut self, kind: Kind, mixture: &Mixture) -> State {
+        if let Entry::Vacant(new) = self.kinds.entry(kind) {
+            new.insert(false);
+            // If the thread has ended, the loop below finds `done` disconnected.
+            let _ = self.ask.send((kind, mixture.clone()));
+        }
+        loop {
+            match self.done.try_recv() {
+                Ok(Ok(kind)) => drop(self.kinds.insert(kind, true)),
+                Ok(Err(error)) => return State::Failed(error),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    let message = "the thread that starts the GPU has ended".into();
+                    return State::Failed(Error::Threads { n_threads: 1, message });
+                }
+            }
+        }
+        if self.kinds.get(&kind) == Some(&true) { State::Warm } else { State::Busy }
+    }
+}
+
+impl Drop for WarmUp {
+    fn drop(&mut self) {
+        if self.alive.load(Ordering::SeqCst) {
+            at_exit::leave_the_driver_alone(Arc::clone(&self.alive));
+        }
+    }
+}
+
+/// What the thread does.
+fn work(
+    probe: Result<Samples<'static>>,
+    open_gpu: &OpenGpu,
+    asked: &Receiver<(Kind, Mixture)>,
+    report: &Sender<Result<Kind>>,
+) -> Result<()> {
+    let mut gpu = open_gpu(probe?)?;
+    for (kind, mixture) in asked {
+        // Only a failure of the driver counts: other errors are reported by the evaluation that the
+        // caller asked for.
+        if let Err(error @ Error::Cuda { .. }) = evaluate(gpu.as_mut(), kind.method, &mixture) {
+            return Err(error);
+        }
+        if report.send(Ok(kind)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn evaluate(gpu: &mut dyn Evaluator, method: Method, mixture: &Mixture) -> Result<()> {
+    match method {
+        Method::LogLikelihood | Method::Metropolis => gpu.log_likelihood(mixture).map(drop),
+        Method::LogLikelihoodBatch => gpu.log_likelihood_batch(&[mixture.clone(), mixture.clone()]).map(drop),
+        Method::ScoreSamples => gpu.score_samples(mixture).map(drop),
+        Method::Statistics => gpu.statistics(mixture).map(drop),
+    }
+}
+
+/// A copy of the first samples. They have weights, all of them one, if the samples have weights.
+fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
+    let n = (PROBE / samples.n_features()).clamp(1, samples.n_samples());
+    let rows = Slice::from(0..n);
+    let probe = match samples.view() {
+        View::F32(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
+        View::F64(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
+    };
+    match samples.weights() {
+        Some(_) => probe.with_shared_weights(Array1::ones(n).into_shared()),
+        None => Ok(probe),
+    }
+}
+
+/// The end of a process whose thread may be inside the driver.
+///
+/// When a process ends, the C library calls the functions that were registered for that, among them
+/// one of the driver that frees what the thread still uses. So if the thread may be inside the
+/// driver, a function that is called before the driver's flushes the files of the C library and
+/// ends the process at once.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod at_exit {
+    use std::ffi::{c_int, c_void};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    /// For each thread, whether it may be inside the driver.
+    static LEFT: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
+
+    // SAFETY: the declarations are those of the C library.
+    unsafe extern "C" {
+        safe fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+        fn fflush(stream: *mut c_void) -> c_int;
+        safe fn _exit(status: c_int) -> !;
+    }
+
+    pub fn leave_the_driver_alone(alive: Arc<AtomicBool>) {
+        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|alive| alive.load(Ordering::SeqCst));
+        left.push(alive);
+        // The C library calls the last registered function first, so this one comes before the
+        // driver's. It can only fail for lack of memory; the process then ends as if this module
+        // were not there.
+        on_exit(end, std::ptr::null_mut());
+    }
+
+    extern "C" fn end(status: c_int, _: *mut c_void) {
+        let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.iter().any(|alive| alive.load(Ordering::SeqCst)) {
+            // SAFETY: a null pointer is allowed and stands for all open files.
+            unsafe { fflush(std::ptr::null_mut()) };
+            _exit(status);
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod at_exit {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    /// Does nothing: on other systems either the threads end before the process does, or there is
+    /// no CUDA.
+    pub fn leave_the_driver_alone(_: Arc<AtomicBool>) {}
+}

@@ -22,6 +22,7 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::f64::consts::{LN_2, PI};
+use std::ops::Range;
 
 /// Registers that a thread may have, so that a multiprocessor has as many for the largest block, and
 /// for several small ones.
@@ -240,6 +241,18 @@ struct Batch<'a, 's> {
 }
 
 impl Batch<'_, '_> {
+    /// The threads of a block and the number of each task that a block can take. Fits of equally large
+    /// blocks are launched together, the longest first, so that none is left when the others have ended.
+    fn blocks(&self, usable: impl Fn(&Task) -> bool) -> Vec<(u32, usize)> {
+        let n_samples = |task: &Task| self.sets[task.set].n_samples();
+        let threads = |task: &Task| threads(self.course, n_samples(task), task.k, self.kernel.most_shared());
+        let of = |(number, task): (usize, &Task)| usable(task).then(|| Some((threads(task)?, number))).flatten();
+        let mut blocks: Vec<_> = self.tasks.iter().enumerate().filter_map(of).collect();
+        let work = |number: usize| n_samples(&self.tasks[number]) * self.tasks[number].k;
+        blocks.sort_by_key(|(threads, number)| (*threads, std::cmp::Reverse(work(*number)), *number));
+        blocks
+    }
+
     fn fit(&self) -> Result<Vec<Option<Fitted>>> {
         let course = self.course;
         // The sets of these tasks, each once.
@@ -271,18 +284,7 @@ impl Batch<'_, '_> {
         let weights_on_the_way = weights_on_the_way.transpose()?;
         let of = |task: &Task| &columns[place[&task.set]];
         let n_samples = |task: &Task| self.sets[task.set].n_samples();
-        // Fits of equally large blocks are launched together, the longest first, so that none is left
-        // when the others have ended.
-        let mut blocks: Vec<(u32, usize)> = Vec::new();
-        for (number, task) in self.tasks.iter().enumerate() {
-            if let Some(threads) = threads(course, n_samples(task), task.k, self.kernel.most_shared())
-                && of(task).usable
-            {
-                blocks.push((threads, number));
-            }
-        }
-        let work = |number: usize| n_samples(&self.tasks[number]) * self.tasks[number].k;
-        blocks.sort_by_key(|(threads, number)| (*threads, std::cmp::Reverse(work(*number)), *number));
+        let blocks = self.blocks(|task| of(task).usable);
         if blocks.is_empty() {
             return Ok(self.tasks.iter().map(|_| None).collect());
         }
@@ -320,15 +322,7 @@ impl Batch<'_, '_> {
         if let Some((weights_on_the_way, _)) = weights_on_the_way {
             running = weights_on_the_way.followed_by(running);
         }
-        // The fits of a launch.
-        let parts = || {
-            blocks.chunk_by(|(a, _), (b, _)| a == b).scan(0, |first, part| {
-                let start = *first;
-                *first += part.len();
-                Some(start..*first)
-            })
-        };
-        for part in parts() {
+        for part in launches(&blocks) {
             // The largest K asks for most shared memory.
             let threads = blocks[part.start].0;
             let shared = |number: usize| layout(course, self.tasks[number].k, threads).bytes();
@@ -352,7 +346,7 @@ impl Batch<'_, '_> {
         let mut results = vec![0.0; device_results.len()];
         self.staging.download(self.stream, &device_results, &mut results)?;
         let mut fitted: Vec<(usize, Option<Fitted>)> = Vec::with_capacity(blocks.len());
-        for part in parts() {
+        for part in launches(&blocks) {
             // As many rows of totals as the longest of these fits has iterations.
             let rows = part.clone().map(|i| results[result_starts[i] + 1] as usize).max().unwrap_or(0);
             let start = part.start * course.max_iter;
@@ -372,6 +366,15 @@ impl Batch<'_, '_> {
         fitted.drain(..).for_each(|(number, fitted)| all[number] = fitted);
         Ok(all)
     }
+}
+
+/// The fits of each launch: those of equally large blocks.
+fn launches(blocks: &[(u32, usize)]) -> impl Iterator<Item = Range<usize>> {
+    blocks.chunk_by(|(a, _), (b, _)| a == b).scan(0, |first, part| {
+        let start = *first;
+        *first += part.len();
+        Some(start..*first)
+    })
 }
 
 /// Where each of some parts begins, and where the last ends.

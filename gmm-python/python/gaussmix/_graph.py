@@ -90,9 +90,7 @@ def log_densities(graph: Graph, mixture: _core.Mixture, log_weight: float = 0.0)
         # (x - μ)·U for all components is one product of x - centre.
         centre = weights @ means
         product = graph.add(
-            "MatMul",
-            graph.add("Sub", "X", graph.constant(centre)),
-            graph.constant(factors.transpose(1, 0, 2).reshape(d, k * d)),
+            "MatMul", graph.add("Sub", "X", graph.constant(centre)), graph.constant(factors.transpose(1, 0, 2).reshape(d, k * d))
         )
         shifts = ((centre - means)[:, np.newaxis] @ factors).reshape(k * d)
         terms = graph.add("Reshape", graph.add("Add", product, graph.constant(shifts)), graph.whole(0, k, d))

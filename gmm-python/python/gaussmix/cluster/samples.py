@@ -19,15 +19,11 @@ from .shard import Options
 class ClusterSamples(Samples):
     """The partitions of a cluster."""
 
-    estimator: ClusterEstimator
-    #: Of the kind that the estimator has.
-    engine: Any
-
-    def __init__(self, estimator: ClusterEstimator, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True) -> None:
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, labels: Any = None, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, Interrupts()
         if estimator.standardize:
             _start.check_units(estimator)
-        self.engine = estimator._make_engine()
+        self.engine: Any = estimator._make_engine()
         try:
             self._load(X, sample_weight, labels, reset)
         except BaseException:

@@ -43,18 +43,18 @@ pub enum Outcome {
 /// The draws are then, to the bit, those of a run that was never stopped.
 ///
 /// ```
-/// use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
+/// use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start};
 /// use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
 /// use std::ops::ControlFlow;
 ///
 /// let x = ndarray::Array2::from_shape_fn((40, 1), |(i, _)| (i % 2) as f64 * 5.0 + (i as f64).sin());
 /// let samples = Samples::from_f64(x.view())?;
-/// let model = Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &DataSummary::new(&samples))?;
+/// let model = PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &DataSummary::new(&samples))?;
 /// let mut evaluator = ReferenceEvaluator::new(samples);
 /// let mut posterior = Posterior::new(&model, &mut evaluator)?;
 /// let settings = Settings::new(Sampler::NUTS).chains(2).warmup(200).draws(100);
 /// let start = Start::from_prior(&model, &settings)?;
-/// let mut run = Run::new(settings, start, &mut posterior)?;
+/// let mut run = Chains::new(settings, start, &mut posterior)?;
 /// let mut seen = 0;
 /// run.advance(&mut posterior, |progress| {
 ///     for draw in progress.draws {

@@ -74,7 +74,7 @@ impl<M: Method> Fitting<M> {
     /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
     ///
     /// ```
-    /// use gmm_host::GaussianMixtureParams;
+    /// use gmm_host::{GaussianMixtureParams, Predict};
     /// use ndarray::array;
     ///
     /// let x = array![[1.0f32, 2.0], [1.0, 4.0], [10.0, 2.0], [10.0, 4.0]];

@@ -17,7 +17,7 @@ pub struct Timing {
 
 /// Calls `f` to warm up, until a call takes less than `budget`, and then again and again until that
 /// is spent. `f` gets the number of the call, counted from 0. If calls are still slower than
-/// `budget` after [`MAX_WARMUP_BUDGETS`] budgets, the last one is the measurement.
+/// `budget` after `MAX_WARMUP_BUDGETS` budgets, the last one is the measurement.
 pub fn time<E>(budget: Duration, mut f: impl FnMut(usize) -> Result<(), E>) -> Result<Timing, E> {
     let mut calls = 0;
     let mut call = || {

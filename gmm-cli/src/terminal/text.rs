@@ -15,7 +15,7 @@ pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
     out.flush()
 }
 
-/// As [`print`], text that may have styles (`anstyle`), which are shown on a terminal only. It is not
+/// As [`print`](fn@print), text that may have styles (`anstyle`), which are shown on a terminal only. It is not
 /// escaped, so that nothing in it may come from a file.
 pub fn print_styled(text: impl std::fmt::Display) -> io::Result<()> {
     let mut out = anstream::stdout().lock();

@@ -20,7 +20,7 @@ const BLOCK: usize = 1 << 20;
 pub struct Problem {
     /// The samples (N, D).
     pub data: Array2<f32>,
-    /// [`PARAMETER_SETS`] of them.
+    /// `PARAMETER_SETS` of them.
     pub mixtures: Vec<Mixture>,
 }
 

@@ -277,7 +277,9 @@ pub enum Error {
         available: String,
     },
     /// A name that no covariance type has.
-    #[error("there is no covariance type `{name}`; use full, tied, diag or spherical")]
+    #[error(
+        "there is no covariance type `{name}`; use full, tied, diag, spherical or a model such as VEV (docs/mclust.md lists them)"
+    )]
     UnknownCovarianceType {
         /// The name given.
         name: String,

@@ -11,9 +11,9 @@
 //!
 //! ```text
 //! error, interrupt, memory, compensated, simd, precision
-//! model: linalg, covariances, mixture, marginal, density, conditional, one_dimension, order,
-//!     sampler, gaussian, transport, distances, products, merging
-//! statistics: freeze, prior
+//! model: linalg, covariances, covariance_model, mixture, decomposition, marginal, density, conditional,
+//!     one_dimension, order, sampler, gaussian, transport, distances, products, merging
+//! statistics: freeze, prior, constrained
 //! variational: prior, gamma, expectations, mixture, m_step, bound
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! contract: metropolis, sampling, draw, labels, evaluator

@@ -1,4 +1,5 @@
 //! The sufficient statistics of an E-step, and the M-step.
+mod constrained;
 pub mod freeze;
 pub mod prior;
 pub mod sums;

@@ -59,7 +59,11 @@ pub mod model {
     #[doc(inline)]
     pub use crate::predict::{MixtureOn, Predict};
     #[doc(inline)]
+    pub use gmm_core::model::covariance_model::CovarianceModel;
+    #[doc(inline)]
     pub use gmm_core::model::covariances::{CovarianceType, Covariances};
+    #[doc(inline)]
+    pub use gmm_core::model::decomposition::Decomposition;
     #[doc(inline)]
     pub use gmm_core::model::distances::{Estimate, Transport};
     #[doc(inline)]

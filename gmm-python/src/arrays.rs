@@ -2,7 +2,7 @@
 use crate::errors::exception;
 use gaussmix::data::View;
 use gaussmix::memory;
-use gaussmix::model::{CovarianceType, Covariances, Mixture};
+use gaussmix::model::{CovarianceModel, CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -120,18 +120,19 @@ pub fn mixture(
     weights: ArrayD<f64>,
     means: ArrayD<f64>,
     sigma: ArrayD<f64>,
-    covariance_type: Option<CovarianceType>,
+    model: Option<CovarianceModel>,
 ) -> PyResult<Mixture> {
     let shape = means.shape().to_vec();
     let means = means.into_dimensionality::<Ix2>().map_err(|_| wrong_shape("means", "(K, D)", &shape))?;
     let shape = weights.shape().to_vec();
     let weights = weights.into_dimensionality::<Ix1>().map_err(|_| wrong_shape("weights", "(K,)", &shape))?;
     let (k, d) = means.dim();
-    let covariance_type = match covariance_type {
-        Some(covariance_type) => covariance_type,
-        None => covariance_type_of(sigma.shape(), k, d)?,
+    let model = match model {
+        Some(model) => model,
+        None => covariance_type_of(sigma.shape(), k, d)?.into(),
     };
-    Mixture::new(weights, means, covariances(covariance_type, k, d, sigma)?).map_err(exception)
+    let mixture = Mixture::new(weights, means, covariances(model.form(), k, d, sigma)?);
+    mixture.and_then(|mixture| mixture.with_covariance_model(model)).map_err(exception)
 }
 
 /// Covariances, or what has their shape, as NumPy's array.
@@ -143,13 +144,19 @@ pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> 
     }
 }
 
-/// Raises `ValueError` for a name that no covariance type has.
+/// The type of the arrays that hold covariances of a model. Raises `ValueError` for a name that no model
+/// has.
 #[pyfunction]
-pub fn check_covariance_type(name: &str) -> PyResult<()> {
-    covariance_type(name).map(|_| ())
+pub fn covariance_form(name: &str) -> PyResult<&'static str> {
+    covariance_type(name).map(CovarianceType::name)
 }
 
-/// scikit-learn's name of a covariance type.
-pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
+/// The model of this name.
+pub fn covariance_model(name: &str) -> PyResult<CovarianceModel> {
     name.parse().map_err(exception)
+}
+
+/// The type of the arrays that hold covariances of the model of this name.
+pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
+    covariance_model(name).map(CovarianceModel::form)
 }

@@ -1,6 +1,6 @@
-//! Statistics and mixtures as bytes: a magic word, the covariance type, K and D, and numbers in
+//! Statistics and mixtures as bytes: a magic word, the covariance model, K and D, and numbers in
 //! float64, all little endian. Of symmetric matrices only the lower triangle is there, row by row.
-use gaussmix::model::{CovarianceType, Covariances};
+use gaussmix::model::{CovarianceModel, CovarianceType, Covariances};
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 /// The beginning; its last byte is the version.
@@ -9,11 +9,12 @@ pub type Magic = [u8; 8];
 /// Writes numbers and, behind them, `matrices` of K components over D features.
 pub fn write(
     magic: &Magic,
+    model: CovarianceModel,
     (k, d): (usize, usize),
     numbers: impl Iterator<Item = f64>,
     matrices: &Covariances,
 ) -> Vec<u8> {
-    let kind = CovarianceType::ALL.iter().position(|t| *t == matrices.covariance_type()).unwrap_or_default();
+    let kind = CovarianceModel::ALL.iter().position(|m| *m == model).unwrap_or_default();
     let size = 8 * (k * d + k + 2 + triangles(matrices.covariance_type(), k, d).unwrap_or(0));
     let mut bytes = Vec::with_capacity(magic.len() + 24 + size);
     bytes.extend(magic);
@@ -33,6 +34,7 @@ pub fn write(
 
 /// What bytes hold.
 pub struct Read {
+    pub model: CovarianceModel,
     pub k: usize,
     pub d: usize,
     pub numbers: Vec<f64>,
@@ -46,7 +48,8 @@ pub fn read(magic: &Magic, bytes: &[u8], n_numbers: impl Fn(usize, usize) -> Opt
     let mut sizes =
         head.chunks_exact(8).map(|b| b.try_into().ok().and_then(|b| usize::try_from(u64::from_le_bytes(b)).ok()));
     let (kind, k, d) = (sizes.next()??, sizes.next()??, sizes.next()??);
-    let covariance_type = *CovarianceType::ALL.get(kind)?;
+    let model = *CovarianceModel::ALL.get(kind)?;
+    let covariance_type = model.form();
     let first = n_numbers(k, d)?;
     let total = first.checked_add(triangles(covariance_type, k, d)?)?;
     if k == 0 || d == 0 || rest.len() != total.checked_mul(8)? {
@@ -68,7 +71,7 @@ pub fn read(magic: &Magic, bytes: &[u8], n_numbers: impl Fn(usize, usize) -> Opt
         Covariances::Tied(v) => fill(v.view_mut()),
         others => *others = Covariances::from_vec(covariance_type, k, d, numbers.collect()).ok()?,
     }
-    Some(Read { k, d, numbers: before, matrices })
+    Some(Read { model, k, d, numbers: before, matrices })
 }
 
 /// How many numbers are written of matrices.

@@ -205,7 +205,7 @@ fn begin(
     resume: Option<PathBuf>,
 ) -> PyResult<Inner> {
     let device: Device = options.device.parse().map_err(exception)?;
-    let covariance_type = arrays::covariance_type(&options.covariance_type)?;
+    let covariance_type: gaussmix::model::CovarianceType = options.covariance_type.parse().map_err(exception)?;
     let prior = options.prior.as_deref().map(Prior::from_json).transpose().map_err(sampler_exception)?;
     let summary = DataSummary::new(&samples);
     let model =

@@ -102,7 +102,7 @@ pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>>
     }
     let fitting: Fitting<M> =
         pythonize::depythonize(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let covariance_type = fitting.options.covariance_type;
+    let covariance_type = fitting.options.covariance_type.form();
     let given = arrays.unwrap_or_else(|| PyDict::new(options.py()));
     M::with_arrays(fitting, &Arrays { given, covariance_type })
 }

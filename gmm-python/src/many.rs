@@ -209,7 +209,7 @@ impl Many<'_, '_> {
                 return Err(PyValueError::new_err("there must be options and runs for each set, or one for all"));
             }
         }
-        let shapes = fittings.iter().map(|of| (of.options.n_components, of.options.covariance_type)).collect();
+        let shapes = fittings.iter().map(|of| (of.options.n_components, of.options.covariance_type.form())).collect();
         let starts = Starts { runs: &runs, shapes };
         let (k, covariance_type) = starts.shapes[0];
         let samples = all(x, weights, missing).map_err(exception)?;

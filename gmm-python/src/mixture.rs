@@ -7,7 +7,7 @@ use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
 use gaussmix::model::{Covariances, Order};
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
-use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -77,9 +77,11 @@ fn product(factor: &Covariances) -> Covariances {
 fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
     let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
-    let Read { k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
+    let Read { model, k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
     let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
-    gaussmix::model::Mixture::new(numbers.into(), means, matrices).map_err(exception)
+    gaussmix::model::Mixture::new(numbers.into(), means, matrices)
+        .and_then(|mixture| mixture.with_covariance_model(model))
+        .map_err(exception)
 }
 
 /// How a fit found a mixture.
@@ -115,7 +117,7 @@ impl Mixtures {
         covariances: &Bound<'_, PyAny>,
         covariance_type: Option<&str>,
     ) -> PyResult<Self> {
-        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+        let covariance_type = covariance_type.map(arrays::covariance_model).transpose()?;
         let (weights, means, covariances) = (numbers(weights)?, numbers(means)?, numbers(covariances)?);
         if weights.ndim() < 2 {
             let one = arrays::mixture(weights, means, covariances, covariance_type)?;
@@ -153,7 +155,7 @@ impl Mixture {
         covariances: &Bound<'_, PyAny>,
         covariance_type: Option<&str>,
     ) -> PyResult<Self> {
-        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+        let covariance_type = covariance_type.map(arrays::covariance_model).transpose()?;
         arrays::mixture(numbers(weights)?, numbers(means)?, numbers(covariances)?, covariance_type).map(Self::from)
     }
 
@@ -166,7 +168,8 @@ impl Mixture {
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let (weights, means) = (self.0.weights(), self.0.means());
         let numbers = weights.iter().chain(&means).copied();
-        PyBytes::new(py, &bytes::write(MAGIC, means.dim(), numbers, self.0.covariances()))
+        let model = self.0.covariance_model();
+        PyBytes::new(py, &bytes::write(MAGIC, model, means.dim(), numbers, self.0.covariances()))
     }
 
     /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the
@@ -180,7 +183,8 @@ impl Mixture {
         precisions_cholesky: &Bound<'_, PyAny>,
         covariance_type: &str,
     ) -> PyResult<Self> {
-        let covariance_type = arrays::covariance_type(covariance_type)?;
+        let model = arrays::covariance_model(covariance_type)?;
+        let covariance_type = model.form();
         let (weights, means) = (arrays::vector("weights_", weights)?, arrays::matrix("means_", means)?);
         let (k, d) = means.dim();
         let factor = arrays::covariances(covariance_type, k, d, numbers(precisions_cholesky)?)?;
@@ -189,10 +193,12 @@ impl Mixture {
             && let Ok(mixture) = gaussmix::model::Mixture::new(weights.clone(), means.clone(), covariances)
             && is_factor(&factor, &mixture)
         {
-            return Ok(Self(mixture));
+            return mixture.with_covariance_model(model).map(Self).map_err(exception);
         }
-        let mixture = gaussmix::model::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?;
-        Ok(Self(mixture))
+        gaussmix::model::Mixture::from_precisions(weights, means, product(&factor))
+            .and_then(|mixture| mixture.with_covariance_model(model))
+            .map(Self)
+            .map_err(exception)
     }
 
     /// From precisions in the shape of the covariance type.
@@ -237,6 +243,20 @@ impl Mixture {
     #[getter]
     fn covariance_type(&self) -> &'static str {
         self.0.covariance_type().name()
+    }
+
+    #[getter]
+    fn covariance_model(&self) -> &'static str {
+        self.0.covariance_model().name()
+    }
+
+    /// The volumes, shapes and orientations of the covariances.
+    fn decomposition<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray3<f64>>) {
+        let parts = self.0.decomposition();
+        (parts.volumes.into_pyarray(py), parts.shapes.into_pyarray(py), parts.orientations.into_pyarray(py))
     }
 
     #[getter]

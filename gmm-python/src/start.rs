@@ -102,6 +102,8 @@ pub fn kmeans_plusplus<'py>(
 
 /// The mixture of the statistics of clusters.
 #[pyfunction]
-pub fn mixture_of_clusters(clusters: &Statistics, reg_covar: f64) -> PyResult<Mixture> {
-    Em::mixture_of(&clusters.0, reg_covar).map(Mixture::from).map_err(exception)
+pub fn mixture_of_clusters(clusters: &Statistics, covariance_type: &str, reg_covar: f64) -> PyResult<Mixture> {
+    Em::mixture_of(&clusters.0, arrays::covariance_model(covariance_type)?, reg_covar)
+        .map(Mixture::from)
+        .map_err(exception)
 }

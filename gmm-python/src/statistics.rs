@@ -90,7 +90,7 @@ impl Statistics {
         let head = [s.weight(), s.log_likelihood()];
         let (counts, means) = (s.counts(), s.means());
         let numbers = head.into_iter().chain(counts.iter().copied()).chain(means.iter().copied());
-        PyBytes::new(py, &bytes::write(MAGIC, means.dim(), numbers, s.scatter()))
+        PyBytes::new(py, &bytes::write(MAGIC, s.covariance_type().into(), means.dim(), numbers, s.scatter()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -246,7 +246,7 @@ impl Statistics {
 /// Reads what `__bytes__` wrote; `None` where the bytes are of another length or kind.
 fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::statistics::Statistics>> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k)?.checked_add(2);
-    let Read { k, d, numbers, matrices: second } = bytes::read(MAGIC, bytes, sizes)?;
+    let Read { k, d, numbers, matrices: second, .. } = bytes::read(MAGIC, bytes, sizes)?;
     let mut numbers = numbers.into_iter();
     let (weight, log_likelihood) = (numbers.next()?, numbers.next()?);
     let counts: Array1<f64> = numbers.by_ref().take(k).collect();

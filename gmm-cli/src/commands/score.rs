@@ -190,7 +190,7 @@ impl Score {
             n,
             d,
             k: mixture.n_components(),
-            covariance_type: mixture.covariance_type().name(),
+            covariance_type: mixture.covariance_model().name(),
             log_likelihood,
             mean_log_likelihood: log_likelihood / n as f64,
             device: description.device,

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use gaussmix::fit::{Em, Fit, FitOptions, FittedModel, Fitting, Method, Regularized, Variational};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
-use gaussmix::model::{CovarianceType, Mixture, VariationalMixture};
+use gaussmix::model::{CovarianceModel, Mixture, VariationalMixture};
 use gaussmix::statistics::Freeze;
 use ndarray::Array1;
 use serde::Serialize;
@@ -66,22 +66,22 @@ struct Posterior {
 /// A method with its options on the command line, and the files of what it finds.
 pub trait Trained: Method<Model: Trainable> + Serialize {
     /// The method with the options that were given.
-    fn of(training: &Training, covariance_type: CovarianceType) -> anyhow::Result<Self>;
+    fn of(training: &Training, covariance_type: CovarianceModel) -> anyhow::Result<Self>;
 }
 
 impl Trained for Em {
-    fn of(training: &Training, _: CovarianceType) -> anyhow::Result<Self> {
+    fn of(training: &Training, _: CovarianceModel) -> anyhow::Result<Self> {
         Ok(training.em.clone())
     }
 }
 
 impl Trained for Variational {
-    fn of(training: &Training, covariance_type: CovarianceType) -> anyhow::Result<Self> {
+    fn of(training: &Training, covariance_type: CovarianceModel) -> anyhow::Result<Self> {
         let Posterior { options, mean_prior, covariance_prior, .. } = &training.posterior;
         let mut method = options.clone();
         let mean = mean_prior.as_ref().map(|numbers| numbers.vector().context("--mean-prior")).transpose()?;
         method.mean_prior = mean.map(Array1::from_vec);
-        let covariance = |numbers: &Numbers| numbers.covariance(covariance_type).context("--covariance-prior");
+        let covariance = |numbers: &Numbers| numbers.covariance(covariance_type.form()).context("--covariance-prior");
         method.covariance_prior = covariance_prior.as_ref().map(covariance).transpose()?;
         Ok(method)
     }
@@ -204,7 +204,7 @@ impl Training {
     }
 
     /// The fit that the options describe, in the units of the data.
-    pub fn fitting<M: Trained>(&self, k: usize, covariance_type: CovarianceType) -> anyhow::Result<Fitting<M>> {
+    pub fn fitting<M: Trained>(&self, k: usize, covariance_type: CovarianceModel) -> anyhow::Result<Fitting<M>> {
         let fitting = Fitting::from((self.options.clone(), M::of(self, covariance_type)?));
         let freeze = self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or);
         Ok(fitting.n_components(k).covariance_type(covariance_type).freeze(freeze))

@@ -9,7 +9,7 @@ use gaussmix::device::{Device, Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
 use gaussmix::io::{self, ColumnSelection, Contents, Data, DataFile, Identity, Ids, Table};
-use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::model::{CovarianceModel, Mixture};
 use gaussmix::{Error, mcmc};
 use ndarray::Array1;
 use std::ops::Range;
@@ -420,7 +420,7 @@ impl<'a> Source<'a> {
     pub fn standardize_fit<M: Standardizable>(
         &self,
         fit: Fit<M>,
-        covariance_type: CovarianceType,
+        covariance_type: CovarianceModel,
     ) -> gaussmix::Result<Fit<M>> {
         match &self.standardization {
             Some(standard) => standard.standardize_fit(&fit, covariance_type),

@@ -1,4 +1,5 @@
 //! The mixture and its parameters, checked once, on construction.
+use super::covariance_model::CovarianceModel;
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
 use crate::compensated::log_softmax;
@@ -30,6 +31,7 @@ pub struct Mixture {
     weights: Array1<f64>,
     means: Array2<f64>,
     covariances: Covariances,
+    model: CovarianceModel,
     /// The Cholesky factors of the precisions, for the types that have matrices.
     factor: Option<Covariances>,
     /// The logarithms of the weights (K,), where some are too small for a number: such a weight is
@@ -60,7 +62,7 @@ impl Mixture {
         let (factor, failures) = covariances.factorise();
         match failures.into_iter().next() {
             Some(failure) => Err(failure),
-            None => Ok(Self { weights, means, covariances, factor, log_weights: None }),
+            None => Self::from_parts(weights, means, covariances, factor),
         }
     }
 
@@ -103,7 +105,22 @@ impl Mixture {
         factor: Option<Covariances>,
     ) -> Result<Self> {
         check_weights_and_means(&weights, &means)?;
-        Ok(Self { weights, means, covariances, factor, log_weights: None })
+        let model = covariances.covariance_type().into();
+        Ok(Self { weights, means, covariances, model, factor, log_weights: None })
+    }
+
+    /// The same mixture as one of a model of its form, whose constraints its covariances are taken to
+    /// have: it is what an M-step keeps, and what [`n_parameters`](Self::n_parameters) counts.
+    ///
+    /// # Errors
+    /// [`Error::WrongCovarianceType`] for a model of another form.
+    pub fn with_covariance_model(mut self, model: CovarianceModel) -> Result<Self> {
+        if model.form() != self.covariance_type() {
+            let (what, expected, got) = ("the covariances", model.form().name(), self.covariance_type().name());
+            return Err(Error::WrongCovarianceType { what, expected, got });
+        }
+        self.model = model;
+        Ok(self)
     }
 
     /// With other weights, whose logarithms (K,) are given up to a constant; also gives that: the
@@ -145,6 +162,7 @@ impl Mixture {
             weights: self.weights.select(Axis(0), order),
             means: self.means.select(Axis(0), order),
             covariances: self.covariances.select(order),
+            model: self.model,
             factor: self.factor.as_ref().map(|factor| factor.select(order)),
             log_weights: self.log_weights.as_ref().map(|v| v.select(Axis(0), order)),
         }
@@ -211,6 +229,11 @@ impl Mixture {
         self.covariances.covariance_type()
     }
 
+    /// The model of the covariances, by default that without constraints beyond their type.
+    pub fn covariance_model(&self) -> CovarianceModel {
+        self.model
+    }
+
     /// scikit-learn's `precisions_cholesky_`, in the covariances' shape: upper triangular matrices
     /// U with Σ⁻¹ = U·Uᵀ (`full`, `tied`; computed once, on construction), or 1/σ (`diag`,
     /// `spherical`).
@@ -269,13 +292,7 @@ impl Mixture {
     /// The number of free parameters: of the covariances, of the means, and K − 1 weights.
     pub fn n_parameters(&self) -> usize {
         let (k, d) = self.means.dim();
-        let covariances = match self.covariance_type() {
-            CovarianceType::Full => k * d * (d + 1) / 2,
-            CovarianceType::Tied => d * (d + 1) / 2,
-            CovarianceType::Diag => k * d,
-            CovarianceType::Spherical => k,
-        };
-        covariances + k * d + k - 1
+        self.model.n_parameters(k, d) + k * d + k - 1
     }
 
     /// The variance of component `k` along feature `j`: the marginal one, if the type has matrices.
@@ -335,7 +352,7 @@ pub(crate) fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usi
 
 #[cfg(feature = "serde")]
 mod serialised {
-    use super::{Covariances, Error, Mixture, Result};
+    use super::{CovarianceModel, Covariances, Error, Mixture, Result};
     use ndarray::{Array1, Array2};
 
     /// What a mixture is serialised as: its parameters, without what is computed from them.
@@ -344,11 +361,15 @@ mod serialised {
         weights: Array1<f64>,
         means: Array2<f64>,
         covariances: Covariances,
+        /// Given where it is not that of the covariances' type.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        covariance_model: Option<CovarianceModel>,
     }
 
     impl From<Mixture> for Parts {
         fn from(mixture: Mixture) -> Self {
-            Self { weights: mixture.weights, means: mixture.means, covariances: mixture.covariances }
+            let Mixture { weights, means, covariances, model, .. } = mixture;
+            Self { weights, means, covariances, covariance_model: (!model.is_plain()).then_some(model) }
         }
     }
 
@@ -356,7 +377,11 @@ mod serialised {
         type Error = Error;
 
         fn try_from(parts: Parts) -> Result<Self> {
-            Self::new(parts.weights, parts.means, parts.covariances)
+            let mixture = Self::new(parts.weights, parts.means, parts.covariances)?;
+            match parts.covariance_model {
+                Some(model) => mixture.with_covariance_model(model),
+                None => Ok(mixture),
+            }
         }
     }
 }

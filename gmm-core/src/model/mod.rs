@@ -1,7 +1,9 @@
 //! Mixtures: their parameters, checked once; densities; their parts, distances and products; drawing
 //! samples.
 pub mod conditional;
+pub mod covariance_model;
 pub mod covariances;
+pub mod decomposition;
 pub mod density;
 pub mod distances;
 pub mod gaussian;

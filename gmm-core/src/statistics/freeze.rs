@@ -1,5 +1,6 @@
 //! What an M-step leaves as it is.
 use crate::error::{Error, Result};
+use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{gram, inverse};
 use crate::model::mixture::Mixture;
@@ -91,7 +92,7 @@ pub struct Freeze {
     pub weights: Frozen,
     /// Leave these means.
     pub means: Frozen,
-    /// Leave these covariances; of `tied` ones all or none.
+    /// Leave these covariances; all or none where components share a part of them, as `tied` ones.
     pub covariances: Frozen,
     /// Give all components whose weight is not frozen the same weight.
     pub equal_weights: bool,
@@ -121,7 +122,7 @@ impl Freeze {
     ///
     /// # Errors
     /// [`Error::BadParameter`].
-    pub fn check(&self, n_components: usize, covariance_type: CovarianceType) -> Result<()> {
+    pub fn check(&self, n_components: usize, model: CovarianceModel) -> Result<()> {
         let bad = |value: String, remedy| Err(Error::BadParameter { name: "freeze", value, remedy });
         for (name, frozen) in self.parts() {
             if let Frozen::Components(components) = frozen
@@ -131,10 +132,10 @@ impl Freeze {
             }
         }
         let all = |frozen: &Frozen| (0..n_components).all(|c| frozen.has(c));
-        if covariance_type == CovarianceType::Tied && self.covariances.any() && !all(&self.covariances) {
+        if model.shares() && self.covariances.any() && !all(&self.covariances) {
             return bad(
                 "covariances of some components".into(),
-                "a tied covariance is frozen of all components or of none",
+                "covariances that share a part are frozen of all components or of none",
             );
         }
         if self.equal_weights && all(&self.weights) {
@@ -224,7 +225,9 @@ impl Freeze {
         let (mut means, mut covariances) = (mixture.means().to_owned(), mixture.covariances().clone());
         let mean = if self.equal_means { self.shared_mean(weights.view(), means.view(), &mixture) } else { None };
         let Some(mean) = mean else {
-            return Mixture::from_parts(weights, means, covariances, mixture.factor().cloned());
+            let factor = mixture.factor().cloned();
+            return Mixture::from_parts(weights, means, covariances, factor)?
+                .with_covariance_model(mixture.covariance_model());
         };
         // Around the new mean, so that components stay as different as they were.
         let tied = covariances.covariance_type() == CovarianceType::Tied;
@@ -236,7 +239,7 @@ impl Freeze {
                 covariances.add_outer(c, if tied { weights[c] } else { 1.0 / d }, &delta.to_vec());
             }
         }
-        Mixture::new(weights, means, covariances)
+        Mixture::new(weights, means, covariances)?.with_covariance_model(mixture.covariance_model())
     }
 }
 

@@ -1,6 +1,8 @@
 //! The M-step of EM.
+use super::constrained::constrain;
 use super::{COUNT_FLOOR, Statistics};
 use crate::error::{Error, Result};
+use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
     at_once, for_each_matrix, map_rows, matrices_at_once, row_major, sum_of, trace_of_product, vectorised,
@@ -50,6 +52,23 @@ impl Statistics {
         }
     }
 
+    /// As [`to_mixture`](Self::to_mixture), of a model. Turns of its M-step begin at spheres.
+    ///
+    /// # Errors
+    /// As [`to_mixture`](Self::to_mixture), and [`Error::WrongCovarianceType`] for a model of another form.
+    pub fn to_mixture_of(&self, model: CovarianceModel, reg_covar: f64) -> Result<Mixture> {
+        if model.is_plain() {
+            return self.to_mixture(reg_covar);
+        }
+        if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
+            return Err(Error::EmptyComponent { component, count });
+        }
+        let (k, d) = self.means.dim();
+        let spheres = Covariances::isotropic(self.covariance_type(), k, d, 1.0);
+        let start = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), self.means.clone(), spheres)?;
+        Ok(self.update(&start.with_covariance_model(model)?, reg_covar, &Freeze::default())?.mixture)
+    }
+
     /// The M-step of an EM iteration that began at `previous`, with scikit-learn's formulas: with
     /// nₖ = Nₖ + 10·ε ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ
     /// (`tied`: / Σ nₖ; `spherical`: the mean over the features) with `reg_covar` added to the
@@ -59,10 +78,13 @@ impl Statistics {
     /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means, and
     /// weights share what frozen ones leave of 1, so that each is the best beside what is frozen.
     ///
+    /// Of these covariances, a model of `previous` that shares volumes, shapes or axes
+    /// ([`CovarianceModel`]) then takes the likeliest that it allows.
+    ///
     /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and
     /// its weight nₖ / Σ nₖ is nearly zero. A component whose new covariance is not positive
     /// definite, because it collapsed onto a point or a plane and `reg_covar` is too small, retains
-    /// its last covariance. Neither lowers the likelihood, because the M-step of each parameter is
+    /// its last covariance; where components share a part of theirs, all do. Neither lowers the likelihood, because the M-step of each parameter is
     /// a maximum whatever the other parameter is. [`Update::retained`] lists both.
     ///
     /// A covariance counts as positive definite only if rounding leaves no doubt of it. With
@@ -115,7 +137,8 @@ impl Statistics {
             return Err(Error::ShapeMismatch { what: "means of the previous mixture", expected: vec![k, d], got });
         }
         previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
-        freeze.check(k, self.covariance_type())?;
+        let model = previous.covariance_model();
+        freeze.check(k, model)?;
         let pseudo_count = self.floor() + prior.map_or(0.0, ConjugatePrior::pseudo_count);
         let weights = if freeze.weights.any() || freeze.equal_weights {
             freeze.weights(&self.counts + pseudo_count, previous)
@@ -147,11 +170,14 @@ impl Statistics {
         let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
         if frozen.len() == k {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
-            return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
+            let mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_covariance_model(model)?;
+            return Ok(Update { mixture, retained: empty });
         }
         let covariance_type = self.covariance_type();
         let tied = covariance_type == CovarianceType::Tied;
+        let divisors = Array1::from_shape_fn(k, |c| if bare.contains(&c) { 0.0 } else { self.counts[c] + divisor });
         let mut covariances = self.into_covariances(means.view(), reg_covar, divisor);
+        constrain(&mut covariances, &divisors, previous);
         if !tied {
             for &c in bare.iter().chain(&frozen) {
                 covariances.copy_component(c, previous.covariances());
@@ -159,7 +185,7 @@ impl Statistics {
         }
         let (factor, mut failures) = covariances.factorise();
         let n_alive = if tied { 1 } else { k - bare.len() };
-        let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?;
+        let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_covariance_model(model)?;
         // With the factors that they have, which may come from precisions.
         frozen.iter().for_each(|&c| mixture.copy_covariance(c, previous));
         failures.retain(|failure| component_of(failure).is_none_or(|c| !freeze.covariances.has(c)));
@@ -178,12 +204,18 @@ impl Statistics {
                 }
             }
         }
-        if failures.len() == n_alive
+        // Components that share a part retain it together, unless they have none yet.
+        let whole = model.shares() && !tied;
+        if (failures.len() == n_alive || whole && previous.is_round())
             && let Some(failure) = failures.drain(..).min_by_key(component_of)
         {
             return Err(failure);
         }
         let mut retained = empty;
+        if whole && !(failures.is_empty() && doubtful.is_empty()) {
+            (0..k).for_each(|c| mixture.copy_covariance(c, previous));
+            return Ok(Update { mixture, retained: (0..k).collect() });
+        }
         for of in failures.iter().map(component_of).chain(doubtful) {
             mixture.copy_covariance(of.unwrap_or(0), previous);
             match of {

@@ -10,6 +10,7 @@ use super::subset::check_columns;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
 use gmm_core::memory;
+use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::on_pool_thread;
 use gmm_core::model::mixture::Mixture;
@@ -27,6 +28,7 @@ options! {
     pub struct Em of fitting at fitting.method, for impl[] Fitting<Em>;
     arguments {}
     fields {}
+    converted {}
     optional {
         /// Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or
         /// numbers that differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.
@@ -59,14 +61,14 @@ impl Em {
     ///
     /// # Errors
     /// As [`Statistics::to_mixture`].
-    pub fn mixture_of(statistics: &Statistics, reg_covar: f64) -> Result<Mixture> {
+    pub fn mixture_of(statistics: &Statistics, model: CovarianceModel, reg_covar: f64) -> Result<Mixture> {
         if reg_covar <= 0.0 || statistics.counts().iter().all(|count| *count > 0.0) {
-            return statistics.to_mixture(reg_covar);
+            return statistics.to_mixture_of(model, reg_covar);
         }
         let (k, d) = statistics.means().dim();
         let narrow = Covariances::isotropic(statistics.covariance_type(), k, d, reg_covar);
         let empty = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), Array2::zeros((k, d)), narrow)?;
-        Ok(statistics.update(&empty, reg_covar, &Freeze::default())?.mixture)
+        Ok(statistics.update(&empty.with_covariance_model(model)?, reg_covar, &Freeze::default())?.mixture)
     }
 
     /// Checks each initial parameter that is given, in a mixture whose other parameters are
@@ -85,7 +87,7 @@ impl Em {
             return Err(Error::ShapeMismatch { what: "weights_init", expected: vec![k], got: vec![weights.len()] });
         }
         if let Some(precisions) = &self.precisions_init {
-            precisions.check_type("precisions_init", options.covariance_type, k, d)?;
+            precisions.check_type("precisions_init", options.covariance_type.form(), k, d)?;
         }
         if !self.has_initial_parameters() {
             return Ok(());
@@ -163,14 +165,14 @@ impl Steps for Em {
         }
         if let Some(covariance) = &mut prior.covariance {
             let what = "the prior's covariance, in standardised units,";
-            *covariance = standard.standardized_covariances(what, covariance, 1, options.covariance_type)?;
+            *covariance = standard.standardized_covariances(what, covariance, 1, options.covariance_type.form())?;
         }
         Ok(self)
     }
 
     fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<Option<ConjugatePrior>> {
         let Some(prior) = &self.prior else { return Ok(None) };
-        let (k, d, kind) = (options.n_components, evaluator.n_features(), options.covariance_type);
+        let (k, d, kind) = (options.n_components, evaluator.n_features(), options.covariance_type.form());
         let MapPrior { weight_concentration, mean_precision, mean, degrees_of_freedom, covariance } = prior.clone();
         let (mean, covariance) = match (mean, covariance) {
             (Some(mean), Some(covariance)) => (mean, covariance),
@@ -203,7 +205,7 @@ impl Steps for Em {
             check_columns(evaluator)?;
             return given;
         }
-        find(options, evaluator, seed)?.into_mixture(options.reg_covar, prior.as_ref())
+        find(options, evaluator, seed)?.into_mixture(options, prior.as_ref())
     }
 
     fn of_statistics(
@@ -212,11 +214,12 @@ impl Steps for Em {
         _: &Option<ConjugatePrior>,
         statistics: &Statistics,
     ) -> Result<Mixture> {
-        Self::mixture_of(statistics, options.reg_covar)
+        Self::mixture_of(statistics, options.covariance_type, options.reg_covar)
     }
 
     fn begin_at(&self, options: &FitOptions, given: Mixture) -> Result<Mixture> {
-        options.freeze.start(self.with_initial_parameters(given)?)
+        let start = self.with_initial_parameters(given)?.with_covariance_model(options.covariance_type)?;
+        options.freeze.start(start)
     }
 
     fn iterate(

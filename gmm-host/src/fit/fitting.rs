@@ -6,6 +6,7 @@ use super::standard::{Standardizable, Standardization};
 use crate::device::names::Device;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
+use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::Statistics;
@@ -41,7 +42,7 @@ options! {
         /// turns, and such a fit cannot be resumed.
         #[cfg_attr(feature = "clap", arg(long))]
         halving: bool = false,
-        /// The method that finds a start: kmeans, k-means++, random or random_from_data.
+        /// The method that finds a start: kmeans, k-means++, random, random_from_data or hierarchical.
         ///
         /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and
         /// some that one pass over all draws by their distances, so that rare ones are among them. The
@@ -56,8 +57,6 @@ options! {
     fields {
         /// The number of components K, at least 1.
         n_components: usize = 1,
-        /// The shape of the covariances.
-        covariance_type: CovarianceType = CovarianceType::Full,
         /// The parameters that stay as the start has them. Variational inference freezes a part of the
         /// posterior of all components: the distribution of the weights, that of the means given the
         /// precisions (m and β), that of the precisions (W and ν). Lower bounds never fall with it either.
@@ -65,6 +64,10 @@ options! {
         /// Where a fit computes whose samples come as an array. An [`Evaluator`](crate::Evaluator)
         /// computes on its own device.
         device: Device = Device::Auto,
+    }
+    converted {
+        /// The model of the covariances: full, tied, diag, spherical, or one of mclust's, such as VEV.
+        covariance_type: CovarianceModel = CovarianceModel::VVV,
     }
     optional {}
 }
@@ -398,8 +401,8 @@ impl<M: Method> Fitting<M> {
             let (expected, got) = (vec![k, d], vec![of_start, d]);
             return Err(Error::ShapeMismatch { what: "the start's means", expected, got });
         }
-        if got != covariance_type {
-            let (what, expected) = ("the start's covariances", covariance_type.name());
+        if got != covariance_type.form() {
+            let (what, expected) = ("the start's covariances", covariance_type.form().name());
             return Err(Error::WrongCovarianceType { what, expected, got: got.name() });
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance
 //! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::fitting::FitOptions;
+use super::hierarchical::{Hierarchy, quantile_classes};
 use super::kmeans::Gaps;
 use super::options::InitParams;
 use super::points::Points;
@@ -48,6 +49,8 @@ const FREE_WORK: usize = 1 << 22;
 const FIRST_CENTRES: usize = 64;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
+/// The most rows that are merged, as in mclust.
+const HIERARCHICAL_SUBSET: usize = 2000;
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance,
 /// squared and summed, as in scikit-learn's k-means.
 pub(super) const LLOYD_TOL: f64 = 1e-4;
@@ -66,10 +69,12 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub fn into_mixture(self, reg_covar: f64, prior: Option<&ConjugatePrior>) -> Result<Mixture> {
-        let mixture = match &self.assigner {
+    pub fn into_mixture(self, options: &FitOptions, prior: Option<&ConjugatePrior>) -> Result<Mixture> {
+        let FitOptions { reg_covar, covariance_type: model, .. } = *options;
+        let assigner = self.assigner.map(|assigner| assigner.with_covariance_model(model)).transpose()?;
+        let mixture = match &assigner {
             Some(assigner) => self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture,
-            None => self.statistics.to_mixture(reg_covar)?,
+            None => self.statistics.to_mixture_of(model, reg_covar)?,
         };
         with_gaps(mixture, self.gaps)
     }
@@ -107,6 +112,7 @@ impl FitOptions {
         let wanted = match self.init_params {
             // Each sample counts for all components.
             InitParams::Random => RANDOM_SUBSET.max(4 * evaluator.n_features()),
+            InitParams::Hierarchical => HIERARCHICAL_SUBSET,
             _ => SUBSET.max(k.saturating_mul(4)),
         };
         let wanted = match self.init_params {
@@ -116,6 +122,20 @@ impl FitOptions {
         let subset = subset(evaluator, k, wanted, rng)?;
         match self.init_params {
             InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, |_, _| true, rng),
+            InitParams::Hierarchical => {
+                let Rows { x, weights } = &subset.rows;
+                let points = Points::with_gaps(x, weights);
+                let filled = points.filled();
+                let classes = match filled.ncols() {
+                    1 => quantile_classes(filled.column(0), k),
+                    _ => Hierarchy::of_start(filled.view())?.classes(k),
+                };
+                let r = Array2::from_shape_fn((x.nrows(), k), |(i, c)| if classes[i] == c { weights[i] } else { 0.0 });
+                let kind = self.covariance_type.form();
+                let statistics = Statistics::from_responsibilities(filled.view(), r.view(), kind)?;
+                let gaps = points.gaps(&statistics.means().to_owned());
+                Ok(Found { statistics, assigner: None, gaps })
+            }
             InitParams::RandomFromData => {
                 let Rows { x, weights } = &subset.rows;
                 let points = Points::with_gaps(x, weights);
@@ -213,7 +233,7 @@ impl FitOptions {
     fn likelier(&self, rows: &Rows, points: &Points<f64>, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
         let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
         let mut data = CpuEvaluator::new(samples)?;
-        let kind = match self.covariance_type {
+        let kind = match self.covariance_type.form() {
             CovarianceType::Spherical => CovarianceType::Spherical,
             _ => CovarianceType::Diag,
         };
@@ -247,7 +267,8 @@ impl FitOptions {
             let factor = w / r.sum();
             r *= factor;
         }
-        let statistics = Statistics::from_responsibilities(points.filled().view(), r.view(), self.covariance_type)?;
+        let statistics =
+            Statistics::from_responsibilities(points.filled().view(), r.view(), self.covariance_type.form())?;
         // Each component is about as all samples are.
         let means = statistics.means().select(Axis(0), &[0]);
         Ok(Found { statistics, assigner: None, gaps: points.gaps(&means) })
@@ -268,16 +289,16 @@ impl FitOptions {
         if !are_final {
             // With these types an iteration of Lloyd gives what the start needs: the clusters
             // before the last, tiny move of the centres.
-            let kind = match self.covariance_type {
+            let kind = match self.covariance_type.form() {
                 kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
                 _ => CovarianceType::Spherical,
             };
             last = lloyd_over_all(evaluator, &mut centres, narrow, kind, LLOYD_TOL * points.mean_variance())?;
         }
         let (statistics, assigner) =
-            match last.filter(|(_, assigner)| assigner.covariance_type() == self.covariance_type) {
+            match last.filter(|(_, assigner)| assigner.covariance_type() == self.covariance_type.form()) {
                 Some(last) => last,
-                None => assign(evaluator, &centres, narrow, self.covariance_type)?,
+                None => assign(evaluator, &centres, narrow, self.covariance_type.form())?,
             };
         let gaps = points.gaps(&centres).map(|gaps| gaps.beside(assigner.variance(0, 0)));
         Ok(Found { statistics, assigner: Some(assigner), gaps })

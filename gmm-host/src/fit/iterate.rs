@@ -164,7 +164,7 @@ impl<'a, M: Method> Course<'a, M> {
             return Err(Error::ShapeMismatch { what, expected: vec![labels.n_components()], got: vec![n_components] });
         }
         fitting.check_features(evaluator.n_features())?;
-        let shape = options.covariance_type.shape(n_components, evaluator.n_features());
+        let shape = options.covariance_type.form().shape(n_components, evaluator.n_features());
         let remedy = "use fewer components, or a covariance type with fewer numbers";
         let waiting = if fitting.is_halved() { OF_A_WAITING_RUN.saturating_mul(options.n_init - 1) } else { 0 };
         let bytes = (OF_A_FIT + waiting).saturating_mul(size_of::<f64>());

@@ -104,7 +104,7 @@ impl<M: Method> Fitting<M> {
     /// About the multiply-adds of an iteration of all runs over these samples.
     fn work(&self, samples: &Samples<'_>) -> f64 {
         let FitOptions { covariance_type, n_components, n_init, .. } = self.options;
-        let of_sample = covariance_type.multiply_adds(n_components, samples.n_features());
+        let of_sample = covariance_type.form().multiply_adds(n_components, samples.n_features());
         (samples.n_samples() * n_init) as f64 * of_sample as f64
     }
 
@@ -269,11 +269,15 @@ mod gpu {
         let lloyd = match options.init_params {
             InitParams::KMeans => SUBSET_LLOYD.1,
             InitParams::KMeansPlusPlus => 0,
-            InitParams::Random | InitParams::RandomFromData => return None,
+            InitParams::Random | InitParams::RandomFromData | InitParams::Hierarchical => return None,
         };
-        let plain = method.is_plain() && start.is_none() && options.freeze == Freeze::default() && !options.halving;
+        let plain = method.is_plain()
+            && options.covariance_type.is_plain()
+            && start.is_none()
+            && options.freeze == Freeze::default()
+            && !options.halving;
         plain.then_some(Course {
-            covariance_type: options.covariance_type,
+            covariance_type: options.covariance_type.form(),
             d,
             tol: options.tol,
             reg_covar: options.reg_covar,

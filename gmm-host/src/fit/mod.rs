@@ -2,6 +2,7 @@
 mod em;
 mod fitting;
 mod grow;
+mod hierarchical;
 mod init;
 mod iterate;
 mod kmeans;
@@ -22,6 +23,7 @@ mod variational;
 
 pub use em::{Em, GaussianMixtureParams};
 pub use fitting::{Checked, FitOptions, FittedModel, Fitting, Method};
+pub use hierarchical::{Hierarchy, Transformation};
 pub use iterate::{RunStart, Starts};
 pub use many::{ManyStarts, Watch, evaluate_each, fit_many};
 pub use map_prior::MapPrior;

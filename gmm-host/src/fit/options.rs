@@ -22,11 +22,16 @@ pub enum InitParams {
     /// Random samples as centres; each sample belongs to its nearest centre.
     #[cfg_attr(feature = "serde", serde(rename = "random_from_data"))]
     RandomFromData,
+    /// Groups of a [`Hierarchy`](super::Hierarchy) of at most 2,000 rows, as mclust begins; with one
+    /// feature, the ranges between its quantiles.
+    #[cfg_attr(feature = "serde", serde(rename = "hierarchical"))]
+    Hierarchical,
 }
 
 impl InitParams {
     /// All methods.
-    pub const ALL: [Self; 4] = [Self::KMeans, Self::KMeansPlusPlus, Self::Random, Self::RandomFromData];
+    pub const ALL: [Self; 5] =
+        [Self::KMeans, Self::KMeansPlusPlus, Self::Random, Self::RandomFromData, Self::Hierarchical];
 
     /// scikit-learn's name of the method.
     pub fn name(self) -> &'static str {
@@ -35,6 +40,7 @@ impl InitParams {
             Self::KMeansPlusPlus => "k-means++",
             Self::Random => "random",
             Self::RandomFromData => "random_from_data",
+            Self::Hierarchical => "hierarchical",
         }
     }
 }
@@ -44,7 +50,7 @@ impl std::str::FromStr for InitParams {
 
     fn from_str(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|init| init.name() == name);
-        let remedy = "use kmeans, k-means++, random or random_from_data";
+        let remedy = "use kmeans, k-means++, random, random_from_data or hierarchical";
         known.ok_or_else(|| Error::BadParameter { name: "init_params", value: format!("`{name}`"), remedy })
     }
 }
@@ -58,14 +64,16 @@ impl std::fmt::Display for InitParams {
 /// Declares options, each once: a field of a struct, its default, and the method of [`Fitting`] that
 /// sets it.
 ///
-/// `arguments` are arguments of a command too, `fields` are not, and `optional` ones need not be
-/// given; these say by themselves whether they are arguments.
+/// `arguments` are arguments of a command too, `fields` are not; the methods of `converted` ones take
+/// what becomes one. `optional` ones need not be given; these say by themselves whether they are
+/// arguments.
 macro_rules! options {
     (
         $(#[$about:meta])*
         pub struct $name:ident of $fitting:ident at $place:expr, for impl[$($generic:tt)*] $target:ty;
         arguments { $($(#[$of_argument:meta])* $argument:ident: $argument_type:ty = $of_argument_by_default:expr,)* }
         fields { $($(#[$of_field:meta])* $field:ident: $field_type:ty = $of_field_by_default:expr,)* }
+        converted { $($(#[$of_converted:meta])* $converted:ident: $converted_type:ty = $of_converted_by_default:expr,)* }
         optional { $($(#[$of_optional:meta])* $optional:ident: $optional_type:ty,)* }
     ) => {
         $(#[$about])*
@@ -84,13 +92,18 @@ macro_rules! options {
                 #[cfg_attr(feature = "clap", arg(skip = { let value: $field_type = $of_field_by_default; value }))]
                 pub $field: $field_type,
             )*
+            $(
+                $(#[$of_converted])*
+                #[cfg_attr(feature = "clap", arg(skip = { let value: $converted_type = $of_converted_by_default; value }))]
+                pub $converted: $converted_type,
+            )*
             $($(#[$of_optional])* pub $optional: Option<$optional_type>,)*
         }
 
         impl $name {
             /// The names of the options.
             pub const NAMES: &[&str] =
-                &[$(stringify!($argument),)* $(stringify!($field),)* $(stringify!($optional),)*];
+                &[$(stringify!($argument),)* $(stringify!($field),)* $(stringify!($converted),)* $(stringify!($optional),)*];
         }
 
         impl Default for $name {
@@ -98,6 +111,7 @@ macro_rules! options {
                 Self {
                     $($argument: $of_argument_by_default,)*
                     $($field: $of_field_by_default,)*
+                    $($converted: $of_converted_by_default,)*
                     $($optional: None,)*
                 }
             }
@@ -119,6 +133,15 @@ macro_rules! options {
                 pub fn $field(self, $field: $field_type) -> Self {
                     let mut $fitting = self;
                     $place.$field = $field;
+                    $fitting
+                }
+            )*
+            $(
+                #[doc = concat!("Sets [the option](field@", stringify!($name), "::", stringify!($converted), ").")]
+                #[must_use]
+                pub fn $converted(self, $converted: impl Into<$converted_type>) -> Self {
+                    let mut $fitting = self;
+                    $place.$converted = $converted.into();
                     $fitting
                 }
             )*

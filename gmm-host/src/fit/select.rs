@@ -6,9 +6,10 @@ use super::grow::grown;
 use super::outcome::{Callback, Fit};
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
-use gmm_core::model::covariances::CovarianceType;
+use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::freeze::Freeze;
+use ndarray::Axis;
 
 /// A criterion for choosing among models; the model with the least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -19,28 +20,33 @@ pub enum Criterion {
     Bic,
     /// Akaike's −2 ln L + 2 p.
     Aic,
+    /// The integrated complete-data criterion (Biernacki, Celeux and Govaert 2000): that of Schwarz
+    /// − 2 Σ ln maxₖ rᵢₖ, which separate components lower.
+    Icl,
     /// Rissanen's description length −ln L + ½ p ln(N·D), as the 2011 paper uses it.
     Rissanen,
 }
 
 impl Criterion {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Bic, Self::Aic, Self::Rissanen];
+    pub const ALL: [Self; 4] = [Self::Bic, Self::Aic, Self::Icl, Self::Rissanen];
 
-    /// `bic`, `aic` or `rissanen`.
+    /// `bic`, `aic`, `icl` or `rissanen`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bic => "bic",
             Self::Aic => "aic",
+            Self::Icl => "icl",
             Self::Rissanen => "rissanen",
         }
     }
 
-    /// The value for p parameters, with N samples (their total weight) of D features.
+    /// The value for p parameters, with N samples (their total weight) of D features; of `icl`, with
+    /// certain components.
     pub fn value(self, log_likelihood: f64, n_parameters: usize, n_samples: f64, n_features: usize) -> f64 {
         let p = n_parameters as f64;
         match self {
-            Self::Bic => p * n_samples.ln() - 2.0 * log_likelihood,
+            Self::Bic | Self::Icl => p * n_samples.ln() - 2.0 * log_likelihood,
             Self::Aic => 2.0 * p - 2.0 * log_likelihood,
             Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).ln() - log_likelihood,
         }
@@ -55,16 +61,29 @@ impl Criterion {
     pub(super) fn candidate(self, evaluator: &mut dyn Evaluator, fit: &Fit) -> Result<Candidate> {
         let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
         let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
+        let uncertainty = if self == Self::Icl { uncertainty(evaluator, &fit.mixture)? } else { 0.0 };
         Ok(Candidate {
-            covariance_type: fit.mixture.covariance_type(),
+            covariance_type: fit.mixture.covariance_model(),
             n_components: fit.mixture.n_components(),
             n_parameters,
             log_likelihood,
-            criterion: self.value(log_likelihood, n_parameters, evaluator.total_weight(), d),
+            criterion: self.value(log_likelihood, n_parameters, evaluator.total_weight(), d) + uncertainty,
+            uncertainty,
             n_iter: fit.n_iter(),
             converged: fit.converged,
         })
     }
+}
+
+/// −2 Σᵢ wᵢ ln maxₖ rᵢₖ.
+fn uncertainty(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<f64> {
+    let r = evaluator.predict_proba(mixture)?;
+    let largest = r.map_axis(Axis(1), |row| row.fold(0.0, |most: f64, v| most.max(*v)).ln());
+    let sum = match evaluator.data().weights {
+        Some(weights) => largest.dot(&weights),
+        None => largest.sum(),
+    };
+    Ok(-2.0 * sum)
 }
 
 impl std::str::FromStr for Criterion {
@@ -72,7 +91,7 @@ impl std::str::FromStr for Criterion {
 
     fn from_str(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|criterion| criterion.name() == name);
-        let remedy = "use bic, aic or rissanen";
+        let remedy = "use bic, aic, icl or rissanen";
         known.ok_or_else(|| Error::BadParameter { name: "criterion", value: format!("`{name}`"), remedy })
     }
 }
@@ -88,7 +107,7 @@ impl std::fmt::Display for Criterion {
 #[non_exhaustive]
 pub struct Candidate {
     /// The covariance type.
-    pub covariance_type: CovarianceType,
+    pub covariance_type: CovarianceModel,
     /// K.
     pub n_components: usize,
     /// Number of free parameters.
@@ -97,6 +116,8 @@ pub struct Candidate {
     pub log_likelihood: f64,
     /// The criterion's value.
     pub criterion: f64,
+    /// −2 Σ ln maxₖ rᵢₖ where the criterion is `icl`, and else 0.
+    pub uncertainty: f64,
     /// Iterations of the fit.
     pub n_iter: usize,
     /// Whether it converged.
@@ -174,7 +195,7 @@ pub fn select(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,
     n_components: &[usize],
-    covariance_types: &[CovarianceType],
+    covariance_types: &[impl Into<CovarianceModel> + Copy],
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
@@ -221,7 +242,7 @@ pub fn grow(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,
     n_components: &[usize],
-    covariance_types: &[CovarianceType],
+    covariance_types: &[impl Into<CovarianceModel> + Copy],
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
@@ -239,7 +260,7 @@ pub fn grow(
     let mut before: Option<Mixture> = None;
     let rank: Rank<'_, _, _> = &|evaluator, fit| criterion.candidate(evaluator, fit);
     try_all(evaluator, &models, rank, callback, &mut |model, fit, evaluator, callback| {
-        let fit = match before.take().filter(|before| before.covariance_type() == model.options.covariance_type) {
+        let fit = match before.take().filter(|before| before.covariance_model() == model.options.covariance_type) {
             Some(before) if !fit.stopped => grown(model, before, fit, evaluator, callback)?,
             _ => fit,
         };
@@ -252,7 +273,7 @@ pub fn grow(
 fn models(
     params: &GaussianMixtureParams,
     n_components: &[usize],
-    covariance_types: &[CovarianceType],
+    covariance_types: &[impl Into<CovarianceModel> + Copy],
 ) -> Result<Vec<Checked<Fitting<Em>>>> {
     let of_type = |&t| n_components.iter().map(move |&k| params.clone().n_components(k).covariance_type(t).check());
     covariance_types.iter().flat_map(of_type).collect()

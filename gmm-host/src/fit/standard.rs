@@ -2,6 +2,7 @@
 use super::outcome::Fit;
 use gmm_core::data::samples::{Samples, View};
 use gmm_core::error::{Error, Result};
+use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::mixture::Mixture;
 use gmm_core::variational::mixture::VariationalMixture;
@@ -42,7 +43,7 @@ pub trait Standardizable: Sized + Clone {
     ///
     /// # Errors
     /// As there.
-    fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self>;
+    fn standardized(&self, standard: &Standardization, model: CovarianceModel) -> Result<Self>;
 
     /// How much lower the lower bound of a fit to samples in their units is than that of the fit to
     /// standardised ones.
@@ -172,8 +173,8 @@ impl Standardization {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`]; as [`Mixture::new`].
-    pub fn standardize<M: Standardizable>(&self, mixture: &M, covariance_type: CovarianceType) -> Result<M> {
-        mixture.standardized(self, covariance_type)
+    pub fn standardize<M: Standardizable>(&self, mixture: &M, model: impl Into<CovarianceModel>) -> Result<M> {
+        mixture.standardized(self, model.into())
     }
 
     /// A fit to z as one to x: its mixture and its lower bounds.
@@ -190,10 +191,14 @@ impl Standardization {
     ///
     /// # Errors
     /// As [`standardize`](Self::standardize).
-    pub fn standardize_fit<M: Standardizable>(&self, fit: &Fit<M>, covariance_type: CovarianceType) -> Result<Fit<M>> {
+    pub fn standardize_fit<M: Standardizable>(
+        &self,
+        fit: &Fit<M>,
+        model: impl Into<CovarianceModel>,
+    ) -> Result<Fit<M>> {
         let shift = fit.mixture.lower_bound_shift(self);
         let lower_bounds = fit.lower_bounds.iter().map(|b| b + shift).collect();
-        Ok(Fit { mixture: self.standardize(&fit.mixture, covariance_type)?, lower_bounds, ..fit.clone() })
+        Ok(Fit { mixture: self.standardize(&fit.mixture, model)?, lower_bounds, ..fit.clone() })
     }
 
     /// A mean of z as one of x.
@@ -248,12 +253,15 @@ impl Standardization {
 impl Standardizable for Mixture {
     fn restored(&self, standard: &Standardization) -> Result<Self> {
         let means = &self.means() * &standard.scale + &standard.mean;
-        Self::new(self.weights().to_owned(), means, standard.restored_covariances(self.covariances()))
+        let restored = Self::new(self.weights().to_owned(), means, standard.restored_covariances(self.covariances()))?;
+        // Standardised units have what components share; spheres can become `diag`.
+        let same_form = restored.covariance_type() == self.covariance_type();
+        if same_form { restored.with_covariance_model(self.covariance_model()) } else { Ok(restored) }
     }
 
-    fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self> {
-        let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), covariance_type)?;
-        Self::new(self.weights().to_owned(), means, covariances)
+    fn standardized(&self, standard: &Standardization, model: CovarianceModel) -> Result<Self> {
+        let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), model.form())?;
+        Self::new(self.weights().to_owned(), means, covariances)?.with_covariance_model(model)
     }
 
     fn lower_bound_shift(&self, standard: &Standardization) -> f64 {
@@ -270,12 +278,12 @@ impl Standardizable for VariationalMixture {
         self.with(prior, means, standard.restored_covariances(self.covariances()))
     }
 
-    fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self> {
-        let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), covariance_type)?;
+    fn standardized(&self, standard: &Standardization, model: CovarianceModel) -> Result<Self> {
+        let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), model.form())?;
         let mut prior = self.prior().clone();
         prior.mean = standard.standardized_mean("mean_prior", &prior.mean)?;
         let what = "covariance_prior, in standardised units,";
-        prior.covariance = standard.standardized_covariances(what, &prior.covariance, 1, covariance_type)?;
+        prior.covariance = standard.standardized_covariances(what, &prior.covariance, 1, model.form())?;
         self.with(prior, means, covariances)
     }
 

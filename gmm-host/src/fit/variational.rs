@@ -44,6 +44,7 @@ options! {
         weight_concentration_prior_type: WeightConcentrationPriorType = WeightConcentrationPriorType::DirichletProcess,
     }
     fields {}
+    converted {}
     optional {
         /// The concentration γ of that prior, above 0: the smaller, the fewer components have weight.
         /// Default: 1/K.
@@ -81,6 +82,13 @@ impl Steps for Variational {
 
     fn check(&self, options: &FitOptions, _: bool) -> Result<()> {
         options.freeze.check_whole()?;
+        if !options.covariance_type.is_plain() {
+            return Err(Error::BadParameter {
+                name: "covariance_type",
+                value: options.covariance_type.name().into(),
+                remedy: "variational inference takes full, tied, diag and spherical",
+            });
+        }
         if let Some(value) = self.weight_concentration_prior {
             check_positive("weight_concentration_prior", value)?;
         }
@@ -92,7 +100,7 @@ impl Steps for Variational {
             Covariances::Spherical(_) => 1,
             matrix => matrix.shape().last().copied().unwrap_or(1),
         };
-        covariance.check_type("covariance_prior", options.covariance_type, 1, d)?;
+        covariance.check_type("covariance_prior", options.covariance_type.form(), 1, d)?;
         Mixture::new(Array1::ones(1), Array2::zeros((1, d)), covariance.clone()).map(drop)
     }
 
@@ -106,14 +114,14 @@ impl Steps for Variational {
         }
         if let Some(covariance) = &mut self.covariance_prior {
             let what = "covariance_prior, in standardised units,";
-            *covariance = standard.standardized_covariances(what, covariance, 1, options.covariance_type)?;
+            *covariance = standard.standardized_covariances(what, covariance, 1, options.covariance_type.form())?;
         }
         Ok(self)
     }
 
     /// What is not given of the prior is as in scikit-learn.
     fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<VariationalPrior> {
-        let (d, kind) = (evaluator.n_features(), options.covariance_type);
+        let (d, kind) = (evaluator.n_features(), options.covariance_type.form());
         let nu = self.degrees_of_freedom_prior.unwrap_or(d as f64);
         check_degrees_of_freedom(nu, d)?;
         let (mean, covariance) = match (&self.mean_prior, &self.covariance_prior) {

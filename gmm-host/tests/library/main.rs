@@ -17,6 +17,7 @@ mod likelihood;
 mod linfa;
 mod many;
 mod missing;
+mod models;
 mod one_dimension;
 mod posterior;
 mod prior;

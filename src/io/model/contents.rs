@@ -2,7 +2,7 @@
 //! and the names of the features.
 use crate::io::Problem;
 use crate::io::data::short;
-use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture, VariationalMixture};
+use gmm_host::{CovarianceModel, Covariances, Error, Fit, Mixture, VariationalMixture};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -107,7 +107,7 @@ pub(super) type Array = (Vec<usize>, Vec<f64>);
 /// Makes a mixture of arrays as they were read: checks that their shapes agree, and then their
 /// values.
 pub(super) fn mixture_from_arrays(
-    covariance_type: CovarianceType,
+    model: CovarianceModel,
     weights: Array,
     means: Array,
     covariances: Array,
@@ -117,10 +117,10 @@ pub(super) fn mixture_from_arrays(
         return Err(Error::ShapeMismatch { what: "means (K, D)", expected: vec![1, 1], got: shape }.into());
     };
     let weights = values_of_shape("weights", weights, vec![k])?;
-    let covariances = values_of_shape("covariances", covariances, covariance_type.shape(k, d))?;
+    let covariances = values_of_shape("covariances", covariances, model.form().shape(k, d))?;
     let means = Array2::from_shape_vec((k, d), means).map_err(|e| Problem::format(e.to_string()))?;
-    let covariances = Covariances::from_vec(covariance_type, k, d, covariances)?;
-    Ok(Mixture::new(Array1::from_vec(weights), means, covariances)?)
+    let covariances = Covariances::from_vec(model.form(), k, d, covariances)?;
+    Ok(Mixture::new(Array1::from_vec(weights), means, covariances)?.with_covariance_model(model)?)
 }
 
 fn values_of_shape(what: &'static str, (got, values): Array, expected: Vec<usize>) -> Result<Vec<f64>, Problem> {

@@ -30,7 +30,7 @@ impl From<&Mixture> for ModelMembers {
         let (weights, means, covariances) = (mixture.weights(), mixture.means(), mixture.covariances());
         Self {
             version: VERSION,
-            covariance_type: mixture.covariance_type().name(),
+            covariance_type: mixture.covariance_model().name(),
             weights: NestedLists((weights.shape().to_vec(), weights.iter().copied().collect())),
             means: NestedLists((means.shape().to_vec(), means.iter().copied().collect())),
             covariances: NestedLists((covariances.shape().to_vec(), covariances.iter().collect())),

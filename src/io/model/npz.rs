@@ -6,7 +6,7 @@ use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
 use crate::io::data::npy_text;
 use crate::io::data::short as shortened;
-use gmm_host::{CovarianceType, Covariances, Mixture, VariationalMixture, memory};
+use gmm_host::{CovarianceModel, Covariances, Mixture, VariationalMixture, memory};
 use ndarray::{ArrayD, arr0, aview1};
 use ndarray_npy::WritableElement;
 use std::collections::{HashMap, HashSet};
@@ -58,7 +58,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     let missing = |name: &str| Problem::format(format!("the .npz has no usable `{name}`: there is no such member"));
     let named = |name: &str, e: Problem| Problem::format(format!("`{name}`: {e}"));
     let text = entry(TYPE).ok_or_else(|| missing(TYPE))?;
-    let covariance_type: CovarianceType = npy_text::parse_text(&text).map_err(|e| named(TYPE, e))?.parse()?;
+    let covariance_type: CovarianceModel = npy_text::parse_text(&text).map_err(|e| named(TYPE, e))?.parse()?;
     let mut array = |name: &str| {
         let parse = |bytes: Vec<u8>| {
             let array = npy::parse(&bytes).map_err(|e| named(name, e))?;
@@ -276,7 +276,7 @@ pub(super) fn to_bytes(
         let started = archive.start_file(format!("{name}.npy"), options).map_err(std::io::Error::from);
         started.and_then(|()| archive.write_all(&bytes)).map_err(Problem::io("write it"))
     };
-    add(TYPE, npy_text::text_to_npy(mixture.covariance_type().name()).map_err(Problem::io("write it"))?)?;
+    add(TYPE, npy_text::text_to_npy(mixture.covariance_model().name()).map_err(Problem::io("write it"))?)?;
     add("weights_", bytes(&mixture.weights())?)?;
     add("means_", bytes(&mixture.means())?)?;
     for (name, covariances) in [

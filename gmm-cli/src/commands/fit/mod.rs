@@ -16,7 +16,7 @@ use gaussmix::evaluator::{Description, Evaluator};
 use gaussmix::fit::{Callback, Em, Fit as Fitted, FittedModel as _, Fitting, Variational};
 use gaussmix::io::{Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
 use gaussmix::mcmc::Fingerprint;
-use gaussmix::model::{CovarianceType, Mixture};
+use gaussmix::model::{CovarianceModel, Mixture};
 use gaussmix::program::whole_number;
 use labels::Known;
 use ndarray::Array1;
@@ -48,9 +48,10 @@ pub struct Fit {
     /// Number of components; needed without --init. Default: that of --init
     #[arg(short, long = "n-components", value_name = "K", value_parser = whole_number, required_unless_present = "init")]
     k: Option<usize>,
-    /// Shape of the covariances: full, tied, diag or spherical. Default: that of --init, or full
+    /// Model of the covariances: full, tied, diag, spherical, or one of mclust's, such as VEV. Default:
+    /// that of --init, or full
     #[arg(long, value_name = "TYPE")]
-    covariance_type: Option<CovarianceType>,
+    covariance_type: Option<CovarianceModel>,
     /// Start the fit at this model; with --variational, at the posterior that it has
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
@@ -242,10 +243,10 @@ impl Fit {
     }
 
     /// The number of components and the covariance type.
-    fn shape(&self, init: Option<&Mixture>) -> anyhow::Result<(usize, CovarianceType)> {
+    fn shape(&self, init: Option<&Mixture>) -> anyhow::Result<(usize, CovarianceModel)> {
         let k = self.k.or(init.map(Mixture::n_components)).context("-k is missing")?;
-        let covariance_type = self.covariance_type.or(init.map(Mixture::covariance_type));
-        Ok((k, covariance_type.unwrap_or(CovarianceType::Full)))
+        let covariance_type = self.covariance_type.or(init.map(Mixture::covariance_model));
+        Ok((k, covariance_type.unwrap_or(CovarianceModel::VVV)))
     }
 
     /// The data and the options that change the course of the fit. A fit goes on from a checkpoint
@@ -276,7 +277,7 @@ impl Fit {
         &self,
         fitting: Fitting<M>,
         source: &Source<'_>,
-        covariance_type: CovarianceType,
+        covariance_type: CovarianceModel,
         init: Option<M::Model>,
         resumed: Option<Checkpoint<M::Model>>,
     ) -> anyhow::Result<Fitting<M>> {
@@ -293,7 +294,7 @@ impl Fit {
     fn go_on<M: Trainable>(
         &self,
         source: &Source<'_>,
-        covariance_type: CovarianceType,
+        covariance_type: CovarianceModel,
         Checkpoint { present, best, .. }: Checkpoint<M>,
     ) -> anyhow::Result<(Fitted<M>, Option<Fitted<M>>)> {
         let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
@@ -310,7 +311,7 @@ impl Fit {
     }
 
     /// The model of --init in the units of the samples.
-    fn start<M: Trainable>(&self, source: &Source<'_>, covariance_type: CovarianceType, init: M) -> anyhow::Result<M> {
+    fn start<M: Trainable>(&self, source: &Source<'_>, covariance_type: CovarianceModel, init: M) -> anyhow::Result<M> {
         let start = match &source.standardization {
             Some(standard) => standard.standardize(&init, covariance_type),
             None => Ok(init),

@@ -91,7 +91,7 @@ impl Report {
             k: density.n_components(),
             elbo: alive.is_some().then(|| M::elbo(own)),
             alive: alive.map(|alive| (0..alive.len()).filter(|&c| alive[c]).collect()),
-            covariance_type: density.covariance_type().name(),
+            covariance_type: density.covariance_model().name(),
             weight_concentration_prior_type: fit.mixture.prior_type(),
             feature_names: source.names().map(<[String]>::to_vec),
             n_iter: own.n_iter(),
@@ -144,7 +144,7 @@ impl Report {
             ));
         }
         if let Some(model) = model {
-            let other = mixture.covariance_type().name();
+            let other = mixture.covariance_model().name();
             let as_other = if other == self.covariance_type { String::new() } else { format!(", as {other}") };
             lines.push(format!("written         {model}{as_other}"));
         }

@@ -11,7 +11,7 @@ use gaussmix::fit::{
     Callback, Candidate, Criterion, Em, Fit, FittedModel as _, Fitting, Ranked, Selection, Variational, select_by,
 };
 use gaussmix::io::{FitSummary, ModelOutput, Output};
-use gaussmix::model::{CovarianceType, VariationalMixture};
+use gaussmix::model::{CovarianceModel, VariationalMixture};
 use gaussmix::program::whole_number;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -41,10 +41,11 @@ pub struct Select {
     /// Numbers of components to try: 1:20 (both included), 10:100:10 (in steps) or 2,4,8
     #[arg(short, long = "n-components", alias = "k", value_name = "RANGE", value_delimiter = ',', value_parser = range, required = true)]
     k: Vec<Range>,
-    /// Shapes of the covariances to try, separated by commas: full, tied, diag, spherical
-    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full")]
-    covariance_type: Vec<CovarianceType>,
-    /// The criterion to choose by: bic, aic or rissanen; the lowest value is the best
+    /// Models of the covariances to try, separated by commas: full, tied, diag, spherical, any of mclust's
+    /// 14, such as VEV, or all
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full", value_parser = models)]
+    covariance_type: Vec<Models>,
+    /// The criterion to choose by: bic, aic, icl or rissanen; the lowest value is the best
     #[arg(long, default_value = "bic", conflicts_with = "variational")]
     criterion: Criterion,
     /// Merge components down from the largest number to the smallest instead of fitting each number
@@ -221,8 +222,8 @@ impl Select {
 
     /// The fits to try, in the units of the data.
     fn fittings<M: Trained>(&self) -> anyhow::Result<Vec<Fitting<M>>> {
-        let of_type = |&t| self.numbers().into_iter().map(move |k| self.training.fitting(k, t));
-        self.covariance_type.iter().flat_map(of_type).collect()
+        let of_type = |t| self.numbers().into_iter().map(move |k| self.training.fitting(k, t));
+        self.covariance_type.concat().into_iter().flat_map(of_type).collect()
     }
 
     /// Makes sure that the results can be written, before anything is read.
@@ -250,14 +251,14 @@ impl Select {
         let k = self.numbers();
         if !self.merge {
             let select = if self.grow { gaussmix::fit::grow } else { gaussmix::fit::select };
-            return select(evaluator, params, &k, &self.covariance_type, self.criterion, callback);
+            return select(evaluator, params, &k, &self.covariance_type.concat(), self.criterion, callback);
         }
         // `k` has at least one element: the option is required, and no range is empty.
         let (first, last) = (k[0], k[k.len() - 1]);
         let most = k.iter().rev().copied().find(|&k| k <= evaluator.n_samples()).unwrap_or(last);
         let least = first.min(most);
         let mut all: Option<Selection> = None;
-        for &covariance_type in &self.covariance_type {
+        for covariance_type in self.covariance_type.concat() {
             let model = params.clone().n_components(most).covariance_type(covariance_type).check()?;
             let one = gaussmix::fit::merge_down(evaluator, &model, least, self.criterion, callback)?;
             let stopped = one.stopped;
@@ -281,7 +282,8 @@ impl Select {
     /// A candidate in the data's units.
     fn row(&self, row: &Candidate, source: &Source<'_>, weight: f64) -> Row {
         let log_likelihood = row.log_likelihood - weight * source.log_scale();
-        let value = self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features());
+        let of_certain = self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features());
+        let value = of_certain + row.uncertainty;
         Row {
             k: row.n_components,
             alive: None,
@@ -306,13 +308,13 @@ impl Select {
 
     /// A line for each covariance type, of points with the names of theirs.
     fn series(&self, all: impl Iterator<Item = (&'static str, (f64, f64))> + Clone) -> Vec<plot::Series> {
-        let line = |t: &CovarianceType| {
+        let line = |t: CovarianceModel| {
             let of_type = all.clone().filter(|(name, _)| *name == t.name());
             let mut points: Vec<(f64, f64)> = of_type.map(|(_, point)| point).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             plot::Series { name: t.name().into(), points }
         };
-        self.covariance_type.iter().map(line).collect()
+        self.covariance_type.concat().into_iter().map(line).collect()
     }
 }
 
@@ -397,6 +399,14 @@ fn note_left_out(left_out: &[usize]) {
         let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };
         text::note(format_args!("{which} left out: there are fewer samples that count"));
     }
+}
+
+/// Models of covariances.
+type Models = Vec<CovarianceModel>;
+
+/// Reads the name of a model, or `all`.
+fn models(name: &str) -> gaussmix::Result<Models> {
+    if name == "all" { Ok(CovarianceModel::ALL.into()) } else { Ok(vec![name.parse()?]) }
 }
 
 /// Reads a range: `5`, `1:20` or `10:100:10`.

@@ -10,7 +10,7 @@ use crate::io::{Ids, Problem};
 use arrow_array::builder::{Float64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use gmm_host::{CovarianceType, Covariances, Mixture};
+use gmm_host::{CovarianceModel, CovarianceType, Covariances, Mixture};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
@@ -84,7 +84,7 @@ pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::
         }
         covariances.append(at.is_some());
     }
-    let covariance_types = rows.iter().map(|&(group, _)| Some(model(group)?.mixture.covariance_type().name()));
+    let covariance_types = rows.iter().map(|&(group, _)| Some(model(group)?.mixture.covariance_model().name()));
     let errors = rows.iter().map(|&(group, _)| fit(group).model.as_ref().err());
     let n_samples = rows.iter().map(|&(group, _)| fit(group).n_samples as i64);
     let rest: [(&str, ArrayRef); 7] = [
@@ -215,7 +215,8 @@ fn fit(rows: &[Row]) -> Outcome<GroupFit> {
         return Err(Problem::format("its rows are not those of the components 0, 1, … in their order"));
     }
     let (k, d) = (rows.len(), first.means.len());
-    let covariance_type: CovarianceType = first.covariance_type.parse()?;
+    let model: CovarianceModel = first.covariance_type.parse()?;
+    let covariance_type = model.form();
     let covariances = match covariance_type {
         CovarianceType::Tied => first.covariance.clone(),
         _ => rows.iter().flat_map(|row| row.covariance.iter().copied()).collect(),
@@ -226,7 +227,7 @@ fn fit(rows: &[Row]) -> Outcome<GroupFit> {
         return Err(Problem::format(format!("a covariance has another number of values than {d} features need")));
     }
     let mixture = mixture_from_arrays(
-        covariance_type,
+        model,
         (vec![k], rows.iter().map(|row| row.weight).collect()),
         (vec![k, d], rows.iter().flat_map(|row| row.means.iter().copied()).collect()),
         (shape, covariances),

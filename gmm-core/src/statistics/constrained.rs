@@ -1,0 +1,210 @@
+//! The M-step of covariances that share a part: from each component's own covariance to that of the
+//! model.
+use crate::model::covariance_model::CovarianceModel;
+use crate::model::covariances::Covariances;
+use crate::model::decomposition::{composed, eigen, geometric_mean, nearest_rotation, variances_along};
+use crate::model::mixture::Mixture;
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+
+/// The relative change that ends the turns of an M-step: √ε, as in mclust.
+const TOLERANCE: f64 = 1.490_116_119_384_765_6e-8;
+/// The most turns of an M-step.
+const MAX_TURNS: usize = 10_000;
+
+/// Replaces the covariances of components, each the likeliest of its own, by the likeliest of the
+/// model of `previous` (Celeux and Govaert 1995; EVE and VVE: Browne and McNicholas 2014).
+///
+/// `counts` (K,) are the divisors of their scatter. A component without a count neither counts nor
+/// changes. VEI, VEV, EVE and VVE take turns that begin at the shapes and axes of `previous`, as
+/// mclust's begin at those of the iteration before. Where an own covariance is singular, all become
+/// numbers that no factorisation takes.
+pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, previous: &Mixture) {
+    let model = previous.covariance_model();
+    if model.is_plain() {
+        return;
+    }
+    let alive: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] > 0.0).collect();
+    let n = counts.select(Axis(0), &alive);
+    match covariances {
+        Covariances::Spherical(v) => {
+            let own = v.select(Axis(0), &alive);
+            let shared = n.dot(&own) / n.sum();
+            alive.iter().for_each(|&c| v[c] = shared);
+        }
+        Covariances::Diag(v) => {
+            let mut variances = v.select(Axis(0), &alive);
+            match model {
+                CovarianceModel::EEI => {
+                    let shared = n.dot(&variances) / n.sum();
+                    variances.outer_iter_mut().for_each(|mut row| row.assign(&shared));
+                }
+                CovarianceModel::EVI => equal_volumes(&mut variances, &n),
+                _ => {
+                    let before = (0..previous.n_features()).map(|j| previous.variance(alive[0], j)).collect();
+                    equal_shapes(&mut variances, &n, before);
+                }
+            }
+            alive.iter().zip(variances.outer_iter()).for_each(|(&c, row)| v.row_mut(c).assign(&row));
+        }
+        Covariances::Full(v) => {
+            let own: Vec<_> = alive.iter().map(|&c| v.index_axis(Axis(0), c).to_owned()).collect();
+            let matrices = match model {
+                CovarianceModel::VEE => equal_shapes_and_axes(own, &n),
+                CovarianceModel::EVE | CovarianceModel::VVE => {
+                    let equal_volume = model == CovarianceModel::EVE;
+                    equal_axes(&own, &n, previous, &alive, equal_volume)
+                }
+                _ => along_own_axes(&own, &n, model, previous.matrix(alive[0]).view()),
+            };
+            alive.iter().zip(&matrices).for_each(|(&c, matrix)| v.index_axis_mut(Axis(0), c).assign(matrix));
+        }
+        Covariances::Tied(_) => {}
+    }
+}
+
+/// A column (K, 1).
+fn column(v: &Array1<f64>) -> ArrayView2<'_, f64> {
+    v.view().insert_axis(Axis(1))
+}
+
+/// The geometric mean of each row (K,).
+fn means_of_rows(v: &Array2<f64>) -> Array1<f64> {
+    v.map_axis(Axis(1), |row| geometric_mean(row.iter()))
+}
+
+/// The relative change of numbers.
+fn change(before: f64, now: f64) -> f64 {
+    (before - now).abs() / (1.0 + now.abs())
+}
+
+/// Gives all components the mean volume.
+fn equal_volumes(variances: &mut Array2<f64>, n: &Array1<f64>) {
+    let volumes = means_of_rows(variances);
+    *variances *= &column(&volumes.mapv(|volume| n.dot(&volumes) / n.sum() / volume));
+}
+
+/// Gives all components one shape: volumes and the shape by turns, from the shape of one component
+/// before. An iteration of VEI and VEV.
+fn equal_shapes(variances: &mut Array2<f64>, n: &Array1<f64>, before: Array1<f64>) {
+    let d = variances.ncols() as f64;
+    let mut shape = &before / geometric_mean(before.iter());
+    let mut volumes = Array1::zeros(n.len());
+    for _ in 0..MAX_TURNS {
+        let new_volumes = (&*variances / &shape).sum_axis(Axis(1)) / d;
+        let new_shape = (n / &new_volumes).dot(variances);
+        let new_shape = &new_shape / geometric_mean(new_shape.iter());
+        let old = volumes.iter().chain(&shape);
+        let moved = old.zip(new_volumes.iter().chain(&new_shape)).map(|(old, new)| change(*old, *new));
+        let moves = moved.fold(0.0, f64::max) > TOLERANCE;
+        (volumes, shape) = (new_volumes, new_shape);
+        if !moves {
+            break;
+        }
+    }
+    variances.outer_iter_mut().zip(volumes).for_each(|(mut row, volume)| row.assign(&(&shape * volume)));
+}
+
+/// The matrices of EEV, VEV and EVV, each with its own axes. `before` is the covariance of a component
+/// before.
+fn along_own_axes(
+    own: &[Array2<f64>],
+    n: &Array1<f64>,
+    model: CovarianceModel,
+    before: ArrayView2<'_, f64>,
+) -> Vec<Array2<f64>> {
+    let (rows, axes): (Vec<_>, Vec<_>) = own.iter().map(|matrix| eigen(matrix.view())).unzip();
+    let mut variances = Array2::from_shape_fn((own.len(), before.nrows()), |(c, j)| rows[c][j]);
+    match model {
+        CovarianceModel::EVV => equal_volumes(&mut variances, n),
+        CovarianceModel::EEV => {
+            let shared = n.dot(&variances) / n.sum();
+            // Of no shape where one of them has none.
+            let sound = variances.iter().all(|v| *v > 0.0);
+            variances.outer_iter_mut().for_each(|mut row| if sound { row.assign(&shared) } else { row.fill(f64::NAN) });
+        }
+        _ => {
+            let of_before = eigen(before).0;
+            // Spheres, at which a fit begins, have no shape.
+            let round = of_before.iter().all(|v| *v == of_before[0]);
+            let shape = if round { n.dot(&variances) } else { of_before };
+            equal_shapes(&mut variances, n, shape);
+        }
+    }
+    axes.iter().zip(variances.outer_iter()).map(|(axes, row)| composed(axes.view(), &row.to_owned())).collect()
+}
+
+/// The matrices of VEE: one of determinant 1 and the components' volumes, by turns.
+fn equal_shapes_and_axes(mut own: Vec<Array2<f64>>, n: &Array1<f64>) -> Vec<Array2<f64>> {
+    let mut volumes = Array1::<f64>::ones(n.len());
+    let mut shared = Array2::zeros(own[0].raw_dim());
+    let mut before = f64::INFINITY;
+    for _ in 0..MAX_TURNS {
+        shared.fill(0.0);
+        own.iter().zip(n / &volumes).for_each(|(matrix, share)| shared.scaled_add(share, matrix));
+        let (values, axes) = eigen(shared.view());
+        let volume = geometric_mean(values.iter());
+        shared /= volume;
+        volumes = own.iter().map(|matrix| volume * (variances_along(matrix.view(), &axes) / &values).sum()).collect();
+        volumes /= values.len() as f64;
+        let now = values.len() as f64 * (n.sum() + n.dot(&volumes.mapv(f64::ln)));
+        let moves = change(before, now) > TOLERANCE;
+        before = now;
+        if !moves {
+            break;
+        }
+    }
+    own.iter_mut().zip(volumes).for_each(|(matrix, volume)| matrix.assign(&(&shared * volume)));
+    own
+}
+
+/// The matrices of EVE and VVE: common axes by two majorisations, and the shapes along them, by turns.
+fn equal_axes(
+    own: &[Array2<f64>],
+    n: &Array1<f64>,
+    previous: &Mixture,
+    alive: &[usize],
+    equal_volume: bool,
+) -> Vec<Array2<f64>> {
+    let (k, d) = (own.len(), own[0].nrows());
+    let scatter: Vec<_> = own.iter().zip(n).map(|(matrix, n)| matrix * *n).collect();
+    let largest: Vec<f64> = scatter.iter().map(|w| eigen(w.view()).0[0]).collect();
+    // The variances of each component along the axes (K, D), and their shapes.
+    let along = |axes: &Array2<f64>, matrices: &[Array2<f64>]| {
+        let rows: Vec<_> = matrices.iter().map(|matrix| variances_along(matrix.view(), axes)).collect();
+        let variances = Array2::from_shape_fn((k, d), |(c, j)| rows[c][j]);
+        let shapes = &variances / &column(&means_of_rows(&variances));
+        (variances, shapes)
+    };
+    let mut axes = previous.common_axes();
+    let of_previous: Vec<_> = alive.iter().map(|&c| previous.matrix(c)).collect();
+    let (mut variances, mut shapes) = along(&axes, &of_previous);
+    let mut before = f64::INFINITY;
+    for _ in 0..MAX_TURNS {
+        let mut sum = Array2::<f64>::zeros((d, d));
+        for (c, w) in scatter.iter().enumerate() {
+            let lowered = w - &(Array2::<f64>::eye(d) * largest[c]);
+            sum += &(axes.t().dot(&lowered) / column(&shapes.row(c).to_owned()));
+        }
+        axes = nearest_rotation(&sum).reversed_axes();
+        let mut sum = Array2::<f64>::zeros((d, d));
+        for (c, w) in scatter.iter().enumerate() {
+            let precisions = shapes.row(c).mapv(f64::recip);
+            let most = precisions.iter().copied().fold(0.0, f64::max);
+            sum += &(w.dot(&axes) * &(precisions - most));
+        }
+        axes = nearest_rotation(&sum);
+        (variances, shapes) = along(&axes, &scatter);
+        let now = (&variances / &shapes).sum();
+        let moves = change(before, now) > TOLERANCE;
+        before = now;
+        if !moves {
+            break;
+        }
+    }
+    let volume = before / (n.sum() * d as f64);
+    let of = |(c, (shape, row)): (usize, (ArrayView1<'_, f64>, ArrayView1<'_, f64>))| {
+        let variances = if equal_volume { &shape * volume } else { &row / n[c] };
+        composed(axes.view(), &variances)
+    };
+    shapes.outer_iter().zip(variances.outer_iter()).enumerate().map(of).collect()
+}

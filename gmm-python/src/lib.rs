@@ -22,7 +22,9 @@ mod statistics;
 mod threads;
 mod variational;
 
+use gaussmix::model::CovarianceModel;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// A device: its name, its description, and why it cannot be used.
 type Found = (String, Option<String>, Option<String>);
@@ -72,6 +74,12 @@ fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    // Names of models besides scikit-learn's.
+    let models = CovarianceModel::ALL.map(CovarianceModel::mclust_name);
+    module.add(
+        "MODELS",
+        PyTuple::new(py, models.into_iter().chain(["tied-diagonal", "tied-spherical"]).collect::<Vec<_>>())?,
+    )?;
     module.add("NonFiniteError", py.get_type::<errors::NonFiniteError>())?;
     module.add("IllDefinedError", py.get_type::<errors::IllDefinedError>())?;
     module.add("OutOfRangeError", py.get_type::<errors::OutOfRangeError>())?;

@@ -251,6 +251,7 @@ impl Mixture {
     }
 
     /// The volumes, shapes and orientations of the covariances.
+    #[expect(clippy::type_complexity, reason = "three arrays")]
     fn decomposition<'py>(
         &self,
         py: Python<'py>,

@@ -328,32 +328,27 @@ impl Groups {
         }
     }
 
-    /// All mergers by the determinant of the pooled scatter W: by its trace while it is singular.
+    /// All mergers by |W/N| + tr W/N of the pooled scatter W.
     fn merge_all_by_pooled_scatter(mut self) -> Vec<(usize, usize)> {
-        let d = self.d;
+        let (n_rows, d) = (self.groups.len() as f64, self.d);
         let mut pooled = Array2::<f64>::zeros((d, d));
         let mut mergers = Vec::with_capacity(self.groups.len() - 1);
         while self.groups.len() > 1 {
             let n = self.groups.len();
             let means = Array2::from_shape_fn((n, d), |(c, j)| self.groups[c].sum[j] / self.groups[c].size);
-            let trace = pooled.diag().sum();
-            let (values, axes) = eigen(pooled.view());
-            let log_determinant: f64 = values.iter().map(|v| v.ln()).sum();
-            let regular = values[d - 1] > f64::EPSILON * values[0] * n as f64;
+            let (values, axes) = eigen((&pooled / n_rows).view());
+            let regular = values[d - 1] > f64::EPSILON * values[0] * n_rows;
+            let volume = if regular { values.product() } else { 0.0 };
             // |W + c·δδᵀ| = |W|·(1 + c·δᵀW⁻¹δ).
             let whitened = if regular { means.dot(&(&axes / &values.mapv(f64::sqrt))) } else { means.clone() };
             let cost = |i: usize, j: usize| {
                 let (a, b) = (&self.groups[i], &self.groups[j]);
-                let share = a.size * b.size / (a.size + b.size);
+                let share = a.size * b.size / (a.size + b.size) / n_rows;
                 let length = |rows: &Array2<f64>| {
                     let pairs = rows.row(i).into_iter().zip(rows.row(j));
                     share * pairs.map(|(p, q)| (p - q).powi(2)).sum::<f64>()
                 };
-                if !regular {
-                    return length(&whitened);
-                }
-                let determinant = (log_determinant + length(&whitened).ln_1p()).exp();
-                (determinant + trace + length(&means)).ln()
+                volume * length(&whitened) + length(&means)
             };
             let of_each = (1..n).into_par_iter().with_min_len(AT_ONCE / 8).map(|j| {
                 (0..j)

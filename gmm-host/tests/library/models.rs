@@ -1,7 +1,7 @@
 //! The fourteen covariance models against R's mclust 6.0.0 (R 4.2.2).
 use gmm_host::{
-    CovarianceModel, CpuEvaluator, Criterion, Evaluator, Freeze, GaussianMixtureParams, Hierarchy, InitParams, Mixture,
-    Samples, Statistics, Transformation, select,
+    Callback, CovarianceModel, CpuEvaluator, Criterion, Evaluator, Freeze, GaussianMixtureParams, Hierarchy,
+    InitParams, Mixture, Samples, Statistics, Transformation, select,
 };
 use ndarray::Array2;
 use std::ops::ControlFlow;
@@ -157,7 +157,7 @@ fn the_table_of_iris_is_that_of_mclust() {
     let mut evaluator = CpuEvaluator::of_this_thread(Samples::from_f64(x.view()).unwrap());
     let params = GaussianMixtureParams::new(1).init_params(InitParams::Hierarchical).reg_covar(0.0).tol(1e-7);
     let params = params.max_iter(1000);
-    let go = &mut |_: &_| ControlFlow::Continue(());
+    let go: Callback<'_> = &mut |_| ControlFlow::Continue(());
     let chosen = select(&mut evaluator, &params, &[1, 2, 3], &CovarianceModel::ALL, Criterion::Bic, go).unwrap();
     let best = chosen.table[chosen.best];
     assert_eq!((best.covariance_type, best.n_components), (CovarianceModel::VEV, 2));

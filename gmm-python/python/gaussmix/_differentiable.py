@@ -70,7 +70,7 @@ def check_shapes(n_features: int, weights: Any, means: Any, covariances: Any, co
         raise ValueError(
             f"the means have the shape {means.shape}; for {k} weights and {n_features} columns of the samples it is {(k, n_features)}"
         )
-    kinds = CHOICES["covariance_type"] if covariance_type is None else (covariance_type,)
+    kinds = ("full", "tied", "diag", "spherical") if covariance_type is None else (covariance_type,)
     shapes = [shape_of(kind, k, n_features) for kind in kinds]
     if covariances.shape not in shapes:
         raise ValueError(f"the covariances have the shape {covariances.shape}; give {' or '.join(map(str, dict.fromkeys(shapes)))}")

@@ -46,15 +46,15 @@ class GaussianMixture(Fitting):
     PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
     Parameters:
     n_components : int, default=1 -- The number of components.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
-        The shape of the covariances: a matrix for each component, one matrix for all, a variance for each component
-        and feature, or a variance for each component.
+    covariance_type : str, default='full'
+        The model of the covariances: a matrix for each component ('full'), one matrix for all ('tied'), a variance for
+        each component and feature ('diag') or for each component ('spherical'), or one of mclust's 14, such as 'VEV'.
     tol : float, default=1e-3 -- A fit has converged when an iteration changes the lower bound by less than this.
     reg_covar : float, default=1e-6 -- Added to all variances.
     max_iter : int, default=100 -- The most iterations of a run.
     n_init : int, default=1 -- The number of runs from different starts, of which the best counts.
-    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, array-like or callable, \
-        default='kmeans'
+    init_params : {'kmeans', 'k-means++', 'random', 'random_from_data', 'hierarchical'}, array-like or \
+        callable, default='kmeans'
         How a start is found. Up to 16,384 samples it is the very start of scikit-learn for the same
         `random_state`; with more, the engine finds one by the same method, in much less time.
         An array gives the start: responsibilities of shape (n_samples, n_components), whole numbers
@@ -237,6 +237,14 @@ class GaussianMixture(Fitting):
         Returns: aic : float -- -2 log L + 2 p, with p parameters.
         """
         return self._criterion("aic", *self._total(X, sample_weight))
+
+    def icl(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the integrated complete-data likelihood criterion; the lower the better.
+        Parameters: X, sample_weight
+        Returns: icl : float -- The `bic` less twice the sum of the logarithms of the samples' largest probabilities.
+        """
+        certain = np.log(self.predict_proba(X).max(axis=1))
+        return self.bic(X, sample_weight) - 2.0 * float(np.average(certain, weights=sample_weight)) * self._total(X, sample_weight)[1]
 
     def _criterion(self, name: str, total: float, n: float) -> float:
         """Return a criterion for samples of this total log-likelihood and weight."""

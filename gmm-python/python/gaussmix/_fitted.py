@@ -182,7 +182,7 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
 
     @classmethod
     def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
-        gm = cls(n_components=len(engine.weights), covariance_type=engine.covariance_type, **params)
+        gm = cls(n_components=len(engine.weights), covariance_type=getattr(engine, "covariance_model", engine.covariance_type), **params)
         gm._forget()
         gm._set(engine, dtype)
         gm._take_bounds(found)

@@ -31,7 +31,7 @@ class Evaluation:
     def _expect(self, covariance_type: str | None) -> None:
         """Take all covariances for those of a type; None leaves it to their shape."""
         if covariance_type is not None:
-            _core.check_covariance_type(covariance_type)
+            _core.covariance_form(covariance_type)
         self._covariance_type = covariance_type
 
     def _evaluate(

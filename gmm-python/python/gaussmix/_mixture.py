@@ -242,6 +242,20 @@ class Mixture:
         return self._engine.covariance_type
 
     @property
+    def covariance_model(self) -> str:
+        """The model of the covariances: their type, or one of mclust's such as 'VEV' (docs/mclust.md)."""
+        return self._engine.covariance_model
+
+    def decomposition(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the covariances as volume * D @ diag(shape) @ D.T, where the product of a shape is one.
+        Returns:
+        volumes : ndarray of shape (n_components,) -- The roots of degree n_features of the determinants.
+        shapes : ndarray of shape (n_components, n_features) -- Descending where each component has its own axes.
+        orientations : ndarray of shape (n_components, n_features, n_features) -- The axes, as columns.
+        """
+        return self._engine.decomposition()
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of the features, if they have any."""
         return self._names

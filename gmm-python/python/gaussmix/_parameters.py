@@ -18,8 +18,8 @@ ScikitLearn: Any = _Gaussian
 BayesianScikitLearn: Any = _Bayesian
 #: The values of parameters that are names, in the order in which they are described.
 CHOICES = {
-    "covariance_type": ("full", "tied", "diag", "spherical"),
-    "init_params": ("kmeans", "k-means++", "random", "random_from_data"),
+    "covariance_type": ("full", "tied", "diag", "spherical", *_core.MODELS),
+    "init_params": ("kmeans", "k-means++", "random", "random_from_data", "hierarchical"),
     "weight_concentration_prior_type": ("dirichlet_process", "dirichlet_distribution"),
     "freeze": ("weights", "means", "covariances"),
 }
@@ -37,7 +37,12 @@ _OWN: dict[str, list[Any]] = {
     "callback": [callable, None],
 }
 #: What it takes of all.
-CONSTRAINTS = {**ScikitLearn._parameter_constraints, **_OWN, "prior": [StrOptions({"default"}), dict, None]}
+CONSTRAINTS = {
+    **ScikitLearn._parameter_constraints,
+    **_OWN,
+    "covariance_type": [StrOptions(set(CHOICES["covariance_type"]))],
+    "prior": [StrOptions({"default"}), dict, None],
+}
 #: The same for the estimator by variational inference.
 BAYESIAN_CONSTRAINTS = {
     **BayesianScikitLearn._parameter_constraints,
@@ -161,5 +166,5 @@ def map_prior(
         arrays["prior_mean"] = np.atleast_2d(np.asarray(mean, dtype=np.float64))
     if covariance is not None:
         covariance = np.atleast_1d(np.asarray(covariance, dtype=np.float64))
-        arrays["prior_covariance"] = covariance[np.newaxis] if covariance_type in ("full", "diag") else covariance
+        arrays["prior_covariance"] = covariance[np.newaxis] if _core.covariance_form(covariance_type) in ("full", "diag") else covariance
     return {name: float(value) for name, value in given.items() if value is not None}, arrays

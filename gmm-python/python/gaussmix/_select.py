@@ -22,7 +22,7 @@ from ._variational import BayesianGaussianMixture
 from ._warnings import warn
 
 #: What models are compared by; the lower the better.
-CRITERIA = ("bic", "aic")
+CRITERIA = ("bic", "aic", "icl")
 
 
 class Candidate(NamedTuple):
@@ -110,8 +110,8 @@ def select(
     n_components : int or iterable of int
         The numbers to try; one number K stands for 1 to K. Numbers for which there are too few samples are left
         out, with a warning.
-    covariance_type : str or sequence of str, default='full' -- The covariance types to try.
-    criterion : {'bic', 'aic'}, default='bic' -- What to minimise.
+    covariance_type : str or sequence of str, default='full' -- The covariance types to try; 'all' stands for mclust's 14.
+    criterion : {'bic', 'aic', 'icl'}, default='bic' -- What to minimise.
     sample_weight
     grow : bool, default=False
         Whether each number of components but the first also starts at the fit of the number before, of which
@@ -130,8 +130,9 @@ def select(
     2
     """
     if criterion not in CRITERIA:
-        raise ValueError(f"there is no criterion {criterion!r}; use 'bic' or 'aic'")
+        raise ValueError(f"there is no criterion {criterion!r}; use 'bic', 'aic' or 'icl'")
     kinds = [covariance_type] if isinstance(covariance_type, str) else list(covariance_type)
+    kinds = list(_core.MODELS[:14]) if kinds == ["all"] else kinds
     if estimator is None:
         estimator = GaussianMixture()
     if not isinstance(estimator, GaussianMixture):
@@ -167,7 +168,8 @@ def select(
             if too_many is None or gm.n_components < too_many[0]:
                 too_many = gm.n_components, total
             continue
-        value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
+        value = gm.icl(X, sample_weight) if criterion == "icl" else gm._criterion(criterion, total, n)
+        kind, k = gm.covariance_type, gm.n_components
         table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:
             best = (value, gm)

@@ -32,7 +32,8 @@ INITIAL = ("weights_init", "means_init", "precisions_init")
 
 def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
     """Give the shape of the covariances of a type."""
-    return {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance_type]
+    shapes: dict[str, tuple[int, ...]] = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
+    return shapes[_core.covariance_form(covariance_type)]
 
 
 def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     if precisions is not None:
         precisions = checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
         precisions = precisions.astype(np.float64)
-        if kind in ("diag", "spherical"):
+        if _core.covariance_form(kind) in ("diag", "spherical"):
             if np.any(precisions <= 0.0):
                 raise ValueError(f"'{kind} precision' should be positive")
         else:
@@ -179,7 +180,7 @@ def is_given(estimator: Any) -> bool:
 
 def check_units(estimator: Any) -> None:
     """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
-    if estimator.covariance_type == "spherical":
+    if _core.covariance_form(estimator.covariance_type) == "spherical":
         raise ValueError(
             "standardize=True cannot give spherical covariances, because variances in the units of the data "
             "differ by column; use covariance_type='diag'"
@@ -271,7 +272,7 @@ def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weig
 
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
-    if estimator.halving:
+    if estimator.halving or is_name(estimator.init_params) and estimator.init_params == "hierarchical":
         return False
     if not is_name(estimator.init_params):
         return True
@@ -288,6 +289,6 @@ def start(X: Floats, estimator: Any, random_state: RandomState, sample_weight: W
     # Only one sample counts for each component.
     share = float(statistics.counts.sum()) / total_weight
     shift = math.log(share) if estimator.weights_init is None else 0.0
-    if estimator.covariance_type == "tied" and share < 0.99:
+    if estimator.covariance_type in ("tied", "EEE") and share < 0.99:
         return _tied(X, statistics, estimator.reg_covar, sample_weight), shift
-    return _core.mixture_of_clusters(statistics, estimator.reg_covar), shift
+    return _core.mixture_of_clusters(statistics, estimator.covariance_type, estimator.reg_covar), shift

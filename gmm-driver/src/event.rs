@@ -1,4 +1,4 @@
-//! Events: marks in a stream that can be waited for, and timed.
+//! Events: marks in a stream to wait for or to time.
 use crate::context::Context;
 use crate::error::Result;
 use crate::functions::EventHandle;
@@ -16,7 +16,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event to wait for, which is cheaper than one with a time. The context is the thread's.
+    /// Makes an event without a time, which is cheaper. The context must be the thread's.
     ///
     /// # Errors
     /// [`Error::Call`](crate::Error::Call).
@@ -24,7 +24,7 @@ impl Event {
         Self::with_flags(context, DISABLE_TIMING)
     }
 
-    /// An event with a time. The context is the thread's.
+    /// Makes an event with a time. The context must be the thread's.
     ///
     /// # Errors
     /// [`Error::Call`](crate::Error::Call).
@@ -39,7 +39,7 @@ impl Event {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Marks the end of the work that is in the stream now.
+    /// Marks the end of the work now in the stream.
     ///
     /// # Errors
     /// [`Error::Call`](crate::Error::Call).
@@ -49,23 +49,24 @@ impl Event {
         self.context.call("cuEventRecord", code)
     }
 
-    /// Waits for the work before the mark; an event that marks nothing is not waited for.
+    /// Waits for the work before the mark; returns at once if there is no mark.
     ///
     /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also where that work failed.
+    /// [`Error::Call`](crate::Error::Call): also if that work failed.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event exists.
         let code = unsafe { (self.context.functions().cuEventSynchronize)(self.handle) };
         self.context.call("cuEventSynchronize", code)
     }
 
-    /// Seconds from `start` to this, by the device's clock. Both have a time, and have been waited for.
+    /// Returns the seconds from `start` to this event by the device's clock. Both must have a time, and have been
+    /// waited for.
     ///
     /// # Errors
     /// [`Error::Call`](crate::Error::Call).
     pub fn seconds_since(&self, start: &Self) -> Result<f64> {
         let mut milliseconds = 0.0;
-        // SAFETY: a place for the number, and two events that exist.
+        // SAFETY: a place for the number, and two existing events.
         let code =
             unsafe { (self.context.functions().cuEventElapsedTime)(&mut milliseconds, start.handle, self.handle) };
         self.context.call("cuEventElapsedTime", code)?;
@@ -75,7 +76,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: created once. The driver keeps it until what waits for it is done.
+        // SAFETY: created once. The driver keeps it while anything waits for it.
         self.context.release("cuEventDestroy", |functions| unsafe { (functions.cuEventDestroy_v2)(self.handle) });
     }
 }

@@ -1,10 +1,10 @@
-//! What all inputs are checked for.
+//! Checks of all inputs.
 use crate::number::Number;
 use gmm_host::{Error, Result, memory};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 
-/// Arrays of fewer elements than this are checked by the calling thread.
+/// The calling thread checks arrays of fewer elements.
 const PARALLEL: usize = 1 << 17;
 
 /// # Errors
@@ -35,7 +35,7 @@ fn all_finite<T: Number>(x: ArrayView2<'_, T>) -> bool {
     }
 }
 
-/// As [`check`], of some rows.
+/// As [`check`], for some rows.
 pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std::ops::Range<usize>) -> Result<()> {
     for row in rows {
         if let Some((column, &value)) = x.row(row).iter().enumerate().find(|(_, v)| !v.is_finite()) {
@@ -45,7 +45,7 @@ pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std
     Ok(())
 }
 
-/// Whether there is memory for a value of each row of `a` with each of `b`.
+/// Checks the memory for a value of each row of `a` with each row of `b`.
 ///
 /// # Errors
 /// [`Error::Memory`].

@@ -1,4 +1,4 @@
-//! What this crate asks of its CUDA backend, which computes in float32.
+//! The interface of the CUDA backend, which computes in float32.
 use crate::number::Number;
 use gmm_host::{Error, Result};
 use ndarray::ArrayView2;
@@ -22,7 +22,7 @@ pub fn float32_only() -> Error {
     }
 }
 
-/// The error for a time by the clock of a GPU that does not compute.
+/// Returns the error for a GPU's time without a GPU.
 pub fn no_clock() -> Error {
     Error::Unsupported {
         what: "the time of a kernel".into(),
@@ -31,7 +31,7 @@ pub fn no_clock() -> Error {
     }
 }
 
-/// What takes the place of the CUDA backend in a build without it.
+/// The replacement of the CUDA backend in builds without it.
 #[cfg(not(feature = "cuda"))]
 mod absent {
     use super::{Error, Result};

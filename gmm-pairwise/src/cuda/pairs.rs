@@ -20,8 +20,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Takes two arrays of the same shape, of at least one row and one column, to the device of
-    /// this number.
+    /// Copies two non-empty arrays of the same shape to the device of this number.
     pub fn open(ordinal: usize, arrays: [ArrayView2<'_, f32>; 2]) -> Result<Self> {
         let queue = Queue::open(ordinal)?;
         let (n, d) = arrays[0].dim();
@@ -34,7 +33,7 @@ impl Pairs {
         Ok(Self { queue, kernel, rows, values })
     }
 
-    /// The values of all pairs.
+    /// Computes the values of all pairs.
     pub fn gaussian(&mut self, gamma: f64, out: &mut [f32]) -> Result<()> {
         self.queue.run(|work| {
             self.start(work, gamma)?;

@@ -70,7 +70,6 @@ fn system(what: MemoryRefreshKind) -> Option<System> {
     System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()
 }
 
-/// Returns the limits of this process and its control groups.
 fn limits(mut system: System) -> Vec<Limit> {
     let mut limits = groups::limits(Path::new("/"), system.free_swap());
     if let (Some(total), Ok(pid)) = (address_space(), sysinfo::get_current_pid()) {

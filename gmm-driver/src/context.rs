@@ -19,15 +19,11 @@ struct Inner {
 }
 
 thread_local! {
-    /// The context that the thread entered last.
     static CURRENT: RefCell<Option<Context>> = const { RefCell::new(None) };
 }
 
 impl Context {
     /// Retains the primary context of a device.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
     pub fn new(device: Device) -> Result<Self> {
         let mut handle = ContextHandle::default();
         // SAFETY: a place for the handle, and an existing device.
@@ -36,20 +32,15 @@ impl Context {
         Ok(Self(Arc::new(Inner { device, handle, failure: Mutex::new(None) })))
     }
 
-    /// Makes this the calling thread's context, for allocations, launches and copies.
-    ///
-    /// # Errors
-    /// [`Error::Call`]: also, once, for a failure while an owner was dropped.
+    /// Makes this the calling thread's context, for allocations, launches and copies. Also
+    /// returns, once, a failure while an owner was dropped.
     pub fn enter(&self) -> Result<()> {
         self.call("cuCtxSetCurrent", self.make_current())?;
         let failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), Err)
     }
 
-    /// Returns the context that the calling thread entered last.
-    ///
-    /// # Errors
-    /// [`Error::Call`] if it has entered none.
+    /// Returns the context that the calling thread entered last. Fails if it has entered none.
     pub fn current(driver: Driver) -> Result<Self> {
         let current = CURRENT.with_borrow(Clone::clone);
         current.ok_or_else(|| driver.functions().error("cuCtxGetCurrent", INVALID_CONTEXT))
@@ -72,9 +63,6 @@ impl Context {
     }
 
     /// Returns the free bytes of the device's memory. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
     pub fn free_memory(&self) -> Result<usize> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: places for the two numbers.
@@ -86,12 +74,10 @@ impl Context {
         self.0.device.driver().functions()
     }
 
-    /// Turns the code of a call into a result.
     pub(crate) fn call(&self, call: &'static str, code: Code) -> Result<()> {
         self.0.device.driver().functions().check(call, code)
     }
 
-    /// Returns the error of a call with this code.
     pub(crate) fn error(&self, call: &'static str, code: Code) -> Error {
         self.functions().error(call, code)
     }

@@ -6,7 +6,6 @@ use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 
-/// The name of the driver's library.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 /// The functions of a CUDA driver, which stay in memory until the process ends.
@@ -64,9 +63,6 @@ impl Driver {
     }
 
     /// Returns the newest CUDA version that the driver knows: (12, 8) for 12.8.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
     pub fn version(self) -> Result<(u32, u32)> {
         let mut version = 0;
         // SAFETY: a place for the number.
@@ -74,10 +70,7 @@ impl Driver {
         Ok((version as u32 / 1000, version as u32 % 1000 / 10))
     }
 
-    /// Starts the driver and returns the number of devices.
-    ///
-    /// # Errors
-    /// [`Error::Call`] if the driver does not start, for example without a device.
+    /// Starts the driver and returns the number of devices. Fails without a device.
     pub fn device_count(self) -> Result<u32> {
         // SAFETY: the flags must be zero.
         self.0.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
@@ -88,9 +81,6 @@ impl Driver {
     }
 
     /// Starts the driver and returns the device of this number, counted from 0.
-    ///
-    /// # Errors
-    /// [`Error::Call`] if there is no such device.
     pub fn device(self, ordinal: u32) -> Result<Device> {
         // SAFETY: the flags must be zero.
         self.0.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
@@ -136,9 +126,6 @@ impl Device {
     }
 
     /// Returns the name, for example `NVIDIA H200`.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
     pub fn name(self) -> Result<String> {
         // The last byte stays zero, whatever the driver writes.
         let mut name = [0u8; 257];
@@ -151,9 +138,6 @@ impl Device {
     }
 
     /// Returns the bytes of memory.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
     pub fn total_memory(self) -> Result<usize> {
         let mut bytes = 0;
         // SAFETY: a place for the number, and an existing device.
@@ -163,9 +147,6 @@ impl Device {
     }
 
     /// Returns an attribute, which is never negative.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
     pub fn attribute(self, attribute: Attribute) -> Result<u32> {
         let mut value = 0;
         // SAFETY: a place for the number, and an existing device.

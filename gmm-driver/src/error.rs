@@ -30,12 +30,10 @@ pub enum Error {
 }
 
 impl Functions {
-    /// Turns the code of a call into a result.
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
     }
 
-    /// Returns the error of a call with this code.
     #[cold]
     pub fn error(&self, call: &'static str, code: Code) -> Error {
         let text = |ask: unsafe extern "system" fn(Code, *mut *const c_char) -> Code| {

@@ -17,17 +17,11 @@ pub struct Event {
 
 impl Event {
     /// Makes an event without a time, which is cheaper. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn new(context: &Context) -> Result<Self> {
         Self::with_flags(context, DISABLE_TIMING)
     }
 
     /// Makes an event with a time. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn timed(context: &Context) -> Result<Self> {
         Self::with_flags(context, 0)
     }
@@ -40,19 +34,13 @@ impl Event {
     }
 
     /// Marks the end of the work now in the stream.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn record(&self, stream: &Stream) -> Result<()> {
         // SAFETY: both exist.
         let code = unsafe { (self.context.functions().cuEventRecord)(self.handle, stream.handle()) };
         self.context.call("cuEventRecord", code)
     }
 
-    /// Waits for the work before the mark; returns at once if there is no mark.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also if that work failed.
+    /// Waits for the work before the mark, if any, and fails if it failed.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event exists.
         let code = unsafe { (self.context.functions().cuEventSynchronize)(self.handle) };
@@ -61,9 +49,6 @@ impl Event {
 
     /// Returns the seconds from `start` to this event by the device's clock. Both must have a time, and have been
     /// waited for.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn seconds_since(&self, start: &Self) -> Result<f64> {
         let mut milliseconds = 0.0;
         // SAFETY: a place for the number, and two existing events.

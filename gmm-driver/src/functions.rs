@@ -16,7 +16,6 @@ pub const INVALID_CONTEXT: Code = 201;
 pub const NOT_READY: Code = 600;
 pub const NOT_SUPPORTED: Code = 801;
 
-/// Defines the driver's handles.
 macro_rules! handles {
     ($($name:ident: $cuda:literal;)*) => { $(
         #[doc = concat!("`", $cuda, "`, of which only the driver knows what it points to.")]

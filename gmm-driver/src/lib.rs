@@ -4,6 +4,8 @@
 //! Every owner keeps the [`Context`] it was made in, so that a context is released last, and enters that context to
 //! release its object.
 //!
+//! Every fallible method returns [`Error::Call`] if a call of the driver fails.
+//!
 //! Rust cannot see a device's memory accesses while the host goes on: launches and asynchronous copies are `unsafe`,
 //! and the caller keeps the memory until the work is done.
 mod context;

@@ -23,7 +23,6 @@ macro_rules! plain {
 
 plain!(u8, u32, u64, i32, f32, f64, AtomicU64);
 
-/// Returns the bytes of `len` numbers.
 fn bytes_of<T>(context: &Context, call: &'static str, len: usize) -> Result<usize> {
     len.checked_mul(size_of::<T>()).ok_or_else(|| context.error(call, OUT_OF_MEMORY))
 }
@@ -40,9 +39,6 @@ pub struct DeviceBuffer<T: Plain> {
 
 impl<T: Plain> DeviceBuffer<T> {
     /// Allocates `len` numbers, with any bits. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call), for example if memory is too small.
     pub fn new(context: &Context, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(context, "cuMemAlloc", len)?;
         let mut start = 0;
@@ -54,9 +50,6 @@ impl<T: Plain> DeviceBuffer<T> {
     }
 
     /// Allocates `len` zeros, which are written before later work in any [`Stream`](crate::Stream).
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn zeroed(context: &Context, len: usize) -> Result<Self> {
         // SAFETY: the whole of the buffer.
         Self::filled(context, len, "cuMemsetD8", |functions, to, bytes| unsafe {
@@ -65,9 +58,6 @@ impl<T: Plain> DeviceBuffer<T> {
     }
 
     /// Copies the host's numbers to the device, before later work in any [`Stream`](crate::Stream).
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn from_slice(context: &Context, numbers: &[T]) -> Result<Self> {
         // SAFETY: both have so many bytes.
         Self::filled(context, numbers.len(), "cuMemcpyHtoD", |functions, to, bytes| unsafe {
@@ -89,9 +79,6 @@ impl<T: Plain> DeviceBuffer<T> {
     }
 
     /// Copies the numbers to the host, after all work in streams. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let (mut numbers, bytes) = (Vec::<T>::with_capacity(self.len), self.len * size_of::<T>());
         if self.len > 0 {
@@ -150,9 +137,6 @@ unsafe impl<T: Plain> Sync for LockedBuffer<T> {}
 
 impl<T: Plain> LockedBuffer<T> {
     /// Allocates `len` zeros. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call), for example if the system gives no page-locked memory.
     pub fn new(context: &Context, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(context, "cuMemAllocHost", len)?;
         let mut start = NonNull::dangling();
@@ -168,10 +152,7 @@ impl<T: Plain> LockedBuffer<T> {
         Ok(Self { context: context.clone(), start, len })
     }
 
-    /// Returns the address of the first number for kernels.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call), for example for an empty buffer.
+    /// Returns the address of the first number for kernels. Fails for an empty buffer.
     pub fn as_device_ptr(&self) -> Result<*mut T> {
         let (mut address, host) = (0, self.start.as_ptr().cast());
         // SAFETY: a place for the address, and memory that the driver allocated in `new`.

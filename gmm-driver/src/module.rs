@@ -29,20 +29,13 @@ struct Inner {
 
 impl Module {
     /// Has the driver compile PTX, with at most `max_registers` registers per thread. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) if the driver rejects the PTX.
     pub fn from_ptx(context: &Context, ptx: &str, max_registers: Option<u32>) -> Result<Self> {
         let text = CString::new(ptx).map_err(|_| context.error("cuModuleLoadDataEx", INVALID_PTX))?;
         // SAFETY: a text that ends with a zero.
         unsafe { Self::load(context, text.as_ptr().cast(), max_registers) }
     }
 
-    /// Loads machine code. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) if the driver rejects it, for example because it is older than the
-    /// assembler.
+    /// Loads machine code; fails if the driver is older than its assembler. The context must be the thread's.
     ///
     /// # Safety
     /// `image` is a complete image from an assembler: the driver finds its end by its contents.
@@ -66,9 +59,6 @@ impl Module {
     }
 
     /// Returns the kernel of this name.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) if the module does not have it.
     pub fn function(&self, name: &str) -> Result<Function> {
         let (Inner { context, handle: module }, mut handle) = (&*self.0, FunctionHandle::default());
         let text = CString::new(name).map_err(|_| context.error("cuModuleGetFunction", NOT_FOUND))?;
@@ -103,9 +93,6 @@ impl Function {
     }
 
     /// Returns the bytes of shared memory that each block has, without those that a launch requests.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn static_shared(&self) -> Result<usize> {
         let mut bytes = 0;
         let functions = self.context().functions();
@@ -115,10 +102,7 @@ impl Function {
         Ok(bytes.max(0) as usize)
     }
 
-    /// Lets launches request up to `bytes` additional bytes of shared memory.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) if the device has less.
+    /// Lets launches request up to `bytes` additional bytes of shared memory. Fails if the device has less.
     pub fn set_max_dynamic_shared(&self, bytes: usize) -> Result<()> {
         let functions = self.context().functions();
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
@@ -128,9 +112,6 @@ impl Function {
     }
 
     /// Returns the number of blocks, of so many threads and bytes of shared memory, that a multiprocessor runs at once.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn blocks_at_once(&self, threads: u32, shared: usize) -> Result<u32> {
         let (mut blocks, functions) = (0, self.context().functions());
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);

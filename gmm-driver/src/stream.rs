@@ -20,9 +20,6 @@ pub struct Stream {
 
 impl Stream {
     /// Makes a stream. The context must be the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     pub fn new(context: &Context) -> Result<Self> {
         let mut handle = StreamHandle::default();
         // SAFETY: a place for the handle.
@@ -30,10 +27,7 @@ impl Stream {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Waits for all work in the legacy default stream of the thread's context, where other libraries leave work.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also if that work failed.
+    /// Waits for all work in the legacy default stream of the thread's context, where other libraries leave work. Fails if that work failed.
     pub fn synchronize_legacy_default(context: &Context) -> Result<()> {
         // `CU_STREAM_LEGACY`.
         let legacy = StreamHandle(ptr::without_provenance_mut(1));
@@ -51,20 +45,14 @@ impl Stream {
         &self.context
     }
 
-    /// Waits for all work in the stream.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also if the work failed.
+    /// Waits for all work in the stream. Fails if the work failed.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream exists.
         let code = unsafe { (self.context.functions().cuStreamSynchronize)(self.handle) };
         self.context.call("cuStreamSynchronize", code)
     }
 
-    /// Whether all work in the stream is done.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also if the work failed.
+    /// Whether all work in the stream is done. Fails if the work failed.
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: the stream exists.
         match unsafe { (self.context.functions().cuStreamQuery)(self.handle) } {
@@ -76,9 +64,6 @@ impl Stream {
     /// Enqueues a kernel: x times y blocks, each with so many threads and bytes of dynamic shared memory. `cooperative`
     /// blocks all run at once, and the driver refuses more than can. It copies the argument. The context must be the
     /// thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     ///
     /// # Safety
     /// `A` is the type of the kernel's one argument. The memory behind its pointers is as long as the kernel needs for
@@ -112,9 +97,6 @@ impl Stream {
 
     /// Enqueues a copy of numbers to the device.
     ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
-    ///
     /// # Safety
     /// `to` has room for the numbers on the device. Until the copy is done, both stay in place, nothing writes to
     /// `from`, and nothing touches `to`.
@@ -128,9 +110,6 @@ impl Stream {
     }
 
     /// Enqueues a copy of numbers from the device.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     ///
     /// # Safety
     /// `from` has as many numbers on the device as `to`. Until the copy is done, both stay in place, nothing touches
@@ -150,9 +129,6 @@ impl Stream {
     }
 
     /// Enqueues a write of `len` zeros to the device.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
     ///
     /// # Safety
     /// `to` has room for the numbers on the device. It stays in place, and nothing touches it, until the zeros are

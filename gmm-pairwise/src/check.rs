@@ -7,8 +7,7 @@ use ndarray::{ArrayView2, Axis};
 /// The calling thread checks arrays of fewer elements.
 const PARALLEL: usize = 1 << 17;
 
-/// # Errors
-/// [`Error::EmptyData`], [`Error::NonFinite`].
+/// Checks that an array is not empty and that all its numbers are finite.
 pub fn check<T: Number>(what: &'static str, x: ArrayView2<'_, T>) -> Result<()> {
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
@@ -46,15 +45,10 @@ pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std
 }
 
 /// Checks the memory for a value of each row of `a` with each row of `b`.
-///
-/// # Errors
-/// [`Error::Memory`].
 pub fn check_products<T: Number>(what: &str, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Result<()> {
     memory::check(what, &[a.nrows(), b.nrows()], size_of::<T>(), "take fewer rows at a time")
 }
 
-/// # Errors
-/// [`Error::ShapeMismatch`].
 pub fn check_shape(what: &'static str, got: (usize, usize), expected: (usize, usize)) -> Result<()> {
     if got == expected {
         return Ok(());

@@ -116,7 +116,6 @@ pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, 
     out.par_chunks_mut(rows).enumerate().map(piece).try_reduce(|| true, |all, finite| Ok(all & finite))
 }
 
-/// A piece of [`pairs`]: consecutive rows.
 struct Pairs<'a, T> {
     factor: T,
     a: &'a [T],
@@ -221,7 +220,6 @@ impl<T: Number> Blocks<T> {
     }
 }
 
-/// A piece of [`Blocks::matrix`].
 struct Matrix<'a, T> {
     factor: T,
     centres: &'a Blocks<T>,

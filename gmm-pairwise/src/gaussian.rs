@@ -33,7 +33,6 @@ impl GaussianKernel {
         self.gamma
     }
 
-    /// Returns γ, if the element type can compute with it.
     fn gamma_for<T: Number>(&self) -> Result<f64> {
         if T::GAMMA.contains(&self.gamma) {
             return Ok(self.gamma);
@@ -202,9 +201,8 @@ impl<T: Number> Centres<T> {
     /// Returns the kernel of row i of `x` (N, D) with centre j, (N, M).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`],
-    /// [`Error::BadParameter`] as for [`RowPairs::gaussian`], [`Error::Memory`], and
-    /// [`Error::Cuda`] on a CUDA device.
+    /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`], [`Error::BadParameter`] as for
+    /// [`RowPairs::gaussian`], [`Error::Memory`], and [`Error::Cuda`] on a CUDA device.
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check_products("the kernel's values", x, self.centres.view())?;

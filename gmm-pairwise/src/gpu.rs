@@ -8,8 +8,7 @@ pub use crate::cuda::{Centres, Pairs, Products, start};
 #[cfg(not(feature = "cuda"))]
 pub use absent::{Centres, Pairs, Products, start};
 
-/// # Errors
-/// [`Error::Unsupported`] for float64.
+/// Returns the array, or an error for float64.
 pub fn float32<T: Number>(x: ArrayView2<'_, T>) -> Result<ArrayView2<'_, f32>> {
     T::float32(x).ok_or_else(float32_only)
 }

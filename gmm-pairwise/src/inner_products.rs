@@ -23,11 +23,9 @@ impl<T: Number> InnerProducts<T> {
     /// Copies `matrix` (M, D; any memory order) to `device`. For A·B with B (D, M), pass `b.t()`.
     ///
     /// # Errors
-    /// [`Error::EmptyData`](crate::Error::EmptyData),
-    /// [`Error::NonFinite`](crate::Error::NonFinite); for a CUDA device also
-    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice),
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for float64, and
-    /// [`Error::Cuda`](crate::Error::Cuda).
+    /// [`Error::EmptyData`](crate::Error::EmptyData), [`Error::NonFinite`](crate::Error::NonFinite); for a CUDA device
+    /// also [`Error::NoCudaDevice`](crate::Error::NoCudaDevice), [`Error::Unsupported`](crate::Error::Unsupported) for
+    /// float64, and [`Error::Cuda`](crate::Error::Cuda).
     pub fn load(device: Device, matrix: ArrayView2<'_, T>) -> Result<Self> {
         check("the matrix", matrix)?;
         let matrix = matrix.t().as_standard_layout().into_owned().reversed_axes();
@@ -49,8 +47,7 @@ impl<T: Number> InnerProducts<T> {
     /// (N, M).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch),
-    /// [`Error::EmptyData`](crate::Error::EmptyData),
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
     /// [`Error::NonFinite`](crate::Error::NonFinite), [`Error::Memory`](crate::Error::Memory), and
     /// [`Error::Cuda`](crate::Error::Cuda) on a CUDA device.
     pub fn products(&mut self, vectors: ArrayView2<'_, T>) -> Result<Array2<T>> {
@@ -61,9 +58,6 @@ impl<T: Number> InnerProducts<T> {
     }
 
     /// As [`products`](Self::products), written to N·M numbers of the caller's, vector by vector.
-    ///
-    /// # Errors
-    /// As [`products`](Self::products).
     pub fn products_into(&mut self, vectors: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
         let n = vectors.nrows().saturating_mul(self.n_rows());

@@ -18,15 +18,12 @@ pub(crate) trait Compute: Lane + Default + Into<f64> + Send + Sync {
 
     fn from_f64(v: f64) -> Self;
 
-    /// Whether the number is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 
-    /// Returns the array, if its elements are float32.
     fn float32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
         None
     }
 
-    /// Returns the numbers, if they are float32.
     fn float32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
         None
     }

@@ -17,23 +17,18 @@ const LONG: Duration = Duration::from_millis(50);
 
 /// A computation with data resident in a device.
 pub trait Task {
-    /// The data on a GPU.
     type Gpu;
 
     /// Returns the fused multiply-adds, or numbers read: tasks on one data set with about the same size take about the
     /// same time.
     fn size(&self) -> usize;
-    /// Whether the GPU supports the element type.
     fn has_gpu(&self) -> bool;
-    /// # Errors
-    /// For numbers that are not finite.
+    /// Fails for numbers that are not finite.
     fn on_cpu(&mut self) -> Result<()>;
     /// As [`on_cpu`](Self::on_cpu), in float64 on one core.
     fn on_reference(&mut self) -> Result<()>;
-    /// # Errors
-    /// For numbers that are not finite, and for failures of the driver.
+    /// Fails for numbers that are not finite, and if the driver fails.
     fn on_gpu(&mut self, gpu: &mut Self::Gpu) -> Result<()>;
-    /// Copies the resident data to a GPU.
     fn open(&self, ordinal: usize) -> Result<Self::Gpu>;
 }
 
@@ -85,16 +80,13 @@ impl<G> Side<G> {
     }
 }
 
-/// The state of `Auto`.
 pub struct Auto<G> {
     gpu: Gpu<G>,
-    /// The time of all computations on the CPU.
     cpu_time: Duration,
     /// Times by [`class`]: on the CPU, on the GPU.
     sizes: Vec<[Times; 2]>,
 }
 
-/// The state of the GPU.
 enum Gpu<G> {
     Unopened,
     /// A thread is starting the driver.
@@ -104,7 +96,6 @@ enum Gpu<G> {
     Ready(G),
 }
 
-/// The times of a size on one side.
 #[derive(Clone, Copy)]
 struct Times {
     fastest: Duration,
@@ -180,7 +171,6 @@ const CLASSES: usize = 2 * usize::BITS as usize;
 mod tests {
     use super::*;
 
-    /// A task that takes these times.
     struct Sleep {
         cpu: Duration,
         gpu: Duration,

@@ -35,7 +35,6 @@ struct Group {
     /// The place in the archive.
     packed: std::ops::Range<usize>,
     checksum: u32,
-    /// The unpacked size in bytes.
     bytes: usize,
 }
 
@@ -145,7 +144,6 @@ fn damaged(title: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the archive of {what} is damaged"))
 }
 
-/// The settings of the compression.
 #[cfg(feature = "pack")]
 pub(crate) struct Packing {
     /// The most bytes of a group of several kernels.

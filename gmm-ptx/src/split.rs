@@ -80,7 +80,6 @@ fn for_warpgroups(header: &str) -> io::Result<String> {
     Ok(pattern!(r"\.target sm_\w+").replace(&header, format!(".target {WARPGROUP_TARGET}")).into_owned())
 }
 
-/// Returns the lines before the first item, and the items in order.
 fn parse(module: &str) -> io::Result<(String, Vec<Item>)> {
     let mut header = String::new();
     let mut items = Vec::new();

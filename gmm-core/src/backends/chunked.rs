@@ -38,9 +38,7 @@ pub struct ChunkedEvaluator<'a> {
     total_weight: f64,
     load: Load<'a>,
     loaded: Option<(usize, Box<dyn Evaluator + 'a>)>,
-    /// See [`Sampling::settle`].
     settled: bool,
-    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
     description: Description,
 }
@@ -135,7 +133,6 @@ impl<'a> ChunkedEvaluator<'a> {
         Ok(chunk)
     }
 
-    /// Evaluates every chunk in order.
     fn map<T>(&mut self, mixture: &Mixture, f: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<T>) -> Result<Vec<T>> {
         check_features(mixture, self.n_features)?;
         let mut results = Vec::with_capacity(self.n_chunks());

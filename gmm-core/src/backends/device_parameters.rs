@@ -17,8 +17,7 @@ use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
 ///
-/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ +
-/// `shift[k,j]`)²)
+/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ + `shift[k,j]`)²)
 #[derive(Debug, Clone)]
 pub struct DeviceParameters<T> {
     /// K.
@@ -392,7 +391,6 @@ pub const fn padded(d: usize) -> usize {
     d.next_multiple_of(VECTOR)
 }
 
-/// Writes a column of [`for_each_column`] to a triangle stored row by row.
 #[inline(always)]
 fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
     let mut place = triangle(j) + j;

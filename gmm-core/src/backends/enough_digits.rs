@@ -135,7 +135,6 @@ pub struct EnoughDigits<'a, E> {
     /// The evaluator in the frame of the samples.
     pub framed: E,
     precise: Lazy<'a, Box<dyn Evaluator + 'a>>,
-    /// Whether `precise` made the latest evaluation.
     latest_is_precise: bool,
 }
 
@@ -145,7 +144,6 @@ impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
         Self { framed, precise: Lazy::new(open_precise), latest_is_precise: false }
     }
 
-    /// Whether the framed evaluator's digits suffice for this mixture.
     fn suffices(&self, mixture: &Mixture, operation: Operation) -> bool {
         // Both evaluators refuse a mixture of another D.
         if mixture.n_features() != self.n_features() {

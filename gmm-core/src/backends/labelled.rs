@@ -130,13 +130,11 @@ impl Evaluator for LabelledEvaluator<'_> {
         }
     }
 
-    /// The device and the kernel of the part with the most samples.
     fn describe(&self) -> Description {
         let largest = (0..self.parts.len()).max_by_key(|&set| self.labels.rows_of(set).len());
         self.parts[largest.unwrap_or(0)].describe()
     }
 
-    /// float32 if any part computes in it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let float32 = |set: usize| {
             let restricted = self.check_components(mixture).and_then(|()| self.restricted(mixture, set));

@@ -18,13 +18,10 @@ pub struct MissingEngine<'a, C> {
     samples: Samples<'a>,
     /// For diagonal and spherical covariances: an engine in which a sample takes part with its observed columns.
     pub by_column: Lazy<'a, C>,
-    /// For the other types.
     by_pattern: Lazy<'a, Box<dyn Evaluator + 'a>>,
     /// The description and the precision before a side is made.
     unmade: (Description, Precision),
-    /// The covariance type of the latest evaluation.
     latest: Option<CovarianceType>,
-    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
 }
 
@@ -48,7 +45,6 @@ impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
         }
     }
 
-    /// Returns the side for a covariance type.
     fn side(&mut self, covariance_type: CovarianceType) -> Result<&mut (dyn Evaluator + 'a)> {
         self.latest = Some(covariance_type);
         Ok(match covariance_type.has_matrices() {
@@ -57,7 +53,6 @@ impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
         })
     }
 
-    /// Returns the side for a mixture.
     fn side_for(&mut self, mixture: &Mixture) -> Result<&mut (dyn Evaluator + 'a)> {
         self.side(mixture.covariance_type())
     }

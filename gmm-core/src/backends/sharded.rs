@@ -131,7 +131,6 @@ impl Evaluator for ShardedEvaluator<'_> {
         Description { gpu_problem, ..Description::new(devices.join(" + "), kernels.join(" + ")) }
     }
 
-    /// float32 if any shard computes in it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let float32 = self.shards.iter().any(|shard| shard.precision(mixture, operation) == Precision::Float32);
         if float32 { Precision::Float32 } else { Precision::Float64 }

@@ -87,7 +87,6 @@ impl<'a> Draw<'a> {
         if distance > AT_A_CENTRE { distance } else { 0.0 }
     }
 
-    /// Draws from samples with these scores (N,) and weights.
     pub(crate) fn with_scores(&self, scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Vec<Drawn> {
         let distance = self.distance();
         let piece = |start: usize| {

@@ -223,9 +223,6 @@ pub fn responsibilities(n_samples: usize, n_components: usize) -> Result<Array2<
 }
 
 /// Checks the memory for the responsibilities (N, K), before an evaluator computes a part of them.
-///
-/// # Errors
-/// [`Error::Memory`].
 pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> Result<()> {
     let shape = [n_samples, n_components];
     memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")

@@ -23,7 +23,6 @@ struct Inner {
     n_components: usize,
     /// The distinct sets of components, each ascending.
     sets: Vec<Vec<usize>>,
-    /// The rows of each set's samples, ascending.
     rows: Vec<Vec<usize>>,
     /// The number of each sample's set, and the sample's place in that set's rows.
     places: Vec<(usize, usize)>,

@@ -115,8 +115,7 @@ impl MetropolisTarget {
         sum
     }
 
-    /// # Errors
-    /// [`Error::ShapeMismatch`].
+    /// Checks the shapes of the target, the point and the data.
     pub fn check(&self, n_features: usize, point: &[f64]) -> Result<()> {
         let (k, d, s, prior) = (self.n_components, self.n_features, self.scales(), &self.prior);
         if d != n_features || k == 0 {

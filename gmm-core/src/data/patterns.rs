@@ -68,9 +68,6 @@ pub(crate) struct Block<'a> {
 
 /// Computes `width` numbers for each sample (N, `width`) in float64, block by block on all threads. `prepare` turns the
 /// observed columns of a group into data for `each`, which fills zeros (B, `width`) for a block of the group.
-///
-/// # Errors
-/// The errors of `prepare` and `each`; [`Error::Interrupted`](crate::error::Error::Interrupted).
 pub(crate) fn by_pattern<P: Sync>(
     samples: &Samples<'_>,
     width: usize,

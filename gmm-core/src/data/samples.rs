@@ -100,7 +100,6 @@ pub struct Missing {
 pub struct Samples<'a> {
     x: Elements<'a>,
     weights: Option<Weights<'a>>,
-    /// `None` if every value is observed.
     missing: Option<Arc<Missing>>,
     /// The range of each column (D,), found by the check of complete samples; `None` for a part of the rows.
     ranges: Option<Arc<[(f64, f64)]>>,
@@ -124,17 +123,11 @@ impl<'a> Samples<'a> {
     }
 
     /// As [`from_f32`](Self::from_f32), but shares the array, which `array.into_shared()` makes without a copy.
-    ///
-    /// # Errors
-    /// As [`from_f32`](Self::from_f32).
     pub fn from_shared_f32(x: ArcArray2<f32>) -> Result<Self> {
         Self::checked(Elements::F32(Array::Shared(x)), false)
     }
 
     /// As [`from_f64`](Self::from_f64), but shares the array, which `array.into_shared()` makes without a copy.
-    ///
-    /// # Errors
-    /// As [`from_f64`](Self::from_f64).
     pub fn from_shared_f64(x: ArcArray2<f64>) -> Result<Self> {
         Self::checked(Elements::F64(Array::Shared(x)), false)
     }
@@ -165,9 +158,6 @@ impl<'a> Samples<'a> {
     }
 
     /// As [`with_missing`](Self::with_missing), but shares the array, which `array.into_shared()` makes without a copy.
-    ///
-    /// # Errors
-    /// As [`with_missing`](Self::with_missing).
     pub fn with_shared_missing<T: Element>(x: ArcArray2<T>) -> Result<Self> {
         T::shared_samples(x, true)
     }
@@ -236,17 +226,13 @@ impl<'a> Samples<'a> {
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite),
-    /// [`Error::ZeroSampleWeights`].
+    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite), [`Error::ZeroSampleWeights`].
     pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
         let weights = Weights::new(weights, self.n_samples())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
     /// As [`with_weights`](Self::with_weights), but shares the array.
-    ///
-    /// # Errors
-    /// As [`with_weights`](Self::with_weights).
     pub fn with_shared_weights(self, weights: ArcArray1<f64>) -> Result<Self> {
         let weights = Weights::from_shared(weights, self.n_samples())?;
         Ok(Self { weights: Some(weights), ..self })
@@ -363,7 +349,6 @@ impl<'a> Samples<'a> {
         Ok(starts.windows(2).map(|ends| ordered.rows(ends[0]..ends[1])).collect())
     }
 
-    /// Copies some rows, with their weights and all columns.
     fn in_order(&self, rows: &[usize]) -> Samples<'a> {
         let x = match self.view() {
             View::F32(x) => Elements::F32(Array::Shared(x.select(Axis(0), rows).into_shared())),
@@ -439,7 +424,6 @@ fn find_missing<T: Copy + Sync + Send>(x: &ArrayView2<T>, missing: impl Fn(T) ->
     pieces.into_iter().reduce(both).filter(|found| found.values > 0)
 }
 
-/// The rows a thread takes at a time.
 const PIECE: usize = 4096;
 
 /// Checks that there are samples and that all values are finite; returns the range of each column from the same pass.

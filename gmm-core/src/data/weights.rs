@@ -38,9 +38,6 @@ impl<'a> Weights<'a> {
     }
 
     /// As [`new`](Self::new), but shares the array.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn from_shared(weights: ArcArray1<f64>, n_samples: usize) -> Result<Self> {
         check_weights(weights.view(), n_samples)?;
         Ok(Self::of(Array::Shared(weights)))
@@ -97,7 +94,6 @@ pub fn check_weights(weights: ArrayView1<'_, f64>, n: usize) -> Result<()> {
     if weights.iter().all(|&w| w == 0.0) { Err(Error::ZeroSampleWeights) } else { Ok(()) }
 }
 
-/// Checks that there are as many weights as samples.
 pub(super) fn check_number(n_weights: usize, n_samples: usize) -> Result<()> {
     match n_weights == n_samples {
         true => Ok(()),

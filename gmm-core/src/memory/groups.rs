@@ -9,9 +9,7 @@ pub(super) struct Limit {
     pub left: u64,
 }
 
-/// The files of a version of control groups.
 struct Files {
-    /// The type of the file system.
     system: &'static str,
     limit: &'static str,
     /// The counts of memory that cannot be reclaimed: pages that belong to no file. They include the groups below.
@@ -67,7 +65,6 @@ impl Files {
         (of_version && has_memory).then(|| (at.into(), at.join(inside)))
     }
 
-    /// Returns the limit of a group, if any.
     fn limit(&self, folder: &Path, free_swap: u64) -> Option<Limit> {
         let number = |name: &str| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         // `max` does not parse: no limit.

@@ -104,10 +104,8 @@ pub(crate) struct Conditioned {
 }
 
 impl Conditional {
-    /// Takes distinct features of `mixture`, at least one of them wanted.
-    ///
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`] if rounding makes a part of a nearly singular covariance singular.
+    /// Takes distinct features of `mixture`, at least one of them wanted. Fails if rounding makes
+    /// a part of a nearly singular covariance singular.
     pub fn new(mixture: &Mixture, given: &[usize], wanted: &[usize]) -> Result<Self> {
         let alone = || restrict(mixture, wanted);
         if given.is_empty() {
@@ -197,9 +195,6 @@ impl Conditional {
 
     /// Returns the log-density at y (B, wanted) given [`rows`](Self::rows). A NaN in y is missing, and the density is
     /// that of the rest.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn log_densities(&self, given: &Conditioned, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
         let mut logs = given.log_weights.clone();
         let constant = y.ncols() as f64 * std::f64::consts::TAU.ln();
@@ -235,9 +230,6 @@ impl Conditional {
 
     /// Returns a matrix V with V·Vᵀ the covariance, for each component or once if tied. V comes from the inverse of the
     /// precision, so nothing cancels.
-    ///
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`].
     pub fn roots(&self) -> Result<Vec<Array2<f64>>> {
         let of_matrix = |u: ArrayView2<'_, f64>, component| {
             let root = linalg::precision_cholesky(linalg::gram(u).view());
@@ -302,7 +294,6 @@ impl Lanes<'_> {
     }
 }
 
-/// Adds Σᵢ aᵢ·δᵢ to each lane.
 #[inline(always)]
 fn add_products<'a>(sums: &mut [f64; LANES], a: impl IntoIterator<Item = &'a f64>, deviations: &[[f64; LANES]]) {
     for (a, deviations) in a.into_iter().zip(deviations) {

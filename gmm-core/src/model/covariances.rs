@@ -329,7 +329,6 @@ impl Covariances {
     }
 }
 
-/// Returns the error about one parameter of a component.
 pub(super) fn bad_component(what: String, component: usize, value: f64, remedy: &'static str) -> Error {
     Error::BadComponent { what, component, value, remedy }
 }

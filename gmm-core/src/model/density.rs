@@ -131,7 +131,6 @@ impl<'a> Density<'a> {
         }
     }
 
-    /// Returns |Uᵀ(x − μ)|².
     fn mahalanobis(&mut self, u: ArrayView2<'_, f64>) -> f64 {
         self.y.fill(0.0);
         for (i, (row, d)) in u.outer_iter().zip(&self.difference).enumerate() {

@@ -12,7 +12,6 @@ use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Axis};
 
-/// The remedy for too many pairs of components.
 const REMEDY: &str = "reduce the mixtures first";
 
 /// An estimate from random samples.
@@ -57,7 +56,6 @@ impl Mixture {
         Ok((0.5 * most).exp() * square.max(0.0).sqrt())
     }
 
-    /// Returns ln ∫p², ln ∫pq and ln ∫q².
     fn log_products(&self, other: &Self) -> Result<[f64; 3]> {
         self.check_same_features(other)?;
         Ok([self.log_product(self)?, self.log_product(other)?, other.log_product(other)?])
@@ -251,7 +249,6 @@ fn squared_distance_of_roots(l: &Covariance, m: &Covariance) -> f64 {
     }
 }
 
-/// Returns ln p of each sample, on all threads.
 fn log_densities(mixture: &Mixture, x: &Array2<f64>) -> Vec<f64> {
     let rows = 1 << 10;
     let parts = x.axis_chunks_iter(Axis(0), rows).into_par_iter().map(|x| {

@@ -6,7 +6,6 @@ use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 use std::f64::consts::TAU;
 
-/// The covariance of one component.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Covariance {
     Diagonal(Array1<f64>),
@@ -73,8 +72,7 @@ pub(crate) struct Gaussian {
 }
 
 impl Gaussian {
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`], which a sum of covariances of mixtures never causes.
+    /// Never fails for a sum of covariances of mixtures.
     pub fn new(covariance: Covariance) -> Result<Self> {
         match covariance {
             Covariance::Diagonal(v) => {

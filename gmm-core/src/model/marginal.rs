@@ -8,7 +8,6 @@ use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
 
-/// The distribution of the observed features under a mixture.
 #[derive(Debug)]
 pub(crate) struct Marginal {
     /// The observed and the missing columns, both ascending.
@@ -28,10 +27,7 @@ pub(crate) struct Dependence {
 }
 
 impl Marginal {
-    /// Restricts a mixture to some of its features, at least one.
-    ///
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`](crate::error::Error::NotPositiveDefinite) if rounding makes a part of a nearly
+    /// Restricts a mixture to some of its features, at least one. Fails if rounding makes a part of a nearly
     /// singular covariance singular.
     pub fn new(mixture: &Mixture, observed: &[usize]) -> Result<Self> {
         let missing: Vec<usize> = (0..mixture.n_features()).filter(|j| observed.binary_search(j).is_err()).collect();
@@ -122,10 +118,7 @@ impl<'a> Completion<'a> {
         Self { mixture, columns: None, parts: None }
     }
 
-    /// Prepares for samples that miss the same values as `x` (D,).
-    ///
-    /// # Errors
-    /// As [`Marginal::new`].
+    /// Prepares for samples that miss the same values as `x` (D,). Errors as [`Marginal::new`].
     pub fn prepare(&mut self, x: ArrayView1<'_, f64>) -> Result<()> {
         let columns = observed(x);
         if self.columns.as_ref() != Some(&columns) {

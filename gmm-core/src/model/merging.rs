@@ -65,7 +65,6 @@ impl Mixture {
     }
 }
 
-/// Returns the bound of the loss from merging components `a` and `b`, in nats.
 fn merging_bound(mixture: &Mixture, a: usize, b: usize) -> Result<f64> {
     let w = mixture.weights();
     let total = w[a] + w[b];

@@ -104,10 +104,7 @@ impl Mixture {
     }
 
     /// Replaces the weights by normalised ones, given their logarithms (K,) up to a constant; also returns the
-    /// logarithm of the sum of the given weights.
-    ///
-    /// # Errors
-    /// [`Error::BadComponent`] for a logarithm that is NaN or +∞, or if all are −∞; [`Error::ShapeMismatch`].
+    /// logarithm of the sum of the given weights. Fails for NaN or +∞, if all are −∞, and for a wrong number.
     pub(crate) fn with_log_weights(mut self, mut log_weights: Array1<f64>) -> Result<(Self, f64)> {
         let k = self.n_components();
         if log_weights.len() != k {
@@ -128,14 +125,12 @@ impl Mixture {
         Ok((self, total))
     }
 
-    /// Copies the weights of `other`.
     pub(crate) fn with_weights_of(mut self, other: &Self) -> Self {
         self.log_weights.clone_from(&other.log_weights);
         self.weights.clone_from(&other.weights);
         self
     }
 
-    /// Returns the mixture with its components permuted.
     pub(crate) fn permuted(&self, order: &[usize]) -> Self {
         Self {
             weights: self.weights.select(Axis(0), order),
@@ -309,7 +304,6 @@ fn check_weights_and_means(weights: &Array1<f64>, means: &Array2<f64>) -> Result
     }
 }
 
-/// Checks that a matrix is finite and symmetric.
 pub(crate) fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Result<()> {
     if let Some(((i, j), &value)) = matrix.indexed_iter().find(|(_, v)| !v.is_finite()) {
         let what = format!("covariance at row {i}, column {j}");

@@ -205,7 +205,6 @@ impl Line {
         }
     }
 
-    /// Returns ln πₖ N(x; μₖ, σₖ²) of each part.
     fn log_terms(&self, x: f64) -> impl Iterator<Item = f64> {
         self.parts.iter().map(move |part| part.log_height(self.scale, 0) - 0.5 * part.z(x).powi(2) - self.log_unit())
     }
@@ -354,7 +353,6 @@ struct Taylor {
     /// The signs of the first and second derivatives; zero if unknown.
     slope: f64,
     curvature: f64,
-    /// Whether the density is [`FLAT`].
     flat: bool,
 }
 
@@ -389,7 +387,6 @@ struct Signed {
 }
 
 impl Signed {
-    /// Returns `factor`·exp(`log`).
     fn new(factor: f64, log: f64) -> Self {
         let log = factor.abs().ln() + log;
         Self { sign: factor.signum(), log: if log.is_nan() { f64::NEG_INFINITY } else { log } }

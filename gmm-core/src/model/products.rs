@@ -48,7 +48,6 @@ impl Mixture {
         product.with_log_weights(log_weights)
     }
 
-    /// Returns (Σ⁻¹ + T⁻¹)⁻¹ of a component of each mixture.
     fn inverse_of_sum(&self, i: usize, other: &Self, j: usize) -> Result<Array2<f64>> {
         let precision = |m: &Self, c| match m.factor_of(c) {
             Some(u) => Covariance::Matrix(linalg::gram(u)),

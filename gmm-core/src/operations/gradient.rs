@@ -10,7 +10,6 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
 /// the weight.
 const SMALL_WEIGHT: f64 = 1e-20;
 
-/// Samples whose weights are copied at a time.
 const ROWS_AT_ONCE: usize = 1 << 13;
 
 /// The total log-likelihood and its derivatives. Each entry of an array is its own variable: the weights need not sum
@@ -107,7 +106,6 @@ pub fn gradient(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Grad
     Ok(gradient)
 }
 
-/// Writes the derivatives by weights that are nearly zero.
 fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array1<f64>) -> Result<()> {
     let is_small = |c: &usize| mixture.weights()[*c] < SMALL_WEIGHT;
     let small: Vec<usize> = (0..mixture.n_components()).filter(is_small).collect();
@@ -143,7 +141,6 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
     Ok(())
 }
 
-/// Returns a component as its own mixture.
 fn component(mixture: &Mixture, c: usize) -> Result<Mixture> {
     let rows = c..c + 1;
     let covariances = match mixture.covariances() {
@@ -155,7 +152,6 @@ fn component(mixture: &Mixture, c: usize) -> Result<Mixture> {
     Mixture::new(array![1.0], mixture.means().slice(s![rows, ..]).to_owned(), covariances)
 }
 
-/// Returns the precision of component `k` times a vector.
 fn times(precisions: &Covariances, k: usize, delta: ArrayView1<'_, f64>) -> Array1<f64> {
     match precisions {
         Covariances::Full(p) => p.index_axis(Axis(0), k).dot(&delta),

@@ -124,7 +124,6 @@ impl Mixture {
 
 /// The distribution of samples that miss the same values.
 struct Part {
-    /// The missing columns.
     missing: Vec<usize>,
     conditional: Conditional,
 }

@@ -260,7 +260,6 @@ impl Regression {
     }
 }
 
-/// Returns Σₖ of weight times mean (B, wanted).
 pub(crate) fn expectations(given: &Conditioned) -> Array2<f64> {
     let (_, n, t) = given.means.dim();
     let mut sums = Array2::zeros((n, t));

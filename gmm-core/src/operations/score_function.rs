@@ -10,7 +10,6 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 
-/// Samples copied from the evaluator at a time.
 const ROWS_AT_ONCE: usize = 1 << 14;
 
 /// Samples a thread takes at a time: few enough for its cache, enough for a matrix product.

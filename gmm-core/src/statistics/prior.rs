@@ -48,7 +48,6 @@ impl ConjugatePrior {
         Ok(Self { weight_concentration, mean_precision, means, degrees_of_freedom, covariance })
     }
 
-    /// Returns the diagonal of a covariance of one component.
     fn of_one(covariance: &Covariances, d: usize) -> Vec<f64> {
         match covariance {
             Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_vec(),

@@ -194,12 +194,10 @@ fn check_totals(log_likelihood: f64, counts: &Array1<f64>) -> Result<()> {
     }
 }
 
-/// Returns the array in row-major order.
 fn row_by_row<D: Dimension>(v: Array<f64, D>) -> Array<f64, D> {
     if v.is_standard_layout() { v } else { v.as_standard_layout().into_owned() }
 }
 
-/// Returns the numbers of a part of such an array.
 fn numbers<'a, D: Dimension>(v: &'a mut ArrayViewMut<'_, f64, D>) -> &'a mut [f64] {
     v.as_slice_mut().unwrap_or_default()
 }
@@ -299,7 +297,6 @@ fn tidy_matrix(matrix: &mut [f64], d: usize) {
     mirror(matrix, d);
 }
 
-/// Sets a variance that rounding made negative to zero.
 fn clamp(v: &mut f64) {
     *v = v.max(0.0);
 }

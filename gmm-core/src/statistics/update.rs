@@ -250,7 +250,6 @@ impl Statistics {
 /// The loss of mean log-likelihood from rounding of a covariance that goes unnoticed.
 const LOSS: f64 = 1e-9;
 
-/// The effect of rounding on a new covariance.
 #[derive(Debug, Clone, Copy)]
 struct Rounding {
     /// The last feature whose variance given the others is all rounding error, and that variance.
@@ -351,7 +350,6 @@ fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
     0.5 * twice
 }
 
-/// Returns the weights of components whose counts are raised by `floor`.
 fn weights(counts: &Array1<f64>, floor: f64) -> Array1<f64> {
     let counts = counts + floor;
     let sum = counts.sum();

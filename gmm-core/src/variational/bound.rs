@@ -81,7 +81,6 @@ impl VariationalMixture {
         Ok(self.lower_bound(before.entropy(statistics)) + self.lower_bound_correction(statistics, reg_covar))
     }
 
-    /// Checks the K, D and covariance type of the statistics.
     pub(super) fn check_statistics(&self, statistics: &Statistics) -> Result<()> {
         let (k, d) = statistics.means().dim();
         if self.means().dim() != (k, d) {
@@ -147,7 +146,6 @@ impl VariationalMixture {
         around_mean + count * self.expected_square(c, (&of_samples - &mean).view())
     }
 
-    /// Returns xᵀ·E[Λ]·x for the precision of a component.
     fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
         match (self.covariances(), self.density.factor_of(c)) {
             (_, Some(u)) => squared_length(u, &row_major(x)),
@@ -169,7 +167,6 @@ impl VariationalMixture {
         }
     }
 
-    /// Returns tr E[Λ] for the precision of a component.
     fn trace_of_precision(&self, c: usize) -> f64 {
         match self.density.factor_of(c) {
             Some(u) => u.iter().map(|v| v * v).sum(),

@@ -25,7 +25,6 @@ pub(super) fn expected_logs(concentration: &Array2<f64>) -> Array2<f64> {
     logs
 }
 
-/// Returns E\[log π] (K,).
 pub(super) fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
     let logs = expected_logs(concentration);
     let mut log_weights = logs.row(0).to_owned();
@@ -91,7 +90,6 @@ pub(super) fn log_det_of_factor(u: ArrayView2<'_, f64>) -> f64 {
     -2.0 * ln_of_product(&u.diag().to_vec())
 }
 
-/// Returns the logarithm of the product of positive normal numbers.
 fn ln_of_product(numbers: &[f64]) -> f64 {
     let mut product = LogProduct::default();
     vectorised(

@@ -182,7 +182,6 @@ fn posterior_covariances(
     (scatter, nu)
 }
 
-/// Adds `factor`·xxᵀ.
 fn add_outer(matrix: &mut ndarray::ArrayViewMut2<'_, f64>, factor: f64, x: ArrayView1<'_, f64>) {
     for (row, a) in matrix.outer_iter_mut().zip(x) {
         Zip::from(row).and(x).for_each(|v, b| *v += factor * (a * b));

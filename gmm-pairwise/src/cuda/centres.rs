@@ -7,7 +7,6 @@ use gmm_kernels::entries;
 use gmm_kernels::pairwise::centres::{CentresArgs, THREADS, TILE_CENTRES, TILE_ROWS};
 use ndarray::{ArrayView2, Axis};
 
-/// Centres on the device, and room for rows and values.
 pub struct Centres {
     queue: Queue,
     kernel: Kernel<CentresArgs>,

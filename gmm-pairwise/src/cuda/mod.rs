@@ -65,7 +65,6 @@ impl Rows {
         Ok(Self { x: queue.memory(d)?, n: 0, d })
     }
 
-    /// Replaces the rows.
     fn replace(&mut self, queue: &Queue, rows: ArrayView2<'_, f32>) -> Result<()> {
         let columns = transposed(rows);
         self.x.reserve(columns.len())?;
@@ -79,7 +78,6 @@ impl Rows {
     }
 }
 
-/// Borrowed [`Rows`] for a launch.
 #[derive(Clone, Copy)]
 struct Columns<'a> {
     x: Numbers<'a, f32>,

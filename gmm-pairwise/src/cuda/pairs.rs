@@ -8,10 +8,8 @@ use gmm_kernels::entries;
 use gmm_kernels::pairwise::pairs::PairsArgs;
 use ndarray::ArrayView2;
 
-/// Threads of a block.
 const THREADS: u32 = 256;
 
-/// Pairs of rows on the device, and room for their values.
 pub struct Pairs {
     queue: Queue,
     kernel: Kernel<PairsArgs>,
@@ -33,7 +31,6 @@ impl Pairs {
         Ok(Self { queue, kernel, rows, values })
     }
 
-    /// Computes the values of all pairs.
     pub fn gaussian(&mut self, gamma: f64, out: &mut [f32]) -> Result<()> {
         self.queue.run(|work| {
             self.start(work, gamma)?;

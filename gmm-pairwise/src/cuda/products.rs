@@ -109,7 +109,6 @@ impl Products {
         seconds(&self.queue, repeats, |work| self.start(work, n, way))
     }
 
-    /// Makes room for vectors and their products.
     fn prepare(&mut self, vectors: usize, way: Way) -> Result<()> {
         self.plain.reserve(vectors * self.matrix.d)?;
         if let Kernels::Split(_, tiling) = way.kernels {
@@ -130,7 +129,6 @@ impl Products {
         work.launch(self.split, grid, SplitLaunch { plain: self.plain.numbers(), to })
     }
 
-    /// Returns the fastest way to multiply n vectors.
     fn way(&self, n: usize) -> Result<Way> {
         let fastest = self.ways(n).min_by(|(_, a), (_, b)| a.total_cmp(b));
         fastest.map(|(way, _)| way).ok_or_else(too_little_shared)
@@ -167,7 +165,6 @@ impl Products {
     }
 }
 
-/// The kernels that multiply.
 #[derive(Debug, Clone, Copy)]
 enum Kernels {
     /// For vectors as they are.
@@ -198,7 +195,6 @@ struct Task {
     multiprocessors: usize,
 }
 
-/// A way to compute products.
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
     kernels: Kernels,
@@ -206,7 +202,6 @@ pub struct Way {
     shares: usize,
 }
 
-/// Kernels that multiply, with their times.
 struct Multiply {
     kernels: Kernels,
     times: Times,
@@ -275,7 +270,6 @@ fn too_little_shared() -> Error {
     }
 }
 
-/// Room for split rows of D numbers.
 struct Split {
     halves: Memory<u32>,
     scales: Memory<f32>,
@@ -304,7 +298,6 @@ impl Split {
     }
 }
 
-/// The rows that a launch takes.
 const ROWS: RangeInclusive<usize> = 1..=i32::MAX as usize;
 
 /// Some split rows, with all the numbers they need.

@@ -86,7 +86,6 @@ pub fn growing_centres(device: Device, float64: bool) {
     }
 }
 
-/// ‖error‖ / ‖|V|·|M|ᵀ‖.
 fn assert_products<T: Number>(what: &str, got: &Array2<T>, vectors: &Array2<f64>, matrix: &Array2<f64>, bound: f64) {
     let truth = vectors.dot(&matrix.t());
     let size = vectors.mapv(f64::abs).dot(&matrix.t().mapv(f64::abs));

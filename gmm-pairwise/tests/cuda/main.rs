@@ -37,7 +37,6 @@ fn float64_is_refused() {
     assert!(text.contains("float64") && text.contains("float32"), "{text}");
 }
 
-/// ‖error‖ / ‖truth‖.
 fn error_in_norm(got: &Array2<f32>, truth: &Array2<f64>) -> f64 {
     let error: f64 = got.iter().zip(truth).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
     (error / truth.iter().map(|v| v * v).sum::<f64>()).sqrt()

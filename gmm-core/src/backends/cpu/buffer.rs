@@ -7,10 +7,8 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Elements of one type, aligned for every register.
 pub(crate) type Buffer<T> = AVec<T, ConstAlign<64>>;
 
-/// Returns `n` zeros.
 pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
     let mut zeros = AVec::with_capacity(64, n);
     zeros.resize(n, T::from_f64(0.0));

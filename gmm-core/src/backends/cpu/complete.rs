@@ -17,13 +17,10 @@ const MAX_FLOAT64: usize = 1 << 27;
 /// Sharing of the float64 copy among evaluators of the same samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copies {
-    /// One copy for all.
     One,
-    /// A copy each.
     Each,
 }
 
-/// Returns the engine of samples without missing values.
 pub(super) fn engine<'a>(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Box<dyn Evaluator + 'a> {
     with_copies(samples, Copies::One, threads, isa)
 }
@@ -53,7 +50,6 @@ fn with_copies<'a>(samples: Samples<'a>, copies: Copies, threads: &Threads, isa:
     }))
 }
 
-/// An evaluator in float64.
 enum Float64<'a> {
     Whole(Box<Engine<'a, f64>>),
     /// Chunks, each with its own evaluators.

@@ -17,7 +17,6 @@ const LEAST_NUMBERS: usize = 1 << 16;
 /// Multiply-adds worth waking other threads.
 const SHARED_WORK: usize = 1 << 18;
 
-/// Whether the samples are few and the matrices large.
 pub(super) fn are_few(n_samples: usize, mixture: &Mixture) -> bool {
     let (k, d) = mixture.means().dim();
     let most = match mixture.factor() {
@@ -54,7 +53,6 @@ pub(super) fn log_densities(samples: &Samples<'_>, mixture: &Mixture, in_threads
     log_p.iter().all(|v| !v.is_nan()).then(|| log_p.as_standard_layout().into_owned())
 }
 
-/// Returns the log-sum-exp of each row.
 pub(super) fn log_sums(log_p: &Array2<f64>) -> Array1<f64> {
     log_p.map_axis(Axis(1), |row| log_sum_exp(&row_major(row)))
 }

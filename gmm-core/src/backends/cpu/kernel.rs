@@ -53,9 +53,7 @@ pub(super) struct Group<'a, R, const REGISTERS: usize> {
     pub shift: Option<[R; REGISTERS]>,
 }
 
-/// The processing of each group.
 pub(super) trait Visitor<T: Real, S: Simd> {
-    /// Whether the visitor needs the terms.
     const TERMS: bool;
 
     fn visit<const REGISTERS: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, REGISTERS>);
@@ -234,7 +232,6 @@ fn log_sum<T: Real, S: Simd, const REGISTERS: usize>(
     (weighted_sum(simd, q, weight, shift, terms), Some(shift))
 }
 
-/// Returns Σₖ wₖ·2^(qₖ − shift).
 #[inline(always)]
 fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -322,7 +319,6 @@ impl<T: Real, S: Simd> Product<T, S> {
     }
 }
 
-/// Multiplies the sums of the first `n` samples of a chunk.
 struct Totals<T: Real, S: Simd> {
     n: usize,
     product: Product<T, S>,

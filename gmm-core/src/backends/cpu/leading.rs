@@ -103,7 +103,6 @@ fn normal_tail(z: f64) -> f64 {
     1.0 / (1.0 + (1.5976 * z + 0.07056 * z.powi(3)).exp())
 }
 
-/// Reused memory for the exponents of a chunk.
 pub(super) struct Room<T> {
     /// Exponents (⌈n/L⌉, K, L).
     q: Buffer<T>,
@@ -142,7 +141,6 @@ pub(super) fn exponents<'a, T: Real, S: Simd>(
     q
 }
 
-/// The arguments of [`exponents`].
 struct Exponents<'a, T> {
     x: &'a [T],
     parameters: &'a DeviceParameters<T>,

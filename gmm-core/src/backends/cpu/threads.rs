@@ -18,9 +18,6 @@ pub(crate) enum Threads {
 
 impl Threads {
     /// Starts a pool of `n_threads` threads.
-    ///
-    /// # Errors
-    /// [`Error::Threads`] if `n_threads` is zero or the threads cannot be started.
     pub fn start(n_threads: usize) -> Result<Self> {
         if n_threads == 0 {
             return Err(Error::Threads { n_threads, message: "at least one is needed".into() });

@@ -34,7 +34,6 @@ const SEGMENT_ELEMENTS: usize = 1 << 22;
 /// The work for a group besides its rows, in rows.
 const GROUP_WORK: usize = 64;
 
-/// Evaluates mixtures with matrices over samples with missing values.
 pub(in crate::backends::cpu) struct ByPattern<'a> {
     samples: Samples<'a>,
     /// The rows, group by group, in their order within each group.
@@ -44,9 +43,7 @@ pub(in crate::backends::cpu) struct ByPattern<'a> {
     threads: Threads,
 }
 
-/// The rows with the same observed columns.
 struct Group<'a> {
-    /// The observed columns, ascending.
     observed: Arc<[usize]>,
     /// A range of `order`.
     rows: Range<usize>,
@@ -142,7 +139,6 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// Returns the total log-likelihood, each sample times its weight.
     fn log_likelihood(&mut self, rows: GroupRows<'_>, marginal: Option<&Marginal>) -> Result<f64> {
         match (marginal, &mut self.engine) {
             (None, _) => Ok(0.0),

@@ -11,7 +11,6 @@ use crate::model::mixture::Mixture;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
 
-/// Returns the statistics of all columns, from those of the observed columns.
 pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture) -> Result<Statistics> {
     if marginal.missing.is_empty() {
         return Ok(seen);

@@ -10,7 +10,6 @@ use crate::model::marginal::Marginal;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut2, Axis};
 
-/// The rows of a group.
 #[derive(Clone, Copy)]
 pub(super) struct GroupRows<'r> {
     pub samples: &'r Samples<'r>,
@@ -47,7 +46,6 @@ impl<'r, 'm> FewRows<'r, 'm> {
         Ok(())
     }
 
-    /// Collects the results of `value` for each row.
     fn collect<T>(&self, mut value: impl FnMut(&[f64], f64) -> T) -> Vec<T> {
         let mut all = Vec::with_capacity(self.rows.rows.len());
         let done = self.for_each(|_, _, r, log_density| {

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 /// The most samples of a group: `GROUP` of the widest registers.
 pub const MAX_GROUP: usize = 16 * GROUP;
-/// The most groups of a tile.
 const MAX_TILE: usize = 8;
 /// About the most registers of a tile: of responsibilities, which stay in the first-level cache while the moments of
 /// successive features are formed, and of samples, which stay in the second-level cache.

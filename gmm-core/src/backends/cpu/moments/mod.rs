@@ -73,7 +73,6 @@ impl<T: Real> WithSimd for EStep<'_, T> {
 
 /// Adds the moments of one group after the other to the sums, by `tiles`, `queues` or `tied`.
 struct Moments<'a, T: Real, S: Simd> {
-    /// The number of samples of the chunk.
     n: usize,
     parameters: &'a DeviceParameters<T>,
     weights: Option<&'a [f64]>,

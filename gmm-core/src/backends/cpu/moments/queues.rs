@@ -10,7 +10,6 @@ use crate::simd::isa::Isa;
 use crate::simd::lane::{elements, lanes};
 use pulp::{Simd, WithSimd};
 
-/// The waiting samples of each component.
 #[derive(Debug)]
 pub(super) struct Queues<T> {
     layout: Layout,

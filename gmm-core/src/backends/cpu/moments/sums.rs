@@ -7,7 +7,6 @@ use crate::backends::cpu::exponents::GROUP;
 use crate::backends::cpu::real::Real;
 use crate::simd::isa::Isa;
 
-/// The sums of some chunks.
 #[derive(Debug)]
 pub(crate) struct Sums<T> {
     pub(super) layout: Layout,
@@ -20,7 +19,6 @@ pub(crate) struct Sums<T> {
     pub(super) rows: Buffer<T>,
     /// For each component, a bit for each group of the tile with non-negligible responsibilities.
     pub(super) present: Vec<u32>,
-    /// The waiting samples, for full covariances.
     pub(super) queues: Option<Queues<T>>,
 }
 

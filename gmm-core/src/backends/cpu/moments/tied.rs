@@ -8,7 +8,6 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::Simd;
 
-/// The sums for the samples of a group.
 pub(super) struct Tied<'a, T: Real, S: Simd> {
     pub parameters: &'a DeviceParameters<T>,
     /// The centres of the moments, (K, width).

@@ -14,7 +14,6 @@ pub(super) struct Tiles<'a, T: Real, S: Simd> {
     parameters: &'a DeviceParameters<T>,
     /// The centres of the moments, (K, width).
     centres: &'a [T::Reg<S>],
-    /// The number of groups in the tile.
     held: usize,
     /// The samples from the tile's first on.
     x: &'a [T::Reg<S>],
@@ -100,7 +99,6 @@ enum Products {
     WithFeature(usize),
 }
 
-/// The samples and responsibilities of a tile.
 struct Tile<'a, T, const REGISTERS: usize> {
     /// The samples (`groups`·REGISTERS, D).
     x: &'a [T],
@@ -112,7 +110,6 @@ struct Tile<'a, T, const REGISTERS: usize> {
     parameters: &'a DeviceParameters<T>,
     /// The centres of the moments, (K, width).
     centres: &'a [T],
-    /// The spread sums that the layout describes.
     sums: &'a mut [T],
     layout: Layout,
 }

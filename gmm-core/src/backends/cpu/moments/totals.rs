@@ -7,7 +7,6 @@ use pulp::{Simd, WithSimd};
 /// Samples whose moments are summed in the element type before they are added in float64.
 pub(crate) const MAX_PENDING: usize = 4096;
 
-/// Moves sums of the element type into float64 totals.
 pub(super) struct Flush<'a, T> {
     pub sums: &'a mut [T],
     pub totals: &'a mut [f64],
@@ -38,7 +37,6 @@ impl<T: Real> MatrixSums<T> {
         Self { latest: Zeros::new(length), totals: None }
     }
 
-    /// Returns the latest sums, and the totals to move them to.
     pub fn with_totals(&mut self) -> (&mut [T], &mut [f64]) {
         let totals = self.totals.get_or_insert_with(|| Zeros::new(self.latest.len()));
         (&mut self.latest, totals)
@@ -59,7 +57,6 @@ pub(crate) struct SegmentSums<T> {
 }
 
 impl<T: Real> SegmentSums<T> {
-    /// Adds the matrices' elements from `from` on to `out`.
     pub fn add_matrices(&self, isa: Isa, from: usize, out: &mut [f64]) {
         let range = from..from + out.len();
         let MatrixSums { latest, totals } = &self.matrices;
@@ -68,7 +65,6 @@ impl<T: Real> SegmentSums<T> {
     }
 }
 
-/// Adds sums of the element type, and float64 totals, to `out`.
 struct Add<'a, T> {
     totals: Option<&'a [f64]>,
     sums: &'a [T],

@@ -43,7 +43,7 @@ pub enum Error {
         columns: usize,
     },
     /// Two shapes that must agree do not.
-    #[error("the shape of {what} is {got:?} where {expected:?} is needed")]
+    #[error("the shape of {what} is {got:?}; expected {expected:?}")]
     ShapeMismatch {
         /// The array.
         what: &'static str,
@@ -53,7 +53,7 @@ pub enum Error {
         got: Vec<usize>,
     },
     /// Covariances, or arrays of their shape, of an unexpected type.
-    #[error("{what} are of the covariance type `{got}` where `{expected}` is needed")]
+    #[error("the covariance type of {what} is `{got}`; expected `{expected}`")]
     WrongCovarianceType {
         /// The arrays.
         what: &'static str,
@@ -102,7 +102,7 @@ pub enum Error {
     /// A covariance matrix without a Cholesky factor.
     #[error(
         "the covariance of {} is not positive definite: its Cholesky factorisation fails at pivot {pivot} (counted \
-         from 0); that feature is constant there or a combination of those before it: remove the feature, \
+         from 0); that feature is constant there or a combination of earlier features: remove it, \
          standardize the columns, raise reg_covar, or use fewer components", named(*component)
     )]
     NotPositiveDefinite {
@@ -193,7 +193,7 @@ pub enum Error {
         n_components: usize,
     },
     /// A row outside the data.
-    #[error("row {row} (counted from 0) was asked for, but there are only {n_samples}")]
+    #[error("there is no row {row} (counted from 0); the data has {n_samples} rows")]
     NoSuchRow {
         /// The row.
         row: usize,
@@ -297,7 +297,7 @@ pub enum Error {
         reason: String,
     },
     /// A fit was stopped at its caller's request.
-    #[error("the fit was stopped before it had ended; fit again")]
+    #[error("the fit was stopped before its end; fit again")]
     Stopped,
     /// A call of the CUDA driver failed.
     #[error("CUDA call {op} failed: {message}")]

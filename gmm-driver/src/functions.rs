@@ -18,7 +18,7 @@ pub const NOT_SUPPORTED: Code = 801;
 
 macro_rules! handles {
     ($($name:ident: $cuda:literal;)*) => { $(
-        #[doc = concat!("`", $cuda, "`, of which only the driver knows what it points to.")]
+        #[doc = concat!("`", $cuda, "`, an opaque pointer of the driver.")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(transparent)]
         pub struct $name(pub *mut c_void);

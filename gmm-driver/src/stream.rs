@@ -27,7 +27,8 @@ impl Stream {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Waits for all work in the legacy default stream of the thread's context, where other libraries leave work. Fails if that work failed.
+    /// Waits for all work in the legacy default stream of the thread's context, where other libraries leave work. Fails
+    /// if that work failed.
     pub fn synchronize_legacy_default(context: &Context) -> Result<()> {
         // `CU_STREAM_LEGACY`.
         let legacy = StreamHandle(ptr::without_provenance_mut(1));

@@ -54,8 +54,7 @@ impl<'a, T: Number> RowPairs<'a, T> {
     /// Pairs row i of `a` with row i of `b`; any memory order. On the CPU the numbers are checked when first read.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::EmptyData`]; for a CUDA device also [`Error::NonFinite`],
-    /// [`Error::NoCudaDevice`], [`Error::Unsupported`] for float64, and [`Error::Cuda`].
+    /// [`Error::ShapeMismatch`], [`Error::EmptyData`]; for a CUDA device also [`Error::NonFinite`].
     pub fn load(device: Device, a: ArrayView2<'a, T>, b: ArrayView2<'a, T>) -> Result<Self> {
         let (rows, columns) = a.dim();
         if a.is_empty() {
@@ -69,8 +68,8 @@ impl<'a, T: Number> RowPairs<'a, T> {
     /// Returns the kernel of each pair (N,).
     ///
     /// # Errors
-    /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type
-    /// (float32: 10⁻³⁰ to 10³⁰; float64: 10⁻²⁸⁰ to 10²⁸⁰), and [`Error::Cuda`] on a CUDA device.
+    /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type (float32: 10⁻³⁰ to
+    /// 10³⁰; float64: 10⁻²⁸⁰ to 10²⁸⁰).
     pub fn gaussian(&mut self, kernel: &GaussianKernel) -> Result<Array1<T>> {
         let mut out = Array1::from_elem(self.a.nrows(), T::default());
         self.gaussian_into(kernel, out.as_slice_mut().unwrap_or_default())?;
@@ -166,8 +165,7 @@ impl<T: Number> Centres<T> {
     /// Copies `centres` (M, D) to `device`.
     ///
     /// # Errors
-    /// [`Error::EmptyData`], [`Error::NonFinite`]; for a CUDA device also [`Error::NoCudaDevice`],
-    /// [`Error::Unsupported`] for float64, and [`Error::Cuda`].
+    /// [`Error::EmptyData`], [`Error::NonFinite`].
     pub fn load(device: Device, centres: ArrayView2<'_, T>) -> Result<Self> {
         check("the centres", centres)?;
         let d = centres.ncols();
@@ -202,7 +200,7 @@ impl<T: Number> Centres<T> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`], [`Error::BadParameter`] as for
-    /// [`RowPairs::gaussian`], [`Error::Memory`], and [`Error::Cuda`] on a CUDA device.
+    /// [`RowPairs::gaussian`], [`Error::Memory`].
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check_products("the kernel's values", x, self.centres.view())?;

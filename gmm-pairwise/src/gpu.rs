@@ -26,7 +26,7 @@ pub fn no_clock() -> Error {
     Error::Unsupported {
         what: "the time of a kernel".into(),
         backend: "any device but a GPU",
-        remedy: "load the data to a CUDA device",
+        remedy: "load the data on a CUDA device",
     }
 }
 

@@ -23,9 +23,7 @@ impl<T: Number> InnerProducts<T> {
     /// Copies `matrix` (M, D; any memory order) to `device`. For A·B with B (D, M), pass `b.t()`.
     ///
     /// # Errors
-    /// [`Error::EmptyData`](crate::Error::EmptyData), [`Error::NonFinite`](crate::Error::NonFinite); for a CUDA device
-    /// also [`Error::NoCudaDevice`](crate::Error::NoCudaDevice), [`Error::Unsupported`](crate::Error::Unsupported) for
-    /// float64, and [`Error::Cuda`](crate::Error::Cuda).
+    /// [`Error::EmptyData`](crate::Error::EmptyData), [`Error::NonFinite`](crate::Error::NonFinite).
     pub fn load(device: Device, matrix: ArrayView2<'_, T>) -> Result<Self> {
         check("the matrix", matrix)?;
         let matrix = matrix.t().as_standard_layout().into_owned().reversed_axes();
@@ -48,8 +46,7 @@ impl<T: Number> InnerProducts<T> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
-    /// [`Error::NonFinite`](crate::Error::NonFinite), [`Error::Memory`](crate::Error::Memory), and
-    /// [`Error::Cuda`](crate::Error::Cuda) on a CUDA device.
+    /// [`Error::NonFinite`](crate::Error::NonFinite), [`Error::Memory`](crate::Error::Memory).
     pub fn products(&mut self, vectors: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_products("the products", vectors, self.matrix.view())?;
         let mut out = Array2::from_elem((vectors.nrows(), self.n_rows()), T::default());
@@ -70,8 +67,8 @@ impl<T: Number> InnerProducts<T> {
     /// over `repeats` consecutive runs.
     ///
     /// # Errors
-    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) if
-    /// the matrix is not on a CUDA device.
+    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) unless the matrix is on a
+    /// CUDA device.
     pub fn kernel_seconds(&mut self, vectors: ArrayView2<'_, T>, repeats: u32) -> Result<f64> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
         check("the vectors", vectors)?;

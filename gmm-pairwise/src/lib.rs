@@ -19,6 +19,9 @@
 //! Each type takes a [`Device`] when loaded. `Auto` computes on the CPU, and moves sizes that a GPU computes faster by
 //! measurement to it, once the CPU has computed for longer than a GPU takes to start. The GPU computes in float32 only;
 //! `Auto` keeps float64 on the CPU.
+//!
+//! On a CUDA device, `load` can also fail with [`Error::NoCudaDevice`] or, for float64, [`Error::Unsupported`], and
+//! every method with [`Error::Cuda`].
 mod check;
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -132,7 +132,7 @@ fn item(text: String) -> io::Result<Item> {
         .or_else(|| pattern!(r"\.func\s*(?:\([^)]*\)\s*)?([\w$]+)").captures(&text))
         .or_else(|| pattern!(r"\.(?:global|const|shared)\b[^=;\[]*?([\w$]+)\s*(?:\[|=|;)").captures(&text));
     let name =
-        name.ok_or_else(|| invalid(&format!("the PTX has a part that is no function and no variable:\n{text}")))?;
+        name.ok_or_else(|| invalid(&format!("the PTX has a part that is neither a function nor a variable:\n{text}")))?;
     Ok(Item { name: name[1].to_owned(), entry: text.contains(".entry"), text })
 }
 

@@ -29,7 +29,7 @@ impl Mixture {
     pub fn marginal(&self, features: &[usize]) -> Result<Self> {
         self.check_distinct(features)?;
         if features.is_empty() {
-            let remedy = "name at least one feature that is to stay";
+            let remedy = "name at least one feature to keep";
             return Err(Error::BadParameter { name: "features", value: "empty".into(), remedy });
         }
         restrict(self, features)
@@ -61,9 +61,9 @@ impl Mixture {
             return Err(Error::BadParameter { name: "a given value", value, remedy: "give a finite number" });
         }
         if given.len() == d {
-            let value = format!("of all {d} features");
+            let value = d.to_string();
             let remedy = "leave at least one out: its distribution is the result";
-            return Err(Error::BadParameter { name: "what is given", value, remedy });
+            return Err(Error::BadParameter { name: "the number of given features", value, remedy });
         }
         let rest: Vec<usize> = (0..d).filter(|j| !features.contains(j)).collect();
         let values: Array1<f64> = given.iter().map(|(_, value)| *value).collect();

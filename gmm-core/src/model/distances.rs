@@ -33,12 +33,11 @@ pub struct Transport {
 }
 
 /// # Distances
+///
+/// All methods return [`Error::ShapeMismatch`] if the numbers of features differ.
 impl Mixture {
     /// Returns the Cauchy–Schwarz divergence −ln(∫pq / √(∫p² ∫q²)), in closed form. It is symmetric, and zero only for
     /// equal densities (Jenssen et al. 2006).
-    ///
-    /// # Errors
-    /// [`Error::ShapeMismatch`] if the numbers of features differ.
     pub fn cauchy_schwarz(&self, other: &Self) -> Result<f64> {
         let [pp, pq, qq] = self.log_products(other)?;
         Ok((0.5 * pp + 0.5 * qq - pq).max(0.0))
@@ -46,9 +45,6 @@ impl Mixture {
 
     /// Returns the distance √∫(p − q)² of the densities, in closed form. It is a difference of integrals, so below 10⁻⁸
     /// of √∫p² only rounding errors are left.
-    ///
-    /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz).
     pub fn l2_distance(&self, other: &Self) -> Result<f64> {
         let [pp, pq, qq] = self.log_products(other)?;
         let most = pp.max(qq);
@@ -105,7 +101,7 @@ impl Mixture {
     /// of ln(p/q) over `n_samples` samples of p. The same seed gives the same bits.
     ///
     /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz); [`Error::BadParameter`] for fewer than two samples;
+    /// [`Error::BadParameter`] for fewer than two samples;
     /// [`Error::UnreachableSample`] for a sample infinitely far from the other mixture; as [`sampler`](Self::sampler).
     pub fn kl_divergence(&self, other: &Self, n_samples: usize, seed: u64) -> Result<Estimate> {
         self.check_same_features(other)?;
@@ -168,7 +164,7 @@ impl Mixture {
     /// of the data: W² = |μ − ν|² + tr(Σ + T − 2 (Σ^½ T Σ^½)^½).
     ///
     /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz); [`Error::NonFiniteStatistic`] if a distance overflows.
+    /// [`Error::NonFiniteStatistic`] if a distance overflows.
     pub fn wasserstein(&self, other: &Self) -> Result<Array2<f64>> {
         Ok(self.squared_wasserstein(other)?.mapv_into(f64::sqrt))
     }
@@ -211,9 +207,6 @@ impl Mixture {
     /// Returns the Hellinger affinity ∫√(fg), or Bhattacharyya coefficient, of each component f of this mixture with
     /// each component g of the other (K, L): 1 for equal components, 0 without overlap. The Hellinger distance is √(1 −
     /// affinity).
-    ///
-    /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz).
     pub fn hellinger_affinity(&self, other: &Self) -> Result<Array2<f64>> {
         self.check_same_features(other)?;
         let d = self.n_features() as f64;

@@ -24,7 +24,7 @@ impl Mixture {
     pub fn reduce(&self, n_components: usize) -> Result<(Self, f64)> {
         let k = self.n_components();
         if n_components == 0 || n_components > k {
-            let remedy = "give a number from 1 to that of the components that there are";
+            let remedy = "give a number from 1 to the number of components";
             return Err(Error::BadParameter { name: "n_components", value: n_components.to_string(), remedy });
         }
         memory::check("the bounds of the pairs", &[k, k.div_ceil(2)], size_of::<f64>(), "reduce parts of it first")?;

@@ -114,7 +114,7 @@ impl Mixture {
         let any = log_weights.iter().any(|v| *v > f64::NEG_INFINITY);
         let usable = |v: f64| v < f64::INFINITY && any;
         if let Some((component, &value)) = log_weights.iter().enumerate().find(|(_, v)| !usable(**v)) {
-            let remedy = "they must be numbers, and one of them finite";
+            let remedy = "NaN and +∞ are not allowed, and one must be finite";
             return Err(bad_component("logarithm of the weight".into(), component, value, remedy));
         }
         let total = log_softmax(log_weights.as_slice_mut().unwrap_or_default());

@@ -11,12 +11,10 @@ use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2, TAU};
 
 /// # One feature
 ///
-/// These methods need a mixture of one feature: take a [`marginal`](Self::marginal) first.
+/// These methods need a mixture of one feature: take a [`marginal`](Self::marginal) first. They return
+/// [`Error::BadParameter`] for several features, and for a bad argument.
 impl Mixture {
     /// Returns the probability that a sample is at most `x`, with full relative precision in the lower tail.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or if `x` is NaN.
     pub fn cdf(&self, x: f64) -> Result<f64> {
         if x.is_nan() {
             return Err(Error::BadParameter { name: "x", value: "NaN".into(), remedy: "give a number" });
@@ -24,10 +22,7 @@ impl Mixture {
         Ok(Line::new(self)?.below(x).min(1.0))
     }
 
-    /// Returns the value that a sample is below with probability `p`: infinite for 0 and 1.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or a `p` outside [0, 1].
+    /// Returns the value that a sample is below with probability `p` in [0, 1]: infinite for 0 and 1.
     pub fn quantile(&self, p: f64) -> Result<f64> {
         let line = Line::new(self)?;
         match p {
@@ -40,8 +35,8 @@ impl Mixture {
         }
     }
 
-    /// Returns the region of highest density with the probability `level`, the shortest one of that probability
-    /// (Hyndman 1996).
+    /// Returns the region of highest density with the probability `level` in (0, 1), the shortest one of that
+    /// probability (Hyndman 1996).
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture};
@@ -52,9 +47,6 @@ impl Mixture {
     /// assert!(region.intervals.len() == 2 && (region.intervals[1][0] - (9.0 - 1.96)).abs() < 1e-4);
     /// # Ok::<(), gmm_host::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or a `level` outside (0, 1).
     pub fn hdr(&self, level: f64) -> Result<Region> {
         let line = Line::new(self)?;
         if !(level > 0.0 && level < 1.0) {
@@ -68,7 +60,7 @@ impl Mixture {
     /// 0.999 quantile, for a plot.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or fewer than two points; [`Error::Memory`].
+    /// [`Error::BadParameter`] for fewer than two points; [`Error::Memory`].
     pub fn on_axis(&self, n_points: usize) -> Result<OnAxis> {
         let (line, k) = (Line::new(self)?, self.n_components());
         if n_points < 2 {
@@ -148,7 +140,7 @@ impl Line {
         Interrupt::current().check()?;
         let (k, d) = mixture.means().dim();
         if d != 1 {
-            let remedy = "this is of a mixture of one feature; take the marginal of a feature first";
+            let remedy = "this needs a mixture of one feature; take the marginal of a feature first";
             return Err(Error::BadParameter { name: "the number of features", value: d.to_string(), remedy });
         }
         let mut log_weights: Vec<f64> = (0..k).map(|c| mixture.log_weight(c)).collect();

@@ -7,7 +7,7 @@ use ndarray::Array2;
 /// and whose columns sum to the demand (L,). Supply and demand have equal sums.
 ///
 /// Finds one shortest path after the other (as in Kuhn's Hungarian method): the prices u and v keep cᵢⱼ − uᵢ − vⱼ ≥ 0,
-/// with 0 wherever w > 0, so every intermediate plan is the cheapest of its kind. Each path empties a source, fills a
+/// with 0 wherever w > 0, so the plan is the cheapest at all times. Each path empties a source, fills a
 /// sink, or undoes a flow.
 ///
 /// # Errors

@@ -109,9 +109,6 @@ impl Regression {
     }
 
     /// Returns the weights of the components (N, K).
-    ///
-    /// # Errors
-    /// As [above](Self).
     pub fn weights(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         let k = self.mixture.n_components();
         self.evaluate("the weights", samples, k, |_, given, _, mut out| {
@@ -121,9 +118,6 @@ impl Regression {
     }
 
     /// Returns the means of the components (N, K, wanted).
-    ///
-    /// # Errors
-    /// As [above](Self).
     pub fn means(&self, samples: &Samples<'_>) -> Result<Array3<f64>> {
         let (k, t) = (self.mixture.n_components(), self.wanted.len());
         let means = self.evaluate("the means", samples, k * t, |_, given, _, mut out| {
@@ -136,9 +130,6 @@ impl Regression {
     }
 
     /// Returns the mean of the wanted features (N, wanted).
-    ///
-    /// # Errors
-    /// As [above](Self).
     pub fn predict(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         self.evaluate("the means", samples, self.wanted.len(), |_, given, _, mut out| {
             out.assign(&expectations(given));
@@ -147,9 +138,6 @@ impl Regression {
     }
 
     /// Returns the mean and the standard deviation of each wanted feature (N, wanted), by the law of total variance.
-    ///
-    /// # Errors
-    /// As [above](Self).
     pub fn predict_with_std(&self, samples: &Samples<'_>) -> Result<(Array2<f64>, Array2<f64>)> {
         let t = self.wanted.len();
         let both = self.evaluate("the deviations", samples, 2 * t, |conditional, given, _, out| {
@@ -170,9 +158,6 @@ impl Regression {
     }
 
     /// Returns the mean (N, wanted) and the covariance (N, wanted, wanted) of the wanted features.
-    ///
-    /// # Errors
-    /// As [above](Self).
     pub fn predict_with_covariances(&self, samples: &Samples<'_>) -> Result<(Array2<f64>, Array3<f64>)> {
         let t = self.wanted.len();
         let both = self.evaluate("the covariances", samples, t + t * t, |conditional, given, _, out| {
@@ -195,7 +180,7 @@ impl Regression {
     /// of the rest, and 1 for a row of NaN.
     ///
     /// # Errors
-    /// As [above](Self); [`Error::ShapeMismatch`] for a `y` of another shape.
+    /// Also [`Error::ShapeMismatch`] for a `y` of another shape.
     pub fn log_density(&self, samples: &Samples<'_>, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
         let expected = [samples.n_samples(), self.wanted.len()];
         if y.shape() != expected {
@@ -211,9 +196,6 @@ impl Regression {
 
     /// Draws the wanted features given each sample (N, `n_draws`, wanted). A sample's draws depend on `seed` and its
     /// row alone.
-    ///
-    /// # Errors
-    /// As [above](Self).
     pub fn sample(&self, samples: &Samples<'_>, n_draws: usize, seed: u64) -> Result<Array3<f64>> {
         let t = self.wanted.len();
         let generator = ChaCha8Rng::seed_from_u64(seed);

@@ -128,10 +128,7 @@ impl Freeze {
         }
         let all = |frozen: &Frozen| (0..n_components).all(|c| frozen.has(c));
         if covariance_type == CovarianceType::Tied && self.covariances.any() && !all(&self.covariances) {
-            return bad(
-                "covariances of some components".into(),
-                "a tied covariance is frozen of all components or of none",
-            );
+            return bad("covariances of some components".into(), "freeze a tied covariance for all components or none");
         }
         if self.equal_weights && all(&self.weights) {
             return bad("all weights, and equal weights".into(), "leave out one of them");
@@ -152,7 +149,7 @@ impl Freeze {
             return Err(Error::BadParameter {
                 name: "freeze",
                 value: self.to_string(),
-                remedy: "variational inference can freeze a parameter of all components only",
+                remedy: "variational inference can only freeze a parameter for all components",
             });
         }
         Ok(())

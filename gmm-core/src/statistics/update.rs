@@ -73,7 +73,7 @@ impl Statistics {
         self.clone().into_update(previous, reg_covar, freeze, None)
     }
 
-    /// As [`update`](Self::update), to the mode of the posterior under a prior. The prior keeps components from
+    /// As [`update`](Self::update), to the mode of the posterior under a prior. The prior can keep components from
     /// collapsing, and the sum of the log-likelihood and the [logarithm of the prior's
     /// density](ConjugatePrior::log_density) never falls.
     ///
@@ -313,7 +313,7 @@ impl Rounding {
         if covariance_type.has_matrices() {
             return Some(Error::NotPositiveDefinite { component, pivot: feature });
         }
-        let remedy = "that is less than rounding of the mean; was a column constant? add reg_covar";
+        let remedy = "this is within the rounding error of the mean; was a column constant? add reg_covar";
         let what = format!("variance in column {feature}");
         Some(Error::BadComponent { what, component: component.unwrap_or(0), value: variance, remedy })
     }

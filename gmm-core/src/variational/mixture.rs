@@ -86,7 +86,7 @@ impl VariationalMixture {
         if let (Covariances::Tied(_), Some(value)) =
             (&covariances, degrees_of_freedom.iter().find(|v| **v != degrees_of_freedom[0]))
         {
-            let remedy = "it must be the same for all components, whose covariance is tied";
+            let remedy = "it must be the same for all components if their covariance is tied";
             return Err(Error::BadParameter { name: "degrees_of_freedom", value: value.to_string(), remedy });
         }
         let parts = Mixture::new(uniform(k), means, covariances)?;

@@ -160,7 +160,7 @@ fn unusable_arguments_are_refused() {
     let m = line(&[1.0], &[0.0], &[1.0]);
     let wide = mixture(1, CovarianceType::Full, 2, 3, 0.0);
     assert!(
-        wide.cdf(0.0).unwrap_err().to_string().contains("is 3: this is of a mixture of one feature; take the marginal")
+        wide.cdf(0.0).unwrap_err().to_string().contains("is 3: this needs a mixture of one feature; take the marginal")
     );
     assert!(wide.quantile(0.5).is_err() && wide.hdr(0.5).is_err() && wide.marginal(&[1]).unwrap().hdr(0.5).is_ok());
     for bad in [-0.1, 1.1, f64::NAN] {

@@ -103,7 +103,7 @@ mod tests {
     fn more_than_there_is_is_an_error_and_less_is_not() {
         let free = available().unwrap() as usize;
         assert!(check("the samples", &[free / 4, 1], 1, "draw fewer").is_ok());
-        // What other processes take and free meanwhile lies between the two sizes.
+        // Far enough from the size above for other processes to take and free memory meanwhile.
         for shape in [vec![8 * free, 1], vec![usize::MAX, usize::MAX, usize::MAX, 3], vec![1 << 40, 1 << 10]] {
             let error = check("the samples", &shape, 8, "draw fewer").unwrap_err();
             let text = error.to_string();

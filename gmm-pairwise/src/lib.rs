@@ -33,7 +33,6 @@ mod number;
 mod reference;
 mod side;
 
-// Types in this crate's signatures.
 pub use gmm_host::{Device, Error, Interrupt, Result};
 
 pub use gaussian::{Centres, GaussianKernel, RowPairs};

@@ -41,7 +41,6 @@ pub fn rows(
     mut of_part: impl FnMut(usize, &[usize]) -> Result<Rows>,
 ) -> Result<Rows> {
     let mut out = Rows { x: Array2::zeros((rows.len(), n_features)), weights: Array1::zeros(rows.len()) };
-    // The positions in `rows`, sorted by row.
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&at| rows[at]);
     let mut rest = order.as_slice();

@@ -141,7 +141,6 @@ impl Evaluator for ReferenceEvaluator {
                     Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j] * difference[j])),
                     Covariances::Spherical(_) => sums.add(c, difference.iter().map(|v| r * v * v).sum()),
                 }
-                // The covariance of the missing values.
                 let (missing, covariance) = completion.covariance(c);
                 for ((i, j), &v) in covariance.indexed_iter() {
                     let (i, j, on_diagonal) = (missing[i], missing[j], i == j);

@@ -22,7 +22,7 @@ impl Mixture {
         Ok(Line::new(self)?.below(x).min(1.0))
     }
 
-    /// Returns the value that a sample is below with probability `p` in [0, 1]: infinite for 0 and 1.
+    /// Returns the value that a sample is below with probability `p`, from 0 to 1; infinite at both ends.
     pub fn quantile(&self, p: f64) -> Result<f64> {
         let line = Line::new(self)?;
         match p {
@@ -35,7 +35,7 @@ impl Mixture {
         }
     }
 
-    /// Returns the region of highest density with the probability `level` in (0, 1), the shortest one of that
+    /// Returns the region of highest density with the probability `level`, between 0 and 1: the shortest one of that
     /// probability (Hyndman 1996).
     ///
     /// ```

@@ -65,7 +65,6 @@ pub(super) fn centred_sums<T: Real>(
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
         Array2::from_shape_fn((rows, columns), |(i, j)| factor * sums[at + i * width + j])
     };
-    // A spread moment of each feature.
     let moment = |at: usize| Array2::from_shape_fn((k, d), |(c, j)| spread[at + c * d + j]);
     let (first, second) = match parameters.matrices {
         Matrices::Diagonal => (moment(k), Covariances::Diag(moment(k + k * d))),

@@ -172,7 +172,6 @@ fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
     let (k, lanes) = (parameters.n_components, lanes::<T, S>());
     let padded = q.len() / k;
     let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log2().max(T::DEAD))).collect();
-    // The best component of each sample so far.
     let (mut best, mut label) = (vec![T::from_f64(T::DEAD); padded], vec![0u32; padded]);
     for ((best, label), q) in
         best.chunks_exact_mut(lanes).zip(label.chunks_exact_mut(lanes)).zip(q.chunks_exact(k * lanes))

@@ -1,5 +1,5 @@
-//! Comparisons of vectors with vectors: inner products with a resident matrix, and the Gaussian
-//! kernel exp(−γ‖a − b‖²) of pairs of rows and of rows with a growing set of centres.
+//! Comparisons of vectors: inner products with a resident matrix, and the Gaussian kernel exp(−γ‖a − b‖²) of pairs of
+//! rows and of rows with a growing set of centres.
 //!
 //! ```
 //! use gmm_pairwise::{Centres, Device, GaussianKernel, InnerProducts};

@@ -3,7 +3,6 @@
 //! The archive holds a text for each kernel, so that the driver compiles only launched kernels; a few neighbours are
 //! packed together, so that little else is unpacked. `machine_code` has archives of the assembled texts. Indices are
 //! plain text, with a checksum of each kernel's PTX that can be read without unpacking.
-//! plain text, with a checksum of each kernel's PTX that can be read without unpacking.
 mod archive;
 pub mod machine_code;
 mod packed;

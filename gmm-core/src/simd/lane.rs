@@ -2,7 +2,7 @@
 use pulp::{Simd, bytemuck};
 use std::any::TypeId;
 
-/// A number of which a register holds several: `f32` or `f64`.
+/// An element type of registers: `f32` or `f64`.
 ///
 /// All functions on registers are inlined into the caller, which is compiled for the instruction set of `S`. A closure
 /// would not be, so loops and traits take its place.

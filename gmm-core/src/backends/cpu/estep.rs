@@ -21,7 +21,7 @@ pub(super) fn means<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>
 
 /// Whether the frame's zero lies within eight deviations of every component, in each feature given the others. Second
 /// moments around zero then lose at most 65 times as much to rounding as those around the means, even in the direction
-/// of least variance. Covariances must not be shared. shared.
+/// of least variance. Covariances must not be shared.
 pub(super) fn is_near_zero<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> bool {
     const DEVIATIONS: f64 = 8.0;
     let d = parameters.n_features;

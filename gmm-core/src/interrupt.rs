@@ -43,7 +43,7 @@ impl Interrupt {
         work()
     }
 
-    /// Returns the flag installed on this thread, or a new one that is never raised. Parallel loops take it before they
+    /// Returns the flag installed on this thread, or one that is never raised. Parallel loops take it before they
     /// begin, because other threads have none.
     pub fn current() -> Self {
         CURRENT.with_borrow(Self::clone)

@@ -238,7 +238,7 @@ impl<'a> Samples<'a> {
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// As [`with_weights`](Self::with_weights), for weights that are already checked, perhaps as part of more samples.
+    /// As [`with_weights`](Self::with_weights), for checked weights, perhaps a part of those of more samples.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`].

@@ -81,8 +81,8 @@ pub fn map_rows<I: IndexedParallelIterator, R: Send>(
     rows.with_min_len(at_once).map(f).collect()
 }
 
-/// Calls `f` compiled for the machine's vector instructions. `f` must be an `#[inline(always)]` closure: only then, and
-/// because `FnOnce` makes it called once, is it compiled inside; any other is compiled for the oldest machine.
+/// Calls `f` compiled for the machine's vector instructions. Pass an `#[inline(always)]` closure: it is called once, so
+/// it is compiled inside the dispatched code; any other is compiled for the oldest machine.
 #[inline(always)]
 pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     // Asking the machine each time takes as long as visiting some tens of numbers.

@@ -115,8 +115,8 @@ impl Part {
         (x - self.mean) / self.deviation
     }
 
-    /// In units of length `unit` and without the factor 1/√2π, the n-th derivative of the component's density is that
-    /// of exp(−z²/2) times exp of this.
+    /// Returns ln a: in the unit of length `unit` and without 1/√2π, the n-th derivative of the component's density is
+    /// a times that of exp(−z²/2).
     fn log_height(&self, unit: f64, n: usize) -> f64 {
         self.log_weight - (n as f64 + 1.0) * (self.deviation / unit).ln()
     }

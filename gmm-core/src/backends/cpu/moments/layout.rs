@@ -14,8 +14,8 @@ const TILE_SAMPLES: usize = 2048;
 pub const ROWS: usize = 4;
 /// Columns of a product formed together, as registers of a row that lie together in a queue.
 pub const COLUMNS: usize = 2;
-/// The least and the most samples of a queue. The most fit, as needed by a block of a product, into the first-level
-/// cache; there are fewer if the queues of all components had more than `QUEUE_ELEMENTS` elements.
+/// The least and the most samples of a queue. The parts of the most that a block of a product needs fit into the
+/// first-level cache. Queues are shorter if those of all components would have more than `QUEUE_ELEMENTS` elements.
 const QUEUE: (usize, usize) = (16, 128);
 const QUEUE_ELEMENTS: usize = 1 << 21;
 /// The most features, and the most sums of all components, for forming the products of features for all components at

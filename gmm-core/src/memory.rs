@@ -34,8 +34,7 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Resul
         return Ok(());
     }
     let available = available();
-    // Only an allocation tells whether a system without overcommitment grants this much. The compiler must not remove
-    // it as unused.
+    // Without overcommitment only an allocation tells. The compiler must not remove it as unused.
     let given = || usize::try_from(needed).is_ok_and(|n| black_box(&mut Vec::<u8>::new()).try_reserve_exact(n).is_ok());
     if available.is_none_or(|available| needed <= available.into()) && given() {
         return Ok(());
@@ -57,8 +56,7 @@ pub fn half() -> u64 {
     total().unwrap_or(8 << 30) / 2
 }
 
-/// Returns the memory left of [`total`], in bytes, with swap space if the machine's memory is the limit. `None` if the
-/// system does not tell.
+/// Returns the memory left of [`total`], in bytes, with swap space if no lower limit holds; `None` if unknown.
 pub fn available() -> Option<u64> {
     let system = system(MemoryRefreshKind::everything())?;
     let left = Some(system.available_memory()).filter(|&bytes| bytes > 0)?;

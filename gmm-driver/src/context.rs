@@ -82,8 +82,7 @@ impl Context {
         self.functions().error(call, code)
     }
 
-    /// Releases an owner's resource in this context, and keeps a failure. A driver that has ended has already released
-    /// it.
+    /// Releases an owner's resource in this context, and keeps a failure. A driver that has ended has released it.
     pub(crate) fn release(&self, call: &'static str, release: impl FnOnce(&Functions) -> Code) {
         let code = match self.make_current() {
             SUCCESS => release(self.functions()),

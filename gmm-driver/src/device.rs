@@ -39,8 +39,7 @@ impl Driver {
         Ok(unsafe { Self::of_functions(find) })
     }
 
-    /// Makes a driver of other functions: `find` returns the function of a name. Tests without a GPU use an emulated
-    /// device.
+    /// Makes a driver of the functions that `find` returns by name. Tests without a GPU use an emulated device.
     ///
     /// # Safety
     /// Each function that `find` returns must have the signature of the CUDA driver's function of that name, and its

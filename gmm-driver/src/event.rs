@@ -47,8 +47,7 @@ impl Event {
         self.context.call("cuEventSynchronize", code)
     }
 
-    /// Returns the seconds from `start` to this event by the device's clock. Both must have a time, and have been
-    /// waited for.
+    /// Returns the seconds from `start` to this event by the device's clock. Both must be timed and waited for.
     pub fn seconds_since(&self, start: &Self) -> Result<f64> {
         let mut milliseconds = 0.0;
         // SAFETY: a place for the number, and two existing events.

@@ -104,8 +104,7 @@ impl<T: Plain> DeviceBuffer<T> {
         self.len == 0
     }
 
-    /// Returns the address of the first number on the device, null for an empty buffer. The host cannot read through
-    /// it.
+    /// Returns the address of the first number on the device, null if empty. The host cannot read through it.
     #[must_use]
     pub fn as_device_ptr(&self) -> *mut T {
         ptr::with_exposed_provenance_mut(self.start as usize)

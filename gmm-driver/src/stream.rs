@@ -63,7 +63,7 @@ impl Stream {
     }
 
     /// Enqueues a kernel: x times y blocks, each with so many threads and bytes of dynamic shared memory. `cooperative`
-    /// blocks all run at once, and the driver refuses more than can. It copies the argument. The context must be the
+    /// blocks all run at once; the driver refuses more than can. It copies the argument. The context must be the
     /// thread's.
     ///
     /// # Safety

@@ -18,8 +18,7 @@ const PIECE_ELEMENTS: usize = 1 << 13;
 const TILE_ROWS: usize = 4;
 const TILE_REGISTERS: usize = 2;
 
-/// Computes row i of `vectors` times row j of `matrix`, (N, M) by rows. It is fastest if the matrix's columns are
-/// contiguous.
+/// Computes row i of `vectors` times row j of `matrix`, (N, M) by rows; fastest for contiguous columns of the matrix.
 pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     if vectors.nrows() == 1 && matrix.len() > SERIAL_WORK {
         return one_vector(vectors, matrix, out);
@@ -34,8 +33,7 @@ pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>
     Ok(())
 }
 
-/// Multiplies a single vector, for which `gemm` would use one thread: some columns of the matrix at a time, independent
-/// of the number of threads.
+/// Multiplies a vector, for which `gemm` would use one thread: some columns at a time, whatever the number of threads.
 fn one_vector<T: Number>(vector: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     let interrupt = Interrupt::current();
     let columns = (SERIAL_WORK / matrix.nrows()).max(1);
@@ -64,8 +62,8 @@ fn multiply<T: Number>(
     let (from, by, to) = (vectors.strides(), matrix.strides(), [out.strides()[0], out.strides()[1]]);
     let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
     let out = out.as_mut_ptr();
-    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so it overlaps neither of the
-    // others. It is not read.
+    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so it overlaps no other. It is not
+    // read.
     unsafe {
         gemm::gemm(
             n,

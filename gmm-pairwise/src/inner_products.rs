@@ -41,8 +41,7 @@ impl<T: Number> InnerProducts<T> {
         self.matrix.ncols()
     }
 
-    /// Returns `vectors` (N, D) times the transposed matrix: the inner product of vector i with row j of the matrix,
-    /// (N, M).
+    /// Returns `vectors` (N, D) times the transposed matrix (N, M): inner products of vectors i and rows j.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
@@ -67,8 +66,7 @@ impl<T: Number> InnerProducts<T> {
     /// over `repeats` consecutive runs.
     ///
     /// # Errors
-    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) unless the matrix is on a
-    /// CUDA device.
+    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) without a CUDA device.
     pub fn kernel_seconds(&mut self, vectors: ArrayView2<'_, T>, repeats: u32) -> Result<f64> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
         check("the vectors", vectors)?;

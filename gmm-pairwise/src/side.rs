@@ -19,8 +19,7 @@ const LONG: Duration = Duration::from_millis(50);
 pub trait Task {
     type Gpu;
 
-    /// Returns the fused multiply-adds, or numbers read: tasks on one data set with about the same size take about the
-    /// same time.
+    /// Returns the fused multiply-adds, or numbers read, which predict the time of tasks on one data set.
     fn size(&self) -> usize;
     fn has_gpu(&self) -> bool;
     /// Fails for numbers that are not finite.

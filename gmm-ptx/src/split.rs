@@ -136,8 +136,7 @@ fn item(text: String) -> io::Result<Item> {
     Ok(Item { name: name[1].to_owned(), entry: text.contains(".entry"), text })
 }
 
-/// Numbers labels, stack frames and anonymous constants in the order of their first use, not of their place in the
-/// module.
+/// Numbers labels, stack frames and anonymous constants by their first use, not by their place in the module.
 fn renumber(text: &str) -> String {
     let text = in_order(text, pattern!(r"\$L__BB(\d+)_"), |number| format!("$L__BB{number}_"));
     let text = in_order(&text, pattern!(r"\b__local_depot(\d+)"), |number| format!("__local_depot{number}"));

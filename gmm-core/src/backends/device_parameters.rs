@@ -30,8 +30,7 @@ pub struct DeviceParameters<T> {
     pub shift: Vec<T>,
     /// Whether a deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see [`Deviations::AroundMeans`].
     pub around_means: bool,
-    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are 0, its seed very
-    /// low).
+    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (scales and shifts 0, seed very low).
     pub weight: Vec<T>,
     /// The part of the constant that does not fit into wₖ.
     pub seed: Vec<T>,
@@ -46,8 +45,7 @@ pub struct DeviceParameters<T> {
 /// The formula for the deviation t of a sample from a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deviations {
-    /// t = s·x′ + m, or A·x′ + m: one multiply-add per number, which loses little while the component is near the
-    /// frame's centre.
+    /// t = s·x′ + m, or A·x′ + m: one multiply-add per number, which loses little near the frame's centre.
     InFrame,
     /// t = s·(x′ − μ′), or A·(x′ − μ′), with the component's mean μ′: the difference first, so no digit is lost however
     /// far the component lies from the frame's centre.
@@ -98,8 +96,7 @@ pub enum Matrices<T> {
     Shared(Vec<T>),
 }
 
-/// Returns the position of row `i` in a lower triangle stored row by row, which is the length of a triangle of `i`
-/// rows.
+/// Returns the position of row `i` in a lower triangle stored by rows: the length of a triangle of `i` rows.
 pub const fn triangle(i: usize) -> usize {
     i * (i + 1) / 2
 }
@@ -283,8 +280,7 @@ fn feature_offset() -> f64 {
     -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
 }
 
-/// Writes s and m, or μ′, of a component with a diagonal covariance; returns log₂ of its weight and of the product of
-/// its scales.
+/// Writes s and m, or μ′, of a component with a diagonal covariance; returns log₂ of its weight and scales' product.
 fn diagonal<T: Float>(
     mixture: &Mixture,
     frame: &Frame,

@@ -21,11 +21,9 @@ use rayon::prelude::*;
 ///
 /// Rounding to float32 moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z
 /// deviations away by z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are
-/// independent: 2⁻²⁴·c/√n is at most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a
-/// hundred of them).
+/// independent: 2⁻²⁴·c/√n is at most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples may have c = 64 (4·10⁻⁷ for 100).
 ///
-/// In float64 the error is z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a log-density of z²/2 plus
-/// some units.
+/// In float64 it is z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a log-density of about z²/2.
 fn largest_cancellation(precision: Precision, operation: Operation, n: usize) -> f64 {
     match (precision, operation) {
         (Precision::Float32, Operation::LogLikelihood) => 1024.0,
@@ -119,8 +117,7 @@ pub trait FramedEvaluator: Evaluator + Sized {
     /// Returns the frame of the samples.
     fn frame(&self) -> &Frame;
 
-    /// Whether the second moments of the components, over the frame's features, lie in the type's range. The mixture
-    /// has the evaluator's D.
+    /// Whether the components' second moments lie in the type's range. The mixture has the evaluator's D.
     fn holds_moments(&self, _: &Mixture) -> bool {
         true
     }
@@ -129,8 +126,7 @@ pub trait FramedEvaluator: Evaluator + Sized {
     fn shared(&self) -> Result<Self>;
 }
 
-/// Evaluates in a frame if its digits suffice for the mixture, otherwise with a more precise evaluator, made when first
-/// needed.
+/// Evaluates in a frame if its digits suffice for the mixture, otherwise with a more precise evaluator, made on demand.
 pub struct EnoughDigits<'a, E> {
     /// The evaluator in the frame of the samples.
     pub framed: E,

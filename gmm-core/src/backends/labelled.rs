@@ -60,8 +60,7 @@ impl<'a> LabelledEvaluator<'a> {
         Ok(Self { labels, weights, parts })
     }
 
-    /// Returns the part of a mixture that a set of components forms, with weights of sum one, and the logarithm of
-    /// their sum in the mixture.
+    /// Returns the part of a mixture for a set of components, with weights of sum one, and the logarithm of their sum.
     fn restricted(&self, mixture: &Mixture, set: usize) -> Result<(Mixture, f64)> {
         let (k, labels) = (mixture.n_components(), &self.labels);
         if k == 1 {

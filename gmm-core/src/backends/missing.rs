@@ -1,5 +1,4 @@
-//! Samples with missing values: column by column for diagonal and spherical covariances, pattern by pattern for the
-//! others.
+//! Samples with missing values: by column for diagonal and spherical covariances, by pattern for the others.
 use super::lazy::Lazy;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
@@ -12,8 +11,7 @@ use crate::precision::{Operation, Precision};
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 
-/// Evaluates samples with missing values. Each of its two sides has its own layout of the samples, made when first
-/// needed.
+/// Evaluates samples with missing values. Each of its two sides has its own layout of the samples, made on demand.
 pub struct MissingEngine<'a, C> {
     samples: Samples<'a>,
     /// For diagonal and spherical covariances: an engine in which a sample takes part with its observed columns.

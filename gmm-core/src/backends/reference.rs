@@ -36,8 +36,7 @@ impl ReferenceEvaluator {
         self.weights.as_ref().map_or(1.0, |w| w[row])
     }
 
-    /// Calls `visit` with each sample that has weight, its log-likelihood, its weight, and its weighted
-    /// responsibilities (K,).
+    /// Calls `visit` with each sample with weight, its log-likelihood, weight, and weighted responsibilities (K,).
     fn for_each_sample(
         &self,
         mixture: &Mixture,

@@ -16,8 +16,7 @@ use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Mutex, PoisonError};
 
-/// An evaluator of samples divided over several evaluators, the shards, which evaluate at the same time: one GPU each,
-/// for example.
+/// An evaluator of samples divided over shards, evaluators that work at the same time: one GPU each, for example.
 ///
 /// Results are combined in the order of the shards, so the same division always gives the same bits.
 ///

@@ -8,8 +8,7 @@ use std::f64::consts::PI;
 
 /// The samples a thread takes at a time; it does not depend on the threads.
 const AT_ONCE: usize = 1 << 15;
-/// The squared distance, in the centres' variances, below which a sample counts as at a centre: an evaluator's scores
-/// are off by up to 10⁻³.
+/// The squared distance, in the centres' variances, that counts as at a centre: scores are off by up to 10⁻³.
 const AT_A_CENTRE: f64 = 0.02;
 
 /// A request to draw samples; see [`Evaluator::draw`](crate::contract::evaluator::Evaluator::draw).

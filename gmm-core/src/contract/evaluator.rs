@@ -165,8 +165,8 @@ pub trait Evaluator: Send {
     /// A sample at a centre is not drawn. Apart from the rounding of distances, the draw does not depend on the
     /// division of the samples over devices, processes or threads.
     ///
-    /// The default calls [`score_samples`](Self::score_samples) once and draws by the [`weights`](DataFacts::weights)
-    /// that the evaluator holds.
+    /// The default calls [`score_samples`](Self::score_samples) once and uses the evaluator's
+    /// [`weights`](DataFacts::weights).
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
         draw_by_scores(self, draw)
     }
@@ -299,8 +299,7 @@ fn for_each_sample<E: Evaluator + ?Sized>(
     Ok(())
 }
 
-/// Calls `visit` with each index of `indices` and the responsibilities (K,) of its sample, in float64. `rows` returns
-/// the samples of indices.
+/// Calls `visit` with each of the `indices` and its sample's responsibilities (K,), in float64. `rows` returns samples.
 fn on_host(
     mixture: &Mixture,
     indices: &[usize],
@@ -318,8 +317,7 @@ fn on_host(
     Ok(())
 }
 
-/// Computes on the host the responsibilities of samples infinitely far from every component, for which a backend wrote
-/// NaN into `r` (N, K).
+/// Computes the responsibilities of samples infinitely far from every component, whose rows of `r` (N, K) are NaN.
 pub fn responsibilities_from_afar(
     r: &mut Array2<f64>,
     mixture: &Mixture,

@@ -3,14 +3,12 @@ use crate::contract::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::error::Result;
 use crate::model::mixture::Mixture;
 
-/// The methods of an evaluator for Markov chains: many thousands of evaluations, each a function of its parameters
-/// alone.
+/// The methods of an evaluator for Markov chains: thousands of evaluations, each a function of its parameters alone.
 ///
 /// [`Evaluator::sampling`](crate::contract::evaluator::Evaluator::sampling) returns it if an evaluator has any.
 pub trait Sampling {
     /// Returns the number of [shares](crate::contract::evaluator::Evaluator::share), each in its own thread, that
-    /// evaluate the batches of several chains fastest: more than one if a device evaluates while the host prepares the
-    /// next batch.
+    /// evaluate several chains fastest: more than one if a device evaluates while the host prepares the next batch.
     fn useful_shares(&mut self) -> usize {
         1
     }

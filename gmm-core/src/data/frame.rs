@@ -185,8 +185,7 @@ fn centre(values: &mut [f64]) -> f64 {
     (median / grid).round() * grid
 }
 
-/// Returns ⌊log₂ v⌋ of a positive normal number; for a denormal one, which has lost digits, the least exponent of a
-/// normal one.
+/// Returns ⌊log₂ v⌋ of a positive normal number; for a denormal one the least exponent of a normal number.
 fn binary_exponent(v: f64) -> f64 {
     ((v.to_bits() >> 52) as i32 - 1023).max(-1022).into()
 }

@@ -4,8 +4,7 @@ use crate::model::linalg::vectorised;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 
-/// Returns the least and the greatest value of each column of an array (N, D), in one pass; `None` if a value is not
-/// finite.
+/// Returns the range of each column of an array (N, D), in one pass; `None` if a value is not finite.
 pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
     const PIECE: usize = 4096;
     // Waking other threads takes longer than one piece.

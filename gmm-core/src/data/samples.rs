@@ -30,8 +30,7 @@ impl Rows {
 
 /// The element type of an array of samples: `f32` or `f64`.
 pub trait Element: Copy + sealed::Sealed {
-    /// Checks an array as [`Samples::from_f32`] and [`Samples::from_f64`] do, or with `missing` as
-    /// [`Samples::with_missing`].
+    /// Checks an array as [`Samples::from_f32`] does, or with `missing` as [`Samples::with_missing`].
     #[doc(hidden)]
     fn samples(x: ArrayView2<'_, Self>, missing: bool) -> Result<Samples<'_>>;
 

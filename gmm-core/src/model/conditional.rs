@@ -193,8 +193,7 @@ impl Conditional {
         Conditioned { log_weights, means }
     }
 
-    /// Returns the log-density at y (B, wanted) given [`rows`](Self::rows). A NaN in y is missing, and the density is
-    /// that of the rest.
+    /// Returns the log-density at y (B, wanted) given [`rows`](Self::rows). A NaN in y is missing: the rest counts.
     pub fn log_densities(&self, given: &Conditioned, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
         let mut logs = given.log_weights.clone();
         let constant = y.ncols() as f64 * std::f64::consts::TAU.ln();

@@ -45,8 +45,7 @@ impl CovarianceType {
         }
     }
 
-    /// Returns the numbers of features and of components in the grid of `gmm bench map`, which also tests the choice of
-    /// kernels.
+    /// Returns the numbers of features and components of `gmm bench map`, which also test the choice of kernels.
     pub fn grid(self) -> (&'static [usize], &'static [usize]) {
         if self.has_matrices() {
             (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128])
@@ -87,8 +86,7 @@ impl std::fmt::Display for CovarianceType {
     }
 }
 
-/// The covariances of a mixture in scikit-learn's shapes; also used for precisions, their Cholesky factors, and
-/// scatter.
+/// The covariances of a mixture in scikit-learn's shapes; also precisions, their Cholesky factors, and scatter.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Covariances {

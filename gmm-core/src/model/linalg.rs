@@ -40,8 +40,7 @@ pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [
     Ok(())
 }
 
-/// Calls `f` with the number and the matrix for each matrix of `v` (K, D, D); on all threads, if the matrices are
-/// large.
+/// Calls `f` with the number and each matrix of `v` (K, D, D); on all threads, if the matrices are large.
 pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
     let (k, d, _) = v.dim();
     let matrices = v.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
@@ -213,8 +212,7 @@ pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync
     map_rows(rows, at_once, |(c, (a, b))| f(c, a, b)).into_iter().collect()
 }
 
-/// Returns the inverse (D, D) of a symmetric positive definite matrix, exactly symmetric. Errors as
-/// `precision_cholesky`.
+/// Returns the exactly symmetric inverse (D, D) of a positive definite matrix. Errors as `precision_cholesky`.
 pub fn inverse(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let u = precision_cholesky(matrix)?;
     Ok(gram(u.view()))

@@ -105,8 +105,7 @@ pub fn observed(x: ArrayView1<'_, f64>) -> Vec<usize> {
     x.iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(j, _)| j).collect()
 }
 
-/// Fills in missing values sample by sample in float64. Consecutive samples that miss the same values share the
-/// preparation.
+/// Fills in missing values sample by sample in float64. Consecutive samples that miss the same values share work.
 pub(crate) struct Completion<'a> {
     mixture: &'a Mixture,
     columns: Option<Vec<usize>>,
@@ -152,8 +151,7 @@ impl<'a> Completion<'a> {
         marginal.missing.iter().zip(filled).for_each(|(&j, v)| out[j] = v);
     }
 
-    /// Returns the missing columns, and their covariance (missing, missing) under component `c` given the observed
-    /// values.
+    /// Returns the missing columns, and their covariance under component `c` given the observed values.
     pub fn covariance(&self, c: usize) -> (Vec<usize>, Array2<f64>) {
         match &self.parts {
             Some((marginal, dependences)) => {

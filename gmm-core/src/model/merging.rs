@@ -84,8 +84,7 @@ fn merging_bound(mixture: &Mixture, a: usize, b: usize) -> Result<f64> {
     }
 }
 
-/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, returns a mixture of the
-/// merged component only.
+/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, returns no other component.
 pub fn merge(mixture: &Mixture, a: usize, b: usize, alone: bool) -> Result<Mixture> {
     let weights = mixture.weights();
     let total = weights[a] + weights[b];

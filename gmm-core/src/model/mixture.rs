@@ -6,12 +6,10 @@ use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
-/// The largest deviation of the sum of the weights from one. Weights rounded to float32 pass; weights are never
-/// rescaled.
+/// The largest deviation of the weights' sum from one. Weights rounded to float32 pass; weights are never rescaled.
 pub const WEIGHT_SUM_TOLERANCE: f64 = 1e-6;
 
-/// The largest |Σᵢⱼ − Σⱼᵢ|, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32 passes; only its lower triangle is then
-/// used.
+/// The largest |Σᵢⱼ − Σⱼᵢ|, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32 passes; its lower triangle counts.
 pub const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
 /// A Gaussian mixture p(x) = Σₖ πₖ N(x; μₖ, Σₖ) with K components over D features.
@@ -31,8 +29,7 @@ pub struct Mixture {
     covariances: Covariances,
     /// The Cholesky factors of the precisions, for types with matrices.
     factor: Option<Covariances>,
-    /// The logarithms of the weights (K,), if some are too small for float64: those weights hold the smallest normal
-    /// number.
+    /// The logarithms of the weights (K,), if some are too small: those weights hold the smallest normal number.
     log_weights: Option<Array1<f64>>,
 }
 
@@ -63,8 +60,7 @@ impl Mixture {
         }
     }
 
-    /// Builds a mixture from precisions (inverse covariances) in their type's shape, as scikit-learn's
-    /// `precisions_init`.
+    /// Builds a mixture from precisions in their type's shape, as scikit-learn's `precisions_init`.
     ///
     /// # Errors
     /// As [`new`](Self::new); an error about a matrix concerns the precision or its inverse.
@@ -180,8 +176,7 @@ impl Mixture {
         self.weights.view()
     }
 
-    /// Returns the means of all components in one vector (K·D,), for comparing adapted mixtures (Campbell, Sturim and
-    /// Reynolds 2006).
+    /// Returns all means in one vector (K·D,), to compare adapted mixtures (Campbell, Sturim and Reynolds 2006).
     pub fn supervector(&self) -> Array1<f64> {
         self.means.iter().copied().collect()
     }

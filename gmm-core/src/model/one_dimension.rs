@@ -217,8 +217,7 @@ impl Line {
         terms.map(|(part, log)| -part.z(x) * (self.scale / part.deviation) * (log - largest).exp()).sum()
     }
 
-    /// Returns the sign of the n-th derivative of the density in all of [a, b]; zero if the ranges of the parts do not
-    /// decide it.
+    /// Returns the sign of the n-th derivative in all of [a, b]; zero if the ranges of the parts do not decide it.
     fn sign(&self, n: usize, a: f64, b: f64) -> f64 {
         let ranges = self.parts.iter().map(|part| {
             let height = part.log_height(self.scale, n);
@@ -316,8 +315,7 @@ impl Line {
         Region { intervals: self.denser_than(bound, &points), density: bound.exp() }
     }
 
-    /// Returns the intervals where the log density is at least `bound`; `points` are those of `turns`, with their log
-    /// densities.
+    /// Returns the intervals of log densities of at least `bound`; `points` are `turns`, with their log densities.
     fn denser_than(&self, bound: f64, points: &[(f64, f64)]) -> Vec<[f64; 2]> {
         // Beyond this many standard deviations of every component, the density is below the bound.
         let z = (2.0 * (-self.log_unit() - bound)).max(0.0).sqrt() + 1.0;

@@ -45,8 +45,7 @@ pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: V
     Ok(plan)
 }
 
-/// The shortest paths from a source to the nearest sink with demand left. Undoing a flow costs nothing beyond the
-/// prices.
+/// The shortest paths from a source to the nearest sink with demand left. Undoing a flow has the reduced cost 0.
 struct Tree {
     /// The distances of the sources and sinks; infinite beyond the end.
     sources: Vec<f64>,

@@ -6,8 +6,7 @@ use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
 
-/// Below this weight, responsibilities may underflow float32 (10⁻³⁸), so that the count does not give the derivative by
-/// the weight.
+/// Below this weight, float32 responsibilities may underflow (10⁻³⁸), so counts do not give the derivative.
 const SMALL_WEIGHT: f64 = 1e-20;
 
 const ROWS_AT_ONCE: usize = 1 << 13;
@@ -118,8 +117,7 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         let rows: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
         sample_weights.extend(data.rows(&rows)?.weights);
     }
-    // Σₖ πₖ exp(log pₖ − largest), and the largest: together the density of a far sample, whose logarithm would be
-    // rounded.
+    // Σₖ πₖ exp(log pₖ − largest), and the largest: the density of a far sample, without rounding its logarithm.
     let mut shares = vec![(0.0, f64::NEG_INFINITY); n];
     for c in (0..mixture.n_components()).filter(|c| mixture.weights()[*c] > 0.0) {
         let weight = mixture.weights()[c];

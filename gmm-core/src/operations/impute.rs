@@ -35,8 +35,7 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] if the samples have another D than the mixture, [`Error::NotPositiveDefinite`],
-    /// [`Error::Memory`].
+    /// [`Error::ShapeMismatch`] if the samples have another D, [`Error::NotPositiveDefinite`], [`Error::Memory`].
     pub fn impute(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         self.fill(samples, 1, |part, given, _, mut out| {
             let expected = expectations(given);

@@ -194,8 +194,7 @@ impl Regression {
         Ok(logs.index_axis_move(Axis(1), 0))
     }
 
-    /// Draws the wanted features given each sample (N, `n_draws`, wanted). A sample's draws depend on `seed` and its
-    /// row alone.
+    /// Draws the wanted features given each sample (N, `n_draws`, wanted). Draws depend on `seed` and the row alone.
     pub fn sample(&self, samples: &Samples<'_>, n_draws: usize, seed: u64) -> Result<Array3<f64>> {
         let t = self.wanted.len();
         let generator = ChaCha8Rng::seed_from_u64(seed);

@@ -230,8 +230,7 @@ fn move_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f
     Ok(())
 }
 
-/// As [`move_to_mean`], for a full covariance: second moments (D, D), row by row, of which only the lower triangle is
-/// read.
+/// As [`move_to_mean`], for a full covariance: second moments (D, D) by rows, of which the lower triangle is read.
 fn move_matrix_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f64]) -> Result<()> {
     check_finite("the first moment", component, first)?;
     divide(first, count);

@@ -26,8 +26,8 @@ impl Statistics {
     /// must have samples and a usable covariance.
     ///
     /// # Errors
-    /// [`Error::EmptyComponent`]; as [`Mixture::new`] if a covariance is not usable (with `reg_covar` zero, a constant
-    /// column is enough).
+    /// [`Error::EmptyComponent`]; as [`Mixture::new`] if a covariance is not usable, as for a constant column without
+    /// `reg_covar`.
     pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
         if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
             return Err(Error::EmptyComponent { component, count });

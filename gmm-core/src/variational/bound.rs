@@ -73,8 +73,7 @@ impl VariationalMixture {
     /// [`constant_terms`](Self::constant_terms) are omitted.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] if `before` or the statistics have another K, D or
-    /// covariance type.
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] if K, D or the covariance type differ.
     pub fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> Result<f64> {
         before.check_statistics(statistics)?;
         self.check_statistics(statistics)?;
@@ -154,8 +153,7 @@ impl VariationalMixture {
         }
     }
 
-    /// Returns tr(E[Λ]·S) for the precision of a component and matrix `i` of `scatter`; for `spherical` covariances S
-    /// is a trace.
+    /// Returns tr(E[Λ]·S) for a component's precision and matrix `i` of `scatter`; for `spherical`, S is a trace.
     fn expected_trace(&self, c: usize, scatter: &Covariances, i: usize) -> f64 {
         match (scatter, self.covariances(), self.density.factor_of(c)) {
             (Covariances::Full(s), _, Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),

@@ -56,8 +56,7 @@ pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Compares with the functions at each argument, for D around the lengths of the chains and ν down to the least
-    /// degrees of freedom.
+    /// Compares with each argument's function, for D around the chains' lengths and ν down to the least possible.
     #[test]
     fn sums_are_those_of_all_arguments() {
         for d in [1, 2, 3, 11, 12, 13, 14, 64, 127] {

@@ -70,7 +70,7 @@ impl VariationalPrior {
     /// Builds a prior from its parameters.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a number out of its range or not finite; [`Error::ShapeMismatch`],
+    /// [`Error::BadParameter`] for a number out of range or not finite; [`Error::ShapeMismatch`],
     /// [`Error::NotSymmetric`].
     pub fn new(
         weight_concentration_type: WeightConcentrationPriorType,

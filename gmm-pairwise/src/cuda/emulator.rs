@@ -1,5 +1,4 @@
-//! Inner products in every way, and the Gaussian kernel, on an emulated device, within the tolerances that this crate
-//! promises.
+//! Inner products in every way, and the Gaussian kernel, on an emulated device, within the promised tolerances.
 use super::{Centres, Pairs, Products, start};
 use gmm_driver::Driver;
 use gmm_kernels::simt::emulator::driver;
@@ -60,8 +59,7 @@ fn products_have_the_accuracy_of_float32() {
             let size = v.mapv(f64::abs).dot(&w.t().mapv(f64::abs));
             let error: f64 = got.iter().zip(&v.dot(&w.t())).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
             let ratio = (error / size.iter().map(|v| v * v).sum::<f64>()).sqrt();
-            // The emulator does not truncate, so the error comes from the parts l·l and the roundings of l and of the
-            // sums.
+            // The emulator does not truncate: the error comes from the parts l·l and the roundings of l and the sums.
             assert!(ratio < 3e-7, "{way} N={n} D={d} M={m}: {ratio:e}");
         }
     }

@@ -1,5 +1,4 @@
-//! Tests of the library without a GPU, in one program, which links the library once. A test's name begins with its
-//! module's.
+//! Tests of the library without a GPU, linked as one program. A test's name begins with its module's.
 #![allow(missing_docs)]
 #[path = "../common/mod.rs"]
 mod common;

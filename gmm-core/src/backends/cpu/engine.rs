@@ -33,8 +33,7 @@ use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::sync::Arc;
 
-/// The calling thread does work of fewer fused multiply-adds of single elements: that takes less time than waking other
-/// threads.
+/// The calling thread does work of fewer fused multiply-adds: that is faster than waking other threads.
 const SERIAL_WORK: usize = 1 << 21;
 
 /// Evaluates resident samples; a clone shares them.
@@ -56,8 +55,7 @@ pub(super) struct Engine<'a, T> {
     spare: Spare<T>,
 }
 
-/// The memory of an E-step, kept for the next one of the same shape: new pages would take a good part of an E-step's
-/// time. A clone has none.
+/// The memory of an E-step, kept for the next one: new pages would take a good part of its time. A clone has none.
 #[derive(Debug)]
 struct Spare<T> {
     sums: Vec<Sums<T>>,
@@ -101,8 +99,7 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// Returns the mixture's parameters for these samples. With missing values, covariances must be diagonal or
-    /// spherical.
+    /// Returns the mixture's parameters for these samples; diagonal or spherical if values are missing.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         match &self.observed {
             // Diagonals take a third of the time of matrices.

@@ -9,8 +9,7 @@ use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Axis};
 use rayon::prelude::*;
 
-/// The most samples that count as few, with a matrix for each component and with one for all, whose layout takes less
-/// time.
+/// The most samples that count as few, with a matrix per component and with one for all, which is faster to lay out.
 const MOST_SAMPLES: (usize, usize) = (16, 2);
 /// The least numbers in all components' factors that count as many.
 const LEAST_NUMBERS: usize = 1 << 16;
@@ -27,8 +26,7 @@ pub(super) fn are_few(n_samples: usize, mixture: &Mixture) -> bool {
     n_samples <= most && k.saturating_mul(d).saturating_mul(d) >= LEAST_NUMBERS
 }
 
-/// Returns log πₖ N(x; μₖ, Σₖ) (N, K) of complete samples under a mixture with matrices; `None` if a distance is not
-/// finite.
+/// Returns log πₖ N(x; μₖ, Σₖ) (N, K) of complete samples under matrices; `None` if a distance is not finite.
 pub(super) fn log_densities(samples: &Samples<'_>, mixture: &Mixture, in_threads: bool) -> Option<Array2<f64>> {
     let (n, (k, d)) = (samples.n_samples(), mixture.means().dim());
     let x = match samples.view() {

@@ -48,8 +48,7 @@ pub(super) struct Group<'a, R, const REGISTERS: usize> {
     /// wₖ·2^(qₖ − shift) (K,), if the visitor needs them.
     pub terms: &'a mut [[R; REGISTERS]],
     pub sum: [R; REGISTERS],
-    /// The largest exponent of each sample, if a sample is so far from all components that exponents are relative to
-    /// it; `None` means zero.
+    /// The largest exponent of each sample, if one is so far away that exponents are relative to it; `None` means zero.
     pub shift: Option<[R; REGISTERS]>,
 }
 
@@ -87,8 +86,7 @@ impl<T: Real> Chunk<'_, T> {
     }
 }
 
-/// `exponents` holds a row of K for each register of samples of the chunk, or is empty if they are still to be
-/// computed.
+/// `exponents` holds a row of K for each register of samples of the chunk; if empty, they are computed.
 #[inline(always)]
 fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     simd: S,
@@ -204,8 +202,7 @@ pub(super) fn is_unreachable<T: Real>(exponent: f64) -> bool {
 }
 
 /// Returns Σₖ wₖ·2^qₖ, and stores the terms if there is room. Nothing overflows, because wₖ ≤ 1 and qₖ is at most a
-/// rounding error above zero. If all terms of a sample are tiny, the sums are recomputed relative to the largest
-/// exponents.
+/// rounding error above zero. If all terms of a sample are tiny, sums are recomputed relative to the largest exponents.
 #[inline(always)]
 #[allow(clippy::type_complexity)]
 fn log_sum<T: Real, S: Simd, const REGISTERS: usize>(
@@ -344,8 +341,7 @@ impl<T: Real> WithSimd for Total<'_, T> {
     }
 }
 
-/// Writes log₂ p − offset of each sample of a chunk into `out` (n,); −∞ for a sample infinitely far from every
-/// component.
+/// Writes log₂ p − offset of a chunk's samples into `out` (n,); −∞ for a sample infinitely far from every component.
 pub(crate) struct PerSample<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [f64],

@@ -1,10 +1,10 @@
 //! Exponents under full covariances, if most components are far from most samples.
 //!
-//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and the leading rows are the cheapest: a quarter
-//! of the rows takes a sixteenth of the multiply-adds. So all components are first evaluated over some leading rows.
-//! Then each sample's best component is completed, and those others that could still have a responsibility above
-//! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. Completed exponents have the same
-//! bits as a full evaluation.
+//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and leading rows are the cheapest: a quarter of
+//! the rows takes a sixteenth of the multiply-adds. So all components are first evaluated over some leading rows. Then
+//! each sample's best component is completed, and others that could still have a responsibility above
+//! [`Real::NEGLIGIBLE`]. The rest get the exponent of weight zero. Completed exponents have the same bits as a full
+//! evaluation.
 use super::buffer::{Buffer, buffer};
 use super::exponents::{GROUP, subtract_rows};
 use super::real::Real;
@@ -15,15 +15,14 @@ use pulp::{Simd, WithSimd};
 /// With fewer features or components this does not pay.
 const MIN_FEATURES: usize = 32;
 const MIN_COMPONENTS: usize = 3;
-/// With this many features it pays to take all samples of a chunk through one matrix after the other, even if nothing
-/// is left out.
+/// With this many features it pays to take all samples of a chunk through one matrix after the other in any case.
 const LARGE: usize = 128;
 /// The step of the number of leading rows, a multiple of four.
 const STEP: usize = 8;
 /// The number of components that each one is compared with, to estimate how many samples can leave it out.
 const COMPARED: usize = 4;
 
-/// Returns log₂ of the ratio of terms beyond which the smaller is left out: [`Real::NEGLIGIBLE`], with a reserve for
+/// Returns log₂ of the ratio beyond which the smaller term is left out: [`Real::NEGLIGIBLE`], with a reserve for
 /// rounding.
 fn margin<T: Real>() -> f64 {
     let negligible: f64 = T::NEGLIGIBLE.into();
@@ -84,8 +83,7 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     if cost(best) < 0.8 * k as f64 { Some(best) } else { (d >= LARGE).then_some(d) }
 }
 
-/// Returns Σ aᵢ·xᵢ over the elements of `a`, as several sums side by side, because a single one waits for each
-/// addition.
+/// Returns Σ aᵢ·xᵢ over the elements of `a`, as sums side by side, because a single one waits for each addition.
 fn product<T: Real>(a: &[T], x: &[f64]) -> f64 {
     const SIDE_BY_SIDE: usize = 8;
     let ((a, a_rest), (x, x_rest)) = (a.as_chunks::<SIDE_BY_SIDE>(), x[..a.len()].as_chunks::<SIDE_BY_SIDE>());
@@ -164,8 +162,7 @@ impl<T: Real> WithSimd for Exponents<'_, T> {
     }
 }
 
-/// Completes the exponents `q` over the leading rows if they count, and gives the others the exponent of a component of
-/// weight zero.
+/// Completes the exponents `q` over the leading rows if they count; others get the exponent of weight zero.
 #[inline(always)]
 fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
     let parameters = chosen.parameters;

@@ -31,9 +31,8 @@ use threads::Threads;
 /// in an E-step, up to 16 samples under large matrices. The results do not depend on the number of threads.
 ///
 /// Samples with [missing values](Samples::with_missing) are grouped by their observed columns, and each group is
-/// evaluated as complete samples of these columns. With a `full` or `tied` covariance, an evaluation takes a
-/// factorisation per group (for `full`, per group and component), so many groups of very few samples take most of the
-/// time.
+/// evaluated as complete samples of these. With a `full` or `tied` covariance, an evaluation takes a factorisation per
+/// group (for `full`, per group and component), so many small groups take most of the time.
 pub struct CpuEvaluator<'a> {
     engine: Box<dyn Evaluator + 'a>,
 }

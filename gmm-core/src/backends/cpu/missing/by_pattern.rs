@@ -1,8 +1,7 @@
 //! Covariances with matrices over samples with missing values. The rows with the same observed columns, a pattern, form
-//! a group: complete samples of these columns, evaluated by the engine of complete samples under the mixture of these
-//! columns. The E-step's terms for the missing columns follow from the statistics of the observed ones
-//! ([`completion`]), without another pass over the samples. A mixture is thus restricted and factorised once per group,
-//! not per row.
+//! a group: complete samples of these columns, which the engine of complete samples evaluates under their mixture. The
+//! E-step's terms for the missing columns follow from the statistics of the observed ones ([`completion`]), without
+//! another pass. A mixture is thus restricted and factorised once per group, not per row.
 use super::completion;
 use super::few::{FewRows, GroupRows};
 use crate::backends::cpu::complete;

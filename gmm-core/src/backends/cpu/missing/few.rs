@@ -31,8 +31,7 @@ impl<'r, 'm> FewRows<'r, 'm> {
         self.rows.samples.weights().map_or(1.0, |w| w[self.rows.rows[i]])
     }
 
-    /// Calls `visit` with each row's index in the group, its observed values, its responsibilities (K,), and its
-    /// log-density.
+    /// Calls `visit` with each row's index in the group, observed values, responsibilities (K,), and log-density.
     fn for_each(&self, mut visit: impl FnMut(usize, &[f64], &[f64], f64) -> Result<()>) -> Result<()> {
         let mixture = &self.marginal.mixture;
         let mut density = Density::new(mixture);

@@ -18,9 +18,8 @@ pub const COLUMNS: usize = 2;
 /// first-level cache. Queues are shorter if those of all components would have more than `QUEUE_ELEMENTS` elements.
 const QUEUE: (usize, usize) = (16, 128);
 const QUEUE_ELEMENTS: usize = 1 << 21;
-/// The most features, and the most sums of all components, for forming the products of features for all components at
-/// once. With more features a sample takes fewer operations as a row of a queue; more sums leave the second-level
-/// cache.
+/// The most features, and the most sums, for forming the products of features for all components at once. With more
+/// features a sample takes fewer operations as a row of a queue; more sums leave the second-level cache.
 const TRIANGLE_FEATURES: usize = 20;
 const TRIANGLE_SUMS: usize = 1 << 13;
 /// The memory layout of the sums: first those spread over the elements of registers, (`spread`, L); then, in separate

@@ -1,5 +1,4 @@
-//! The moments of full covariances: samples wait in their component's queue until there are many, then matrix products
-//! give their moments.
+//! The moments of full covariances: matrix products of the many samples that wait in a component's queue.
 use super::layout::{COLUMNS, Layout, ROWS};
 use super::responsibilities::choose;
 use super::rows::add_block;
@@ -45,8 +44,7 @@ impl<T: Real> Queues<T> {
         self.n_summed.fill(0);
     }
 
-    /// Takes the `n` samples of a group as rows (n, `width`), with their responsibilities `r`. Adds the moments of full
-    /// queues to `sums`.
+    /// Takes the `n` samples of a group as rows (n, `width`), with responsibilities `r`; adds full queues to `sums`.
     #[inline(always)]
     pub fn add<S: Simd, const REGISTERS: usize>(
         &mut self,

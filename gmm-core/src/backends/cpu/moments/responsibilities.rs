@@ -4,8 +4,7 @@ use crate::backends::cpu::real::Real;
 use crate::simd::lane::elements;
 use pulp::Simd;
 
-/// Returns the terms of one component times `share`, the samples' weights over their sums of terms. Adds them to
-/// `count`.
+/// Returns a component's terms times `share`, the samples' weights over their sums of terms; adds them to `count`.
 #[inline(always)]
 pub(super) fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,

@@ -20,8 +20,7 @@ pub(super) fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, w
     }
 }
 
-/// Adds uᵀ·v to `sum` (D, `registers`), with u and v (n, `registers`). Only entries on and left of the diagonal are
-/// complete.
+/// Adds uᵀ·v to `sum` (D, `registers`), with u and v (n, `registers`). Entries right of the diagonal are incomplete.
 #[inline(always)]
 pub(super) fn add_product<T: Real, S: Simd>(
     simd: S,

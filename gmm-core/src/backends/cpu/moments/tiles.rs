@@ -263,8 +263,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// Adds the moments of the features from `start` on, for all components; with missing values also the counts of
-    /// observed values.
+    /// Adds all components' moments of the features from `start` on; with missing values also counts.
     #[inline(always)]
     fn add_features<S: Simd, const GAPS: bool, const WIDTH: usize>(&mut self, simd: S, start: usize) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
@@ -300,8 +299,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 for g in 0..REGISTERS {
                     let row = &x[g * d + start..][..WIDTH];
                     for w in 0..WIDTH {
-                        // A subtraction, for which the processor has other units than for the products, the most
-                        // frequent operation.
+                        // A subtraction spares the multipliers, the busiest units of the processor.
                         let mut deviation = T::sub(simd, row[w], centre[w]);
                         let mut share = shares[g];
                         if GAPS {

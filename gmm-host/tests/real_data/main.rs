@@ -1,5 +1,5 @@
-//! Fits of real data against scikit-learn's, and float32 samples that need more digits. Data that
-//! is not beside the repository is reported as ignored.
+//! Fits of real data against scikit-learn's, and float32 samples that need more digits. Tests of absent data are
+//! reported as ignored.
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -1,5 +1,4 @@
-//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32
-//! and D up to 16.
+//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32 and D up to 16.
 use super::fused::{FLOAT64, SumsOfBlocks};
 use super::fused_layout::FusedLayout;
 use super::sums::Sums;
@@ -32,16 +31,14 @@ pub struct Fused64 {
 }
 
 impl Fused64 {
-    /// Whether the kernels can make a mixture's E-step. (Those of full and tied covariances have
-    /// too many sums for registers.)
+    /// Returns whether the kernels can make a mixture's E-step. (Matrices have too many sums for registers.)
     pub fn takes(mixture: &Mixture) -> bool {
         let (k, d) = mixture.means().dim();
         mixture.factor().is_none() && k <= MAX_COMPONENTS && d <= MAX_FEATURES
     }
 
-    /// The sums of a mixture that the kernels take, and the variant that they were computed with.
-    /// `kernel` is that of the E-step before, and is replaced where it does not fit. The device's
-    /// context is current.
+    /// Returns the sums of a mixture that the kernels take, and the variant that computed them. `kernel`, from the
+    /// previous E-step, is replaced if it does not fit. The device's context is current.
     pub fn centred_sums(
         kernel: &mut Option<Self>,
         data: &DeviceSamples<f64>,
@@ -90,7 +87,6 @@ impl Fused64 {
         })
     }
 
-    /// Starts the E-step over some samples.
     fn start<'a>(&'a self, stream: &'a Stream, columns: Columns<'a, f64>) -> Result<Running<'a, ()>> {
         let (instance, parameters) = (self.instance, self.parameters.device());
         let shared = shared_bytes(instance.1, instance.0, FLOAT64.shape.block);

@@ -7,7 +7,7 @@ use crate::device::slots::Slots;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 
-/// Where `reduce_sets` writes its totals.
+/// The place of `reduce_sets`' totals.
 #[derive(Clone, Copy)]
 pub enum Totals<'a> {
     /// The first so many slots, in the host's memory.
@@ -25,7 +25,7 @@ pub struct ReduceSets<'a> {
 }
 
 impl ReduceSets<'_> {
-    /// A warp for each set.
+    /// Returns a warp for each set.
     pub fn grid(&self, sets: usize) -> Grid {
         Grid::new(sets as u32, WARP, 0)
     }

@@ -115,7 +115,7 @@ impl Requested {
         };
         family.or_else(|()| metropolis()).map_err(|()| Error::Kernel {
             name: name.into(),
-            problem: "is not one of the CUDA backend".into(),
+            problem: "is not a kernel of the CUDA backend".into(),
             available: cuda_kernel_names().join(", "),
         })
     }

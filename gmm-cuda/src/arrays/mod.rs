@@ -93,7 +93,7 @@ impl DeviceArray {
             Precision::Float64 => size_of::<f64>(),
         };
         if !address.is_multiple_of(size) {
-            return refuse(format!("an array whose address is no multiple of {size} bytes"), "make a copy of it");
+            return refuse(format!("an array whose address is not a multiple of {size} bytes"), "make a copy of it");
         }
         if n > MAX_SAMPLES || d > MAX_COLUMNS {
             return refuse(format!("an array of {n} rows and {d} columns in a GPU's memory"), "use a part of it");

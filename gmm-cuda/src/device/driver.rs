@@ -28,7 +28,8 @@ fn load() -> std::result::Result<Driver, gmm_driver::Error> {
 /// # Errors
 /// [`Error::Cuda`] if a driver has been looked for before.
 pub fn use_driver(driver: Driver) -> Result<()> {
-    DRIVER
-        .set(Ok(driver))
-        .map_err(|_| Error::Cuda { op: "use_driver", message: "the driver is in use already; call this first".into() })
+    DRIVER.set(Ok(driver)).map_err(|_| Error::Cuda {
+        op: "use_driver",
+        message: "a driver is in use already; call this before any use of a GPU".into(),
+    })
 }

@@ -41,7 +41,7 @@ impl GpuInfo {
             return Ok(());
         }
         let ((major, minor), (a, b)) = (self.compute_capability, OLDEST);
-        let reason = format!("{} has compute capability {major}.{minor}, and {a}.{b} or later is needed", self.name);
+        let reason = format!("{} has compute capability {major}.{minor}; {a}.{b} or later is needed", self.name);
         Err(Error::NoCudaDevice { reason })
     }
 }
@@ -125,9 +125,7 @@ impl Limits {
                 warpgroups: false,
                 ..self
             }),
-            Some(other) => {
-                Err(Error::Cuda { op: AS_CAPABILITY, message: format!("`{other}`; the one to be named is 8.0") })
-            }
+            Some(other) => Err(Error::Cuda { op: AS_CAPABILITY, message: format!("`{other}` is not known; use 8.0") }),
         }
     }
 

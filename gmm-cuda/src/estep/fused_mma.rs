@@ -86,7 +86,7 @@ impl Family for FusedMmaFamily {
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         let Task { k, d, .. } = *task;
         if self.instance(task).is_none() {
-            return Some(format!("takes {}, and here are {k} components of {d} features", self.sizes()));
+            return Some(format!("takes {}, not {k} components of {d} features", self.sizes()));
         }
         loses_digits(task, self.on_tensor_cores(task.full()))
             .or_else(|| no_room(task, |task| !self.shapes(task, limits).is_empty()))

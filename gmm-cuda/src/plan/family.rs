@@ -177,16 +177,16 @@ impl<'a> dyn Family + 'a {
         let refusal = if !takes.operations.contains(&task.operation) {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
-            "takes samples without missing values only"
+            "takes only samples without missing values"
         } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
-            "does not compute what is linear in the features alone"
+            "does not compute linear terms alone"
         } else if !takes.covariances.contain(task.full()) {
             match takes.covariances {
-                CovarianceShapes::Matrices => "takes covariances of type full or tied only",
-                _ => "takes covariances of type diag or spherical only",
+                CovarianceShapes::Matrices => "takes only covariances of type full or tied",
+                _ => "takes only covariances of type diag or spherical",
             }
         } else if task.weighted && !takes.weights {
-            "takes samples without weights only"
+            "takes only samples without weights"
         } else {
             return takes.unit.problem(limits).or_else(|| self.limit(task, limits));
         };
@@ -224,7 +224,7 @@ impl fmt::Debug for dyn Family + '_ {
 
 /// Returns the text of an exceeded limit of features or components.
 pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
-    (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
+    (got > most).then(|| format!("takes at most {most} {what}, not {got}"))
 }
 
 /// Returns why a task has no room in shared memory, if it has none: too many components if one would fit, else
@@ -232,7 +232,7 @@ pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
 pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
     let Task { k, d, .. } = *task;
     let what = match fits(&Task { k: 1, ..*task }) {
-        true => format!("{k} components of {d} features, but fewer,"),
+        true => format!("as many as {k} components of {d} features"),
         false => format!("samples of {d} features"),
     };
     (!fits(task)).then(|| format!("cannot hold {what} in shared memory"))

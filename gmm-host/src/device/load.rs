@@ -305,7 +305,7 @@ pub fn devices() -> Vec<(Device, Result<String>)> {
 }
 
 fn unknown_kernel(device: Device, name: &str) -> Error {
-    let problem = format!("is not one of device `{device}`");
+    let problem = format!("is not a kernel of device `{device}`");
     Error::Kernel { name: name.into(), problem, available: kernel_names(&device).join(", ") }
 }
 

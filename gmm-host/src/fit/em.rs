@@ -127,7 +127,7 @@ impl Steps for Em {
         if has_start && self.has_initial_parameters() {
             return Err(Error::BadParameter {
                 name: "start",
-                value: "given beside initial parameters".into(),
+                value: "given together with initial parameters".into(),
                 remedy: "leave out either the start or weights_init, means_init and precisions_init",
             });
         }

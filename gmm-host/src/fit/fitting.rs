@@ -378,8 +378,8 @@ impl<M: Method> Fitting<M> {
         if self.options.halving && matches!(start, Start::Resume(_)) {
             return Err(Error::BadParameter {
                 name: "halving",
-                value: "true, beside a fit to be resumed".into(),
-                remedy: "the runs that were dropped are not known any more; resume without it, or fit anew",
+                value: "true in a resumed fit".into(),
+                remedy: "the dropped runs are lost; resume without halving, or fit anew",
             });
         }
         start.shapes().try_for_each(|shape| self.check_shape(shape))

@@ -234,7 +234,7 @@ fn what_cannot_be_taken() {
         unsafe { DeviceArray::new(pointer.cast(), Precision::Float64, shape, [4, 1], ordinal, owner.clone()) }
     };
     let error = new(pointer.wrapping_byte_add(4), [4000, 4], 0).unwrap_err().to_string();
-    assert!(error.contains("no multiple of 8 bytes"), "{error}");
+    assert!(error.contains("not a multiple of 8 bytes"), "{error}");
     assert!(matches!(new(pointer, [0, 4], 0), Err(Error::EmptyData { rows: 0, columns: 4 })));
     let elsewhere = new(pointer, [5000, 4], 99).unwrap();
     let error = CudaEvaluator::from_device_array(elsewhere, &CudaOptions::default()).unwrap_err();

@@ -92,8 +92,7 @@ impl<M: Method, A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S
 /// Predicts with the mixture on its device.
 ///
 /// # Panics
-/// If [`Predict::predict`] would return an error, which linfa's trait cannot: for samples that are not finite or have
-/// another D.
+/// If [`Predict::predict`] would return an error, for samples that are not finite or have another D.
 impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for MixtureOn<'_> {
     fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
         match Predict::predict(self, x) {

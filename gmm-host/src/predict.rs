@@ -100,8 +100,7 @@ pub trait Predict {
         self.on_its_device().evaluate(data, gradient)
     }
 
-    /// Returns the mean of [`score_samples`](Self::score_samples), weighted if samples have weights: scikit-learn's
-    /// `score`.
+    /// Returns the weighted mean of [`score_samples`](Self::score_samples): scikit-learn's `score`.
     fn score(&self, data: impl DataSource) -> Result<f64> {
         let on = self.on_its_device();
         let mean = |evaluator: &mut dyn Evaluator, mixture: &Mixture| {

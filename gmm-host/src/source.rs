@@ -9,8 +9,7 @@ use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 /// Samples for a fit or a prediction: `&array` of any ndarray storage or a view, float32 or float64, of shape (N, D);
 /// [`Samples`], which may have weights; or `&mut evaluator`, whose samples are resident already.
 ///
-/// An array or samples are checked and loaded into a device for this one call. For many calls over the same data,
-/// [`load`] it once and pass the evaluator.
+/// Arrays and samples are checked and loaded for this one call. For many calls, [`load`] them and pass the evaluator.
 ///
 /// ```
 /// use gmm_host::{CpuEvaluator, GaussianMixtureParams, Samples};

@@ -35,21 +35,20 @@ pub struct LoadOptions {
     /// Whether to compute in float64 even for float32 samples, from a float64 copy. By default float32 samples are
     /// evaluated in float32, except with mixtures that need more digits ([`Evaluator::precision`]).
     pub float64: bool,
-    /// The CPU backend's number of threads. By default rayon's global threads: all of the machine, or
-    /// `RAYON_NUM_THREADS`.
+    /// The CPU backend's number of threads. By default rayon's global ones: all of the machine, or `RAYON_NUM_THREADS`.
     pub threads: Option<usize>,
     /// The most bytes of this machine's memory for the samples in a device; by default no limit. Samples that need
-    /// more, and for which GPUs have no room either, are loaded in chunks ([`load_chunks`]) in each evaluation, so that
-    /// a mapped file may be larger than the memory.
+    /// more, and more than GPUs have, are loaded in chunks ([`load_chunks`]) in each evaluation: a mapped file may
+    /// exceed the memory.
     pub memory: Option<u64>,
     /// The most bytes of GPU memory for samples; by default nearly all that is free. Samples that need more stay on the
     /// host and are sent in chunks in each evaluation.
     pub gpu_memory: Option<usize>,
-    /// Whether [`Device::Auto`] keeps to the first GPU. By default it moves on to all GPUs if that is measured to be
+    /// Whether [`Device::Auto`] keeps to the first GPU. By default it moves to all GPUs if that is measured to be
     /// faster.
     pub one_gpu: bool,
-    /// The file in which the CUDA backend remembers the kernels chosen by measured time. Without it, only this process
-    /// remembers them.
+    /// The file in which the CUDA backend keeps kernels chosen by measured time. By default only the process keeps
+    /// them.
     pub tuning_file: Option<PathBuf>,
 }
 
@@ -111,9 +110,8 @@ impl LoadOptions {
     }
 }
 
-/// Divides `n` rows over devices, equally over GPUs; the CPU's part is one [`DeviceSet::GPU_SHARE`]th of a GPU's. Every
-/// device but the last gets a multiple of 4 rows if there are enough. No part is empty, so there may be fewer parts
-/// than devices.
+/// Divides `n` rows over devices; the CPU's part is one [`DeviceSet::GPU_SHARE`]th of a GPU's. Every part but the last
+/// has a multiple of 4 rows if there are enough. No part is empty, so there may be fewer parts than devices.
 fn divide(n: usize, devices: &[Device]) -> Vec<(Device, Range<usize>)> {
     let share = |device: &Device| if *device == Device::Cpu { 1 } else { DeviceSet::GPU_SHARE };
     let total: usize = devices.iter().map(share).sum();
@@ -190,8 +188,7 @@ fn load_within<'a>(
 }
 
 /// Returns an evaluator of N samples of D features that are not in memory: [`load`] gets `rows` of them at a time, on
-/// the device of [`LoadOptions::device_of_chunks`]. `read` returns the samples of a range of rows, the same in each
-/// pass.
+/// the device of [`LoadOptions::device_of_chunks`]. `read` returns a range's samples, the same in each pass.
 ///
 /// ```
 /// use gmm_host::{Device, Evaluator, LoadOptions, Samples, load_chunks};
@@ -227,8 +224,7 @@ fn load_on_gpus<'a>(samples: Samples<'a>, options: &LoadOptions) -> Result<Box<d
     on_gpus(samples, several, open_one, move |samples| load(Device::Several(DeviceSet::ALL_CUDA), samples, &all))
 }
 
-/// Loads a part of the samples into each device, all at once. The samples are read in place, so that a mapped file is
-/// never copied as a whole.
+/// Loads a part of the samples into each device, all at once, read in place: a mapped file is never copied as a whole.
 fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let parts = divide(samples.n_samples(), devices);
     if let [(device, _)] = parts[..] {

@@ -62,8 +62,7 @@ impl DeviceSet {
         Self { cpu: true, ..self }
     }
 
-    /// The samples that a GPU gets for each sample of the CPU, if both take part: about the ratio of the speeds of a
-    /// data centre's GPU and the cores beside it.
+    /// The samples that a GPU gets for each of the CPU: about the ratio of their speeds in a data centre.
     pub const GPU_SHARE: usize = 64;
 
     /// Returns the devices one by one, the CPU first.
@@ -133,16 +132,14 @@ impl Device {
         Some(free.len() as u64 * free.iter().min()?)
     }
 
-    /// Returns whether the memory of these GPUs has room for samples of so many bytes now; false for a device that is
-    /// not a GPU or cannot be used. Samples with `missing` values may take more there than on the host: each pattern
-    /// begins at a multiple of four rows.
+    /// Returns whether these GPUs have memory for samples of so many bytes now; false for a device that is not a GPU or
+    /// cannot be used. `missing` values may take more than on the host: each pattern begins at a multiple of four rows.
     pub fn has_gpu_memory_for(self, bytes: u64, missing: bool) -> bool {
         self.free_gpu_memory().is_some_and(|free| bytes.saturating_mul(if missing { PADDED } else { 1 }) <= free)
     }
 }
 
-/// The most GPU memory that samples with missing values need, over their bytes: every row may be a pattern of its own,
-/// and a column of weights is added.
+/// The most GPU memory of samples with missing values, over their bytes: each row a pattern, and a column of weights.
 const PADDED: u64 = 5;
 
 impl fmt::Display for Device {

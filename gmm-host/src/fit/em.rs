@@ -22,8 +22,7 @@ use ndarray::{Array1, Array2, Axis};
 pub type GaussianMixtureParams = Fitting<Em>;
 
 options! {
-    /// Expectation-maximisation: the likeliest parameters, or the mode of their posterior under a
-    /// prior.
+    /// Expectation-maximisation: the likeliest parameters, or the mode of their posterior under a prior.
     pub struct Em of fitting at fitting.method, for impl[] Fitting<Em>;
     arguments {}
     fields {}
@@ -41,21 +40,19 @@ options! {
         /// Initial means (K, D), in place of the means that `init_params` finds.
         #[cfg_attr(feature = "clap", arg(skip))]
         means_init: Array2<f64>,
-        /// Initial precisions (inverse covariances) in the covariance type's shape, in place of those that
-        /// `init_params` finds.
+        /// Initial precisions (inverse covariances) in the covariance type's shape, in place of those of `init_params`.
         #[cfg_attr(feature = "clap", arg(skip))]
         precisions_init: Covariances,
     }
 }
 
 impl Em {
-    /// Returns whether any initial parameter is given.
     fn has_initial_parameters(&self) -> bool {
         self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some()
     }
 
-    /// Returns the mixture that clusters with these statistics form. A component without samples has mean 0 and
-    /// variance `reg_covar`, as in scikit-learn.
+    /// Returns the mixture of clusters. A component without samples has mean 0 and variance `reg_covar`, as in
+    /// scikit-learn.
     ///
     /// # Errors
     /// As [`Statistics::to_mixture`].

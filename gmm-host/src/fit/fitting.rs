@@ -18,8 +18,7 @@ options! {
     pub struct FitOptions of fitting at fitting.options, for impl[<M: Method>] Fitting<M>;
     arguments {
         /// A fit has converged when an iteration changes the lower bound by less than this: for EM the mean
-        /// log-likelihood of a sample, for variational inference the bound of all samples. With 0 a run makes all its
-        /// iterations.
+        /// log-likelihood, for variational inference the bound of all samples. With 0 a run makes all its iterations.
         #[cfg_attr(feature = "clap", arg(long, allow_negative_numbers = true))]
         tol: f64 = 1e-3,
         /// The most iterations of a run. With 0 the result is the start.
@@ -44,8 +43,8 @@ options! {
         ///
         /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and some that one
         /// pass over all samples draws by distance, so that rare samples are among them. At most 20 passes over all
-        /// samples then improve the centres, and one more computes the start's parameters. Each pass costs as much as
-        /// one or two EM iterations.
+        /// samples improve the centres, and one computes the start's parameters, each as long as one or two EM
+        /// iterations.
         #[cfg_attr(feature = "clap", arg(long, value_name = "METHOD"))]
         init_params: InitParams = InitParams::KMeans,
         /// The seed of every random choice. Run r of a fit uses stream r of the generator ChaCha8.
@@ -309,8 +308,7 @@ impl<M: Method> Fitting<M> {
         Self::default().n_components(n_components)
     }
 
-    /// Starts at a model of the same K and covariance type and ignores `n_init`. Variational inference takes the prior
-    /// of these options.
+    /// Starts at a model of the same K and covariance type, and ignores `n_init`. The prior is that of these options.
     #[must_use]
     pub fn start(mut self, model: M::Model) -> Self {
         self.start = Some(Start::At(Box::new(model), None));
@@ -324,25 +322,23 @@ impl<M: Method> Fitting<M> {
         self
     }
 
-    /// Continues an earlier fit, like scikit-learn's `warm_start`: the first iteration's change is taken against that
-    /// fit's last lower bound.
+    /// Continues an earlier fit (scikit-learn's `warm_start`): the first change is taken against its last lower bound.
     #[must_use]
     pub fn warm_start(mut self, fit: &Fit<M::Model>) -> Self {
         self.start = Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bounds.last().copied()));
         self
     }
 
-    /// Resumes an interrupted fit, with the same bits as without the interruption. `present` is the interrupted run and
-    /// `best` the best run before it, as an [`Iteration`](super::Iteration) shows them. Iterations and runs already
-    /// made count.
+    /// Resumes an interrupted fit, with the bits of an uninterrupted one. `present` is the interrupted run and `best`
+    /// the best run before it, as in an [`Iteration`](super::Iteration). Iterations and runs already made count.
     #[must_use]
     pub fn resume(mut self, present: Fit<M::Model>, best: Option<Fit<M::Model>>) -> Self {
         self.start = Some(Start::Resume(Box::new((present, best))));
         self
     }
 
-    /// Converts the fit to one of standardised samples; its priors are in the samples' units. Missing parts of a prior
-    /// follow from the standardised samples.
+    /// Converts the fit to standardised samples. Its priors are in the samples' units; missing parts of them follow
+    /// from the standardised samples.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`] if a `spherical` prior covariance is not

@@ -14,8 +14,7 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use std::ops::ControlFlow;
 
-/// The distance of two halves from their mean, in standard deviations. Together they have the covariance of the
-/// component before the split.
+/// The distance of two halves from their mean, in standard deviations. Together they have the covariance of the whole.
 const APART: f64 = 0.8;
 /// The number of axes along which a component is split.
 const AXES: usize = 2;

@@ -35,16 +35,16 @@ use std::ops::AddAssign;
 const MAX_LLOYD: usize = 20;
 /// The most Lloyd iterations over a subset, and over a subset that holds all samples.
 pub(super) const SUBSET_LLOYD: (usize, usize) = (30, 100);
-/// The multiply-adds that seeding may take on the host, and that Lloyd's iterations over the subset may take too: some
-/// milliseconds. For many samples either may take as long as half a pass over all of them, little beside ten EM
+/// The multiply-adds that seeding, and Lloyd's iterations over the subset, may take each on the host: some
+/// milliseconds. For many samples each may take as long as half a pass over all of them, little beside ten EM
 /// iterations.
 const FREE_WORK: usize = 1 << 22;
 /// The most first centres; rare samples are far from any number of centres.
 const FIRST_CENTRES: usize = 64;
 /// The subset size for random responsibilities, which take at least 4 samples for each feature.
 const RANDOM_SUBSET: usize = 1024;
-/// Lloyd's iterations end when the squared moves of the centres sum to less than this times the data's mean variance,
-/// as in scikit-learn's k-means.
+/// Lloyd's iterations end when the centres' squared moves sum to less than this times the data's mean variance, as in
+/// scikit-learn.
 pub(super) const LLOYD_TOL: f64 = 1e-4;
 /// The variance of the narrow components over the mean squared distance to the nearest centre. Two centres share only
 /// samples whose squared distances differ by less than about 1e-3 of that mean.
@@ -126,8 +126,7 @@ impl FitOptions {
                     let (centres, converged) = self.seek(&points, passes, whole, rng);
                     return self.start_at_centres(evaluator, &points, centres, converged && whole);
                 }
-                // Distant samples among the centres help some data (few distinct rows) and harm others (heavy tails):
-                // try both.
+                // Distant samples among the centres help some data (few distinct rows) and harm others (heavy tails).
                 let passes = (passes / 2).max(1);
                 let (first, _) = self.seek(&points, passes, false, rng);
                 let rows = with_far_samples(evaluator, &points, &first, subset, wanted / 2, rng)?;
@@ -139,8 +138,8 @@ impl FitOptions {
         }
     }
 
-    /// Finds a start that heeds labels: a component with labelled samples begins at their mean, the others at centres
-    /// among the samples that may belong to them.
+    /// Finds a start that heeds labels: a component with labelled samples begins at their mean, others among samples
+    /// that they allow.
     fn start_with_labels(&self, evaluator: &mut dyn Evaluator, labels: &Labels, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n, d) = (self.n_components, evaluator.n_samples(), evaluator.n_features());
         let sets = labels.sets();
@@ -202,8 +201,7 @@ impl FitOptions {
         (centres, converged)
     }
 
-    /// Returns the set of centres whose clusters make the likelier mixture of some samples; the second set if both are
-    /// equal.
+    /// Returns the set of centres whose clusters make some samples likelier; the second set if both are equal.
     fn likelier(&self, rows: &Rows, points: &Points<f64>, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
         let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
         let mut data = CpuEvaluator::new(samples)?;
@@ -259,8 +257,7 @@ impl FitOptions {
         let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
         let mut last = None;
         if !are_final {
-            // For these types a Lloyd iteration computes the start itself: the clusters before the last, tiny move of
-            // the centres.
+            // For these types a Lloyd iteration computes the start itself: the clusters before the last, tiny move.
             let kind = match self.covariance_type {
                 kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
                 _ => CovarianceType::Spherical,
@@ -317,8 +314,8 @@ fn narrow_variance(points: &Points<f64>, centres: &Array2<f64>) -> Option<f64> {
     Some(least.map_or(width, |least| width.min(NARROW * d * least)))
 }
 
-/// Makes Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most
-/// `tol`. Returns the last result of `assign`.
+/// Makes Lloyd's iterations over all samples, on the backend, until the centres' squared moves sum to at most `tol`.
+/// Returns the last result of `assign`.
 fn lloyd_over_all(
     evaluator: &mut dyn Evaluator,
     centres: &mut Array2<f64>,
@@ -387,8 +384,7 @@ fn with_far_samples(
     }
 }
 
-/// Returns statistics with each sample at its nearest centre (shared between centres at the same distance), and the
-/// mixture that made them.
+/// Returns statistics with each sample at its nearest centre, or shared between nearest ones, and the mixture used.
 fn assign(
     evaluator: &mut dyn Evaluator,
     centres: &Array2<f64>,
@@ -410,8 +406,7 @@ pub(super) fn with_centres<T>(
         let covariances = Covariances::isotropic(covariance_type, k, d, narrow);
         let assigner = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?;
         match evaluate(&assigner) {
-            // The components are too narrow for the backend's precision over samples this far away. Wider ones share
-            // more samples between centres.
+            // Too narrow for the backend's precision over samples this far away. Wider components share more samples.
             Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } | Error::UnreachableSample { .. })
                 if narrow < f64::MAX / 1e4 =>
             {

@@ -26,8 +26,7 @@ const FIRST_ROUND: usize = 5;
 pub enum RunStart<M> {
     /// A start that the engine finds, from random numbers of this seed and stream of the generator ChaCha8.
     Seed(u64, u64),
-    /// A model. The number is added to the first lower bound, for example because another program's weights do not sum
-    /// to 1.
+    /// A model. The number is added to the first lower bound, for example because foreign weights do not sum to 1.
     At(M, f64),
     /// The M-step of these statistics.
     Statistics(Statistics),
@@ -262,8 +261,7 @@ impl<'a, M: Method> Course<'a, M> {
         Ok((Fit { run, ..Fit::new(method.begin_at(options, model)?) }, shift))
     }
 
-    /// Fits by runs that take turns: in each round all remaining runs go on, then the half with the lower bounds is
-    /// dropped.
+    /// Fits by runs that take turns: in each round all go on, then the half with the lower bounds is dropped.
     fn halve(
         &self,
         evaluator: &mut dyn Evaluator,

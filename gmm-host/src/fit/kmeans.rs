@@ -1,5 +1,4 @@
-//! k-means on a few samples, for the start of a fit: weighted, with missing values, with one result however the samples
-//! are divided.
+//! k-means on a few samples, for a fit's start: weighted, with missing values, with one result on any division.
 use super::points::{Distance, Points, Rows, plus_plus, running, trials, weighted_sum};
 use gmm_core::model::linalg::row_major;
 use ndarray::{Array1, Array2, Axis};
@@ -37,8 +36,7 @@ impl Gaps {
 }
 
 impl Points<f64> {
-    /// Holds the samples `x` (S, D), at least one, with positive `weights` (S,). A missing value, NaN, becomes the mean
-    /// of its column.
+    /// Holds samples `x` (S, D) with positive `weights` (S,). A missing value, NaN, becomes the mean of its column.
     pub fn with_gaps(x: &Array2<f64>, weights: &Array1<f64>) -> Self {
         let d = x.ncols();
         let mut numbers: Vec<f64> = x.iter().copied().collect();
@@ -84,8 +82,8 @@ impl Points<f64> {
     }
 
     /// Returns the centres (K, D) of greedy k-means++: samples drawn with probabilities proportional to weight times
-    /// squared distance to the nearest centre so far, each the best of min(2 + ⌊ln K⌋, `trials`) draws. Rows repeat if
-    /// fewer than K samples differ.
+    /// squared distance to the nearest centre, each the best of min(2 + ⌊ln K⌋, `trials`). Rows repeat if fewer than K
+    /// samples differ.
     pub fn seeds(&self, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
         self.seeds_beside(&Array2::zeros((0, self.d)), k, trials, rng)
     }
@@ -109,14 +107,12 @@ impl Points<f64> {
         self.select(&plus_plus(k, &self.weights, nearest, candidates, |i| self.distances(self.row(i))))
     }
 
-    /// Makes at most `rounds` Lloyd iterations, until the squared moves of the centres sum to at most `tol`; returns
-    /// whether they do.
+    /// Makes Lloyd iterations until the centres' squared moves sum to at most `tol`; returns whether `rounds` suffice.
     pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) -> bool {
         (0..rounds).any(|_| self.move_to_means(centres) <= tol)
     }
 
-    /// Moves centres that are samples with missing values towards their neighbours: the column mean in place of a
-    /// missing value may be far from them.
+    /// Moves centres that are samples with missing values to their neighbours, from which the column means may be far.
     pub fn settle_gaps(&self, centres: &mut Array2<f64>) {
         if self.has_gaps() {
             self.lloyd(centres, GAP_LLOYD, 0.0);
@@ -129,8 +125,7 @@ impl Points<f64> {
         NARROWEST * if largest > 0.0 { largest * largest } else { 1.0 }
     }
 
-    /// Moves each coordinate of each centre to the mean of its samples' observed values, if there are any. Returns the
-    /// sum of the squared moves.
+    /// Moves each centre to the means of its samples' observed values, if any. Returns the sum of the squared moves.
     fn move_to_means(&self, centres: &mut Array2<f64>) -> f64 {
         let (mut sums, mut counts) = (Array2::<f64>::zeros(centres.dim()), Array2::<f64>::zeros(centres.dim()));
         self.visit(centres, |place, w, observed, away| {
@@ -146,8 +141,7 @@ impl Points<f64> {
         moved
     }
 
-    /// Calls `f` for each value with [nearest centre, column], the sample's weight, 1 if it is observed (else 0), and
-    /// its difference from the centre.
+    /// Calls `f` for each value with [nearest centre, column], the weight, 1 if observed (else 0), and the difference.
     fn visit(&self, centres: &Array2<f64>, mut f: impl FnMut([usize; 2], f64, f64, f64)) {
         let observed = self.observed();
         let centres = row_major(centres.view());
@@ -209,8 +203,7 @@ fn fill_with_mean(values: &mut [f64], d: usize, weights: &Array1<f64>) {
     values.iter_mut().step_by(d).filter(|v| v.is_nan()).for_each(|v| *v = mean);
 }
 
-/// Draws an index with probability proportional to its entry, from running sums whose last is positive and finite. An
-/// entry of zero is never drawn.
+/// Draws an index with probability proportional to its entry, from running sums with a positive, finite end.
 fn draw(running: &[f64], rng: &mut impl Rng) -> usize {
     let last = running.last().copied().unwrap_or(0.0);
     let at = rng.random::<f64>() * last;

@@ -30,8 +30,7 @@ pub trait Watch<M = Mixture>: Sync {
         None
     }
 
-    /// Called at most once, when a GPU that should make small fits in one launch has failed and will make them one by
-    /// one, which takes far longer.
+    /// Called at most once, when a GPU fails to make small fits in one launch; one by one they take far longer.
     fn slowed(&self, error: &Error) {
         let _ = error;
     }
@@ -69,8 +68,7 @@ impl<M> ManyStarts<M> for () {}
 
 /// Work of fewer multiply-adds than this is never divided over threads.
 const SMALL: f64 = (1 << 22) as f64;
-/// Samples of more numbers than this always are: they keep all threads busy, and side by side each thread would copy
-/// them.
+/// Samples of more numbers than this always are: they keep all threads busy, and threads would copy them.
 const MOST_NUMBERS: usize = 1 << 22;
 
 impl<M: Method> Fitting<M> {
@@ -364,9 +362,8 @@ impl<M> Starts<M> for &OfSet<'_, '_, M> {
 }
 
 /// Evaluates each of many sets of samples; `work` holds their approximate multiply-adds. On the CPU and with
-/// [`Device::Auto`] small sets are evaluated side by side, each on one thread, and the others one after the other on
-/// the whole device. `evaluate` gets a set's index and a function that loads its samples. The results are in the sets'
-/// order.
+/// [`Device::Auto`] small sets are evaluated side by side, one thread each, the others in turn on the whole device.
+/// `evaluate` gets a set's index and a function that loads its samples. The results are in the sets' order.
 pub fn evaluate_each<'s, T: Send>(
     sets: &[Samples<'s>],
     device: Device,
@@ -394,8 +391,7 @@ fn is_on_cpu(device: Device) -> bool {
     matches!(device, Device::Auto | Device::Cpu)
 }
 
-/// Returns the indices of the sets that are evaluated side by side, each on one thread, and of those that have the
-/// whole device, both in order.
+/// Returns the indices of sets evaluated side by side, one thread each, and of those that have the whole device.
 fn divide(
     work: &[f64],
     numbers: impl Fn(usize) -> usize,
@@ -423,8 +419,7 @@ mod tests {
             assert_eq!((small.len(), large), (999, vec![7]));
         }
         assert_eq!(divide(&work, Device::Cuda(0)).1.len(), 1000);
-        // A few large fits have all threads each; many equal ones have one thread each, unless copies of their samples
-        // would take too much memory.
+        // Large fits have all threads each; many equal ones one thread each, unless their copies take too much memory.
         assert_eq!(divide(&[1e9; 4], Device::Cpu).1.len(), 4);
         assert_eq!(divide(&[1e9; 8], Device::Cpu).0.len(), 8);
         assert_eq!(super::divide(&[1e9; 8], |_| MOST_NUMBERS + 1, Device::Cpu, 2).1.len(), 8);

@@ -12,8 +12,7 @@ const FIRST_ROWS: usize = 64;
 /// The most passes over samples with missing values, and the relative change of the moments that ends them.
 const PASSES: (usize, f64) = (100, 1e-6);
 
-/// Returns the mean and scatter of all samples as the statistics of one component: those of the likeliest normal
-/// distribution if values are missing.
+/// Returns the mean and scatter of all samples, as one component; with missing values, of the likeliest normal one.
 pub(super) fn moments(evaluator: &mut dyn Evaluator, kind: CovarianceType) -> Result<Statistics> {
     let kind = if kind.has_matrices() { CovarianceType::Full } else { CovarianceType::Diag };
     let Rows { x, .. } = evaluator.rows(&(0..evaluator.n_samples().min(FIRST_ROWS)).collect::<Vec<_>>())?;

@@ -55,8 +55,7 @@ impl std::fmt::Display for InitParams {
 
 /// Declares options, each once: a field of a struct, its default, and the method of [`Fitting`] that sets it.
 ///
-/// `arguments` are a command's arguments too, `fields` are not, `optional` ones need not be given and say themselves
-/// whether they are arguments.
+/// `arguments` are a command's arguments too, `fields` are not; `optional` ones may be absent and say so themselves.
 macro_rules! options {
     (
         $(#[$about:meta])*

@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 pub struct Fit<M = Mixture> {
     /// The parameters after the last iteration.
     pub mixture: M,
-    /// scikit-learn's `lower_bounds_`: for EM, the mean log-likelihood of a sample at the beginning of each iteration;
-    /// for variational inference, the lower bound of the evidence of all samples at its end, without the terms that do
-    /// not depend on the posterior.
+    /// scikit-learn's `lower_bounds_`: for EM, the mean log-likelihood at the beginning of each iteration; for
+    /// variational inference, the lower bound of all samples' evidence at its end, without terms independent of the
+    /// posterior.
     pub lower_bounds: Vec<f64>,
     /// Whether the last iteration changed the lower bound by less than `tol`.
     pub converged: bool,
@@ -27,8 +27,7 @@ pub struct Fit<M = Mixture> {
 }
 
 impl<M> Fit<M> {
-    /// Returns a fit without iterations: the first run, at its start. The fields can be set afterwards, for example
-    /// from a file.
+    /// Returns a fit without iterations: the first run, at its start. The fields can be set, for example from a file.
     pub fn new(mixture: M) -> Self {
         Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run: 0, retained: Vec::new() }
     }
@@ -50,8 +49,7 @@ impl<M> Fit<M> {
     }
 }
 
-/// Returns the fit with the greatest lower bound, the first of equal ones; without iterations the last fit, as in
-/// scikit-learn.
+/// Returns the fit with the greatest lower bound, the first of equal ones; without iterations the last.
 pub(super) fn best_of<M, F: Borrow<Fit<M>>>(fits: impl IntoIterator<Item = F>) -> Option<F> {
     let is_better = |fit: &Fit<M>, best: &Fit<M>| {
         let (bound, greatest) = (fit.lower_bound(), best.lower_bound());

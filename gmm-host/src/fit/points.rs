@@ -1,6 +1,6 @@
-//! The samples of k-means, and its common steps: the nearest centre of each sample and the choice of the first centres.
-//! [`kmeans`](super::kmeans) takes them as a fit's start needs them, [`scikit_learn`](super::scikit_learn) as
-//! scikit-learn does, bit for bit.
+//! The samples of k-means, and its common steps: nearest centres, and the choice of the first centres.
+//! [`kmeans`](super::kmeans) serves a fit's start, [`scikit_learn`](super::scikit_learn) equals scikit-learn bit for
+//! bit.
 use gmm_core::backends::cpu::real::Real;
 use gmm_core::simd::isa::Isa;
 use gmm_core::simd::lane::fuses;

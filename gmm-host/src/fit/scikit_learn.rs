@@ -11,8 +11,7 @@ use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
-/// The most Lloyd iterations, and the squared move of the centres that ends them over the columns' mean variance:
-/// scikit-learn's defaults.
+/// scikit-learn's default limits: Lloyd's iterations, and the centres' squared move over the columns' mean variance.
 const MAX_ITER: usize = 300;
 const TOL: f64 = 1e-4;
 
@@ -70,8 +69,7 @@ pub fn kmeans_plusplus(
     }
 }
 
-/// Returns the statistics of clusters, with the log-likelihood 0; a cluster is the samples with the same label (N,),
-/// each by its weight.
+/// Returns the statistics of clusters, the samples with the same label (N,), with the log-likelihood 0.
 ///
 /// # Errors
 /// [`Error::ShapeMismatch`] for another number of labels or weights than samples, [`Error::NoSuchRow`] for a label that
@@ -293,8 +291,8 @@ fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usiz
     points.labels(&centres)
 }
 
-/// Returns the means (K, D) of the samples with the same label. A centre without samples moves to one of the samples
-/// that are farthest from their centres.
+/// Returns the means (K, D) of the samples with the same label. An empty cluster gets a sample farthest from its
+/// centre.
 fn moved<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize]) -> Vec<T> {
     let d = points.d;
     let mut sums = vec![T::zero(); centres.len()];
@@ -323,8 +321,7 @@ fn moved<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize]) -> Vec<
             let factor = T::one() / *count;
             sums[c * d..][..d].iter_mut().for_each(|v| *v *= factor);
         } else {
-            // As in scikit-learn, this is whatever stands there at this moment: the largest cluster's centre, or still
-            // its sum.
+            // As in scikit-learn, this is whatever stands there now: the largest cluster's centre, or still its sum.
             sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
         }
     }

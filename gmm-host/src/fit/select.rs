@@ -208,8 +208,7 @@ type Improve<'a, M> = &'a mut dyn FnMut(
 /// previous K with components split in two. So no bound is below that of [`select`] with the same starts.
 ///
 /// To add a component, every component is split along its first two axes; the likeliest of these mixtures after a few
-/// iterations over a few thousand samples is taken. K are tried in ascending order. `callback` sees the additional run
-/// as a separate fit.
+/// iterations over some samples is taken. K are tried in ascending order. `callback` sees the additional run as a fit.
 ///
 /// # Errors
 /// As [`select`]; [`Error::BadParameter`] with frozen parameters.

@@ -107,8 +107,7 @@ impl Standardization {
     fn of_part(samples: &Samples<'_>) -> Self {
         let x = wide(samples);
         let weights = samples.weights().map_or_else(|| Array1::ones(x.nrows()), |weights| weights.to_owned());
-        // Differences from a column's first value lose nothing far from zero, and are exactly zero in a constant
-        // column.
+        // Differences from a column's first value lose nothing far from zero, and are zero in a constant column.
         let first = |column: ArrayView1<'_, f64>| column.iter().copied().find(|v| !v.is_nan()).unwrap_or(0.0);
         let origin: Array1<f64> = x.columns().into_iter().map(first).collect();
         let sums = |centre: &Array1<f64>, of: fn(f64) -> f64| {
@@ -164,8 +163,7 @@ impl Standardization {
         mixture.restored(self)
     }
 
-    /// Returns a mixture or posterior of x as one of z, of the requested covariance type; the inverse of
-    /// [`restore`](Self::restore).
+    /// Returns a mixture or posterior of x as one of z, of this covariance type; inverts [`restore`](Self::restore).
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`]; as [`Mixture::new`].
@@ -276,8 +274,7 @@ impl Standardizable for VariationalMixture {
         self.with(prior, means, covariances)
     }
 
-    /// The scales change the samples' densities, and the prior density of the precisions, of which lower bounds hold
-    /// these factors only.
+    /// The samples' densities are scaled, and of the precisions' prior density lower bounds hold only these factors.
     fn lower_bound_shift(&self, standard: &Standardization) -> f64 {
         let of_prior = self.n_components() as f64 * self.prior().degrees_of_freedom;
         standard.weight * standard.log_scale() + of_prior * standard.scale.mapv(f64::ln).sum()

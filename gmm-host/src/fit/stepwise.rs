@@ -40,8 +40,7 @@ impl MovingAverage {
     }
 }
 
-/// Returns the statistics per sample of earlier chunks and one more, of number `steps` (from 0), as [`StepwiseEm`]
-/// takes them.
+/// Returns the statistics per sample of earlier chunks and chunk `steps` (from 0), as [`StepwiseEm`] takes them.
 ///
 /// # Errors
 /// [`Error::NonFiniteStatistic`] if a sum overflows; [`Error::ShapeMismatch`].
@@ -71,7 +70,7 @@ impl StepwiseEm {
     pub const DEFAULT_DECAY: f64 = 0.7;
 
     /// Begins at a mixture, for example one fitted to the first chunk. `decay` is α, with ½ < α ≤ 1: at ½ the average
-    /// would never converge; at 1 all chunks count alike, so that early ones, seen with poor parameters, are never
+    /// never converges; at 1 all chunks count alike, so that early ones, seen with poor parameters, are never
     /// forgotten.
     ///
     /// # Errors
@@ -80,8 +79,7 @@ impl StepwiseEm {
         Ok(Self { mixture: start, average: MovingAverage::new(decay, reg_covar)?, freeze })
     }
 
-    /// Learns from a chunk, and returns the chunk's mean log-likelihood under the parameters before it. An error leaves
-    /// everything unchanged.
+    /// Learns from a chunk, and returns its mean log-likelihood under the old parameters. An error changes nothing.
     ///
     /// # Errors
     /// Errors of the backend; see also [`Statistics::update`].
@@ -143,8 +141,7 @@ impl StochasticVariational {
         Ok(self)
     }
 
-    /// Learns from a chunk, and returns the lower bound of a stream whose samples are all like the chunk's. An error
-    /// leaves everything unchanged.
+    /// Learns from a chunk, and returns the lower bound of a stream of such samples. An error changes nothing.
     ///
     /// # Errors
     /// Errors of the backend; see also [`VariationalMixture::update`].

@@ -9,8 +9,7 @@ use rand_chacha::ChaCha8Rng;
 /// The number of samples up to which k-means looks at all, or 4 for each component if that is more. Of more samples,
 /// half of this number are random ones, and a quarter are drawn by their distance.
 pub(super) const SUBSET: usize = 4096;
-/// The number of rows among which a given start first looks for a value of each column, and the most that it reads at
-/// once.
+/// The number of rows in which a given start first looks for values of each column, and the most read at once.
 const OBSERVED: (usize, usize) = (16, 8192);
 
 /// Random samples with weight.
@@ -22,8 +21,7 @@ pub(super) struct Subset {
     pub share: f64,
 }
 
-/// Returns `size` random samples, without those of weight zero; more if too few have weight, or if a column has no
-/// observed value in them.
+/// Returns `size` random samples with weight; more if too few have weight, or if a column has no value in them.
 ///
 /// # Errors
 /// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
@@ -55,8 +53,8 @@ pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, r
     }
 }
 
-/// Checks, for a start that does not come from the samples, that each column has a value in a row with weight. The
-/// first few rows usually do.
+/// Checks, for a start that is not from the samples, that each column has a value with weight; mostly a few rows
+/// suffice.
 ///
 /// # Errors
 /// [`Error::UnobservedColumn`].

@@ -34,8 +34,7 @@ use ndarray::{Array1, Array2};
 pub type BayesianGaussianMixtureParams = Fitting<Variational>;
 
 options! {
-    /// Variational inference, for the posterior of the parameters. As arguments its options need the flag
-    /// `--variational`.
+    /// Variational inference, for the posterior of the parameters. As arguments these need the flag `--variational`.
     pub struct Variational of fitting at fitting.method, for impl[] Fitting<Variational>;
     arguments {
         /// The prior of the weights: dirichlet_process or dirichlet_distribution.
@@ -44,8 +43,7 @@ options! {
     }
     fields {}
     optional {
-        /// The concentration γ of that prior, above 0: the smaller it is, the fewer components have weight. Default:
-        /// 1/K.
+        /// The concentration γ of that prior, above 0: the smaller, the fewer components have weight. Default: 1/K.
         #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         weight_concentration_prior: f64,
         /// β₀, above 0: the larger it is, the nearer the means are to the prior mean. Default: 1.

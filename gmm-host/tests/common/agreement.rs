@@ -6,9 +6,8 @@ use ndarray_npy::NpzReader;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Relative to the value, or to the second number times the largest of its array if the value is smaller (entries
-/// beside a constant column are only rounding). float64: another order of summation, up to 25 iterations; float32: data
-/// and log-densities.
+/// Relative to the value, or to the second number times the largest of its array if that is more (for rounding beside a
+/// constant column). float64: another order of summation, up to 25 iterations; float32: data and log-densities.
 const FLOAT64: (f64, f64) = (1e-8, 1e-4);
 const FLOAT32: (f64, f64) = (1e-4, 1.0);
 

@@ -82,8 +82,7 @@ pub fn errors(got: &Statistics, truth: &Statistics) -> String {
     format!("counts {counts:.1e}, means {means:.1e}, scatter {scatter:.1e}")
 }
 
-/// An exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, the relative error of a responsibility,
-/// which differs between samples.
+/// An exponent of some hundreds has an error of some 10⁻⁵ in float32, the relative error of a responsibility.
 pub const FLOAT32: f64 = 1e-4;
 
 pub type Load = Box<dyn for<'a> Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>>;

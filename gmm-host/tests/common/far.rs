@@ -226,8 +226,7 @@ fn samples_that_have_just_become_a_component(load: Load) {
             let expected = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()).statistics(&m).unwrap();
             let (got, expected) = (statistics.scatter().iter(), expected.scatter().iter());
             for (got, expected) in got.zip(expected) {
-                // The first component's moments are of some units; the second's are of the samples that the first
-                // leaves.
+                // The first component's moments are of some units; the second explains the samples that it leaves.
                 assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{distance}: {got} for {expected}");
             }
         }

@@ -27,8 +27,7 @@ fn rounded(x: &Array2<f64>) -> Array2<f32> {
     x.mapv(|v| v as f32)
 }
 
-/// Compares scores, total and E-step with the reference over the same float32 numbers; counts within `count` of a
-/// sample.
+/// Compares scores, total and E-step with the reference over the same numbers; counts within `count` of a sample.
 #[track_caller]
 fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, count: f64, what: &str) {
     let samples = || Samples::from_f32(x.view()).unwrap();

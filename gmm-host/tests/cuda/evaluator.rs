@@ -455,8 +455,7 @@ fn a_million_samples_near_a_fit() {
     }
 }
 
-/// Data in chunks give the results of resident data. Each differs from the truth only by its own rounding, so they are
-/// within twice the tolerance of each other.
+/// Chunks give the results of resident data, within twice the tolerance: each differs from the truth by rounding.
 fn chunks_equal_the_whole() {
     let (n, d, k) = (100_003, 13, 8);
     let (x, _) = data(14, n, d);
@@ -549,8 +548,7 @@ fn requests_that_cannot_be_met_are_refused() {
     assert!(cuda.log_likelihood(&diag(1, 2, 3, 0.0)).unwrap().is_finite());
 }
 
-/// Each statistic in its own unit (means in the component's standard deviations), with the tolerance of all float32
-/// E-steps.
+/// Each statistic is compared in its own unit (means in deviations), with the tolerance of all float32 E-steps.
 fn statistics_agree_for_each_covariance_type() {
     use CovarianceType::{Diag, Full, Spherical, Tied};
     for (i, (n, d, k)) in [
@@ -657,8 +655,7 @@ fn threads_load_kernels_at_once() {
     });
 }
 
-/// Totals, batches and scores of full and tied covariances and of weighted samples come from the tiled kernels, not
-/// from the general ones, and are right.
+/// Totals, batches and scores of matrices and of weighted samples come from the tiled kernels, and are right.
 fn float32_likelihoods_have_fast_kernels() {
     for (i, (n, d, k)) in
         [(1, 1, 1), (5003, 13, 8), (3001, 17, 3), (777, 40, 18), (2049, 8, 33)].into_iter().enumerate()

@@ -57,8 +57,7 @@ fn many_fits_are_those_of_the_cpu() {
             };
             let (of_cpu, of_gpu) = (fit(Device::Cpu, &sets), fit(Device::Cuda(0), &sets));
             for (set, (cpu, gpu)) in of_cpu.iter().zip(&of_gpu).enumerate() {
-                // Both converge when an iteration changes the bound by 10⁻¹⁰; parameters then change by the root of
-                // that.
+                // Both converge when a change of the bound is 10⁻¹⁰; parameters then change by the root of that.
                 for (a, b) in sorted(cpu).into_iter().zip(sorted(gpu)) {
                     assert!(
                         (a - b).abs() < 1e-4 * a.abs().max(1.0),

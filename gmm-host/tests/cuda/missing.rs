@@ -91,8 +91,7 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
         assert!(true_r[[i, *got]] >= true_r[[i, *v]] - 4.0 * bound(i), "{what}, label {i}: {got} for {v}");
     }
     let got = e.statistics(m).unwrap();
-    // The tensor cores round responsibilities to float16, by 2⁻¹² of themselves, which hardly averages in a component
-    // of a few samples.
+    // The tensor cores round responsibilities by 2⁻¹² of themselves, which hardly averages over a few samples.
     let few = samples.n_samples() < 100 * m.n_components();
     let on_tensor_cores = e.describe().kernel.contains("mma");
     let statistics = if few && on_tensor_cores { statistics.max(5e-4) } else { statistics };
@@ -154,8 +153,7 @@ fn narrow_and_far_components_agree() {
             for backend in CUDA_BACKENDS {
                 let samples = samples(backend, &x, None);
                 let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
-                // In float32 deviations are differences of numbers of some hundreds of standard deviations: 2⁻²⁴ of
-                // these.
+                // In float32 deviations are differences of numbers of some hundreds of deviations: 2⁻²⁴ of these.
                 let (unit, statistics) = (backend.tolerance(1e-12, 4e-4), backend.tolerance(1e-9, 1e-4));
                 check(&what, (backend.load)(samples.clone()).as_mut(), &samples, &m, unit, statistics);
             }
@@ -269,8 +267,7 @@ fn every_kernel_agrees_or_says_why_not() {
             }
             match e.statistics(&m) {
                 Ok(got) => {
-                    // Responsibilities are rounded to float16 there, which hardly averages in a component of thirty
-                    // samples.
+                    // Responsibilities are rounded to float16 there, which hardly averages over thirty samples.
                     let allowed = match e.describe().kernel.contains("mma") {
                         true if n < 1000 * k => 5e-4,
                         true => 1e-4,

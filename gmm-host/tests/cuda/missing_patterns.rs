@@ -1,8 +1,7 @@
 //! Samples with missing values under covariances with matrices, on a real device.
 //!
-//! Tolerances: 10⁻¹⁰ of the sums' size in float64, where the order of addition differs; 2·10⁻⁵ in float32, where
-//! samples are rounded to 2⁻²⁴ of their size and exponents collect some tens of roundings. A row left out or counted
-//! twice is 10⁻³ or more.
+//! Tolerances: 10⁻¹⁰ of the sums' size in float64, for another order of addition; 2·10⁻⁵ in float32, for samples
+//! rounded to 2⁻²⁴ and exponents with some tens of roundings. A row left out or counted twice is 10⁻³ or more.
 use crate::common::{assert_all_close, assert_close, assert_statistics_close, mixture, normal};
 use crate::gpu_harness::Test;
 use gmm_host::{

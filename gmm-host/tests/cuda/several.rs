@@ -1,5 +1,5 @@
-//! Samples divided over several devices of a real machine, against the float64 reference: the GPU and the CPU, and all
-//! GPUs if there are several.
+//! Samples divided over devices of a real machine: the GPU and the CPU, and all GPUs. The float64 reference is the
+//! truth.
 use crate::common::{assert_close, blobs, mixture, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{

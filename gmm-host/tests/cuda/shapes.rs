@@ -65,8 +65,7 @@ fn weights(n: usize) -> Array1<f64> {
     Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 0.01 + (i % 11) as f64 })
 }
 
-/// Bounds a total's error, from the samples' log-likelihoods: in float32 some units of 2⁻²⁴ for each of a few roundings
-/// a feature, of numbers of the exponent's size.
+/// Bounds a total's error, from the samples' scores: a few roundings a feature of numbers of the exponent's size.
 fn bound(backend: &Backend, scores: &Array1<f64>, weights: Option<&Array1<f64>>, d: usize) -> f64 {
     let unit = backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)) * (d as f64 + 4.0).sqrt();
     scores.iter().enumerate().map(|(i, v)| unit * v.abs().max(1.0) * weights.map_or(1.0, |w| w[i])).sum::<f64>()
@@ -413,9 +412,8 @@ fn many_parts() {
     for t in CovarianceType::ALL {
         let m = mixture(43, t, 3, 4, 5.0);
         let m = gmm_host::Mixture::new(m.weights().to_owned(), means.clone(), m.covariances().clone()).unwrap();
-        // In float32 moments around the data's centre, from which components are up to 7 deviations away. Counts sum
-        // eleven different weights, whose roundings are the same for many samples: up to 4·10⁻⁷ off, times 49 in the
-        // scatter.
+        // In float32 moments around the data's centre, up to 7 deviations from the components. Counts sum eleven
+        // weights, whose roundings are common to many samples: up to 4·10⁻⁷ off, times 49 in the scatter.
         estep::check(&cuda()[..1], "many parts", &x, Some(&w), &m, 3e-5);
     }
 }
@@ -534,8 +532,7 @@ fn fits_agree_with_the_cpu() {
     }
 }
 
-/// By the clock, at the talk's size. A start may also take up to a millisecond, if ten iterations take about half of
-/// one.
+/// By the clock, at the talk's size. A start may take a millisecond if ten iterations take about half of one.
 fn a_start_costs_less_than_ten_iterations() {
     let (n, d, k) = (1_000_000, 13, 8);
     let x = blobs(53, n, d).mapv(|v| v as f32);

@@ -1,8 +1,7 @@
 //! Each family of CUDA kernels in every form, over few samples in few launches, for compute-sanitizer's racecheck,
 //! which makes a launch hundreds of times slower. Results are compared with the float64 reference.
 //!
-//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32. `evaluator` and `shapes` test the accuracy; a race would give
-//! numbers that are far off.
+//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32; a race would give numbers that are far off.
 use crate::common::{mixture, normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
@@ -108,8 +107,7 @@ fn batches_on_the_tensor_cores() {
     }
 }
 
-/// `fused` for small K and D, `tiled` with `weighted_sums` for others; around the data's centre and the components'
-/// means.
+/// `fused` for small K and D, `tiled` with `weighted_sums` for others; around the data's and the components' centres.
 fn e_steps() {
     for (n, d, k) in [(3001, 1, 2), (1009, 13, 8), (1009, 5, 20), (1009, 16, 32), (700, 20, 40), (515, 33, 3)] {
         let (x, wide) = data(n, d);

@@ -1,5 +1,4 @@
-//! Runs tests that need a GPU. Without one they are reported as ignored, never as passed; with `GMM_REQUIRE_CUDA=1`
-//! they fail.
+//! Runs tests that need a GPU. Without one they are ignored, never passed; with `GMM_REQUIRE_CUDA=1` they fail.
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -36,8 +35,7 @@ pub fn suite<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(name, test, false)).collect()
 }
 
-/// Returns tests by the clock: ignored without `--ignored` or `--include-ignored`, and meant for an otherwise idle
-/// machine.
+/// Returns tests by the clock, for an idle machine: ignored without `--ignored` or `--include-ignored`.
 #[allow(dead_code)]
 pub fn timed<F: FnOnce() + Send + 'static>(
     suite: &str,
@@ -46,8 +44,7 @@ pub fn timed<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(suite, test, true)).collect()
 }
 
-/// Tests at a time: a test mostly waits for the float64 reference on one core. More tests would exceed the device's
-/// memory.
+/// Tests at a time: each mostly waits for the float64 reference on one core. More would exceed the device's memory.
 const AT_A_TIME: usize = 8;
 
 /// Runs the tests with the arguments and the report of `cargo test`, tests by the clock one at a time.

@@ -14,8 +14,8 @@ fn fit(data: impl DataSource) -> Fit {
     params().fit(data).unwrap()
 }
 
-/// Owned, shared and borrowed arrays, views in any memory order, float32 and float64, and samples give the fit's bits
-/// of a resident evaluator.
+/// Owned, shared and borrowed arrays, views in any order, float32, float64 and samples give a resident evaluator's
+/// bits.
 #[test]
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);
@@ -157,8 +157,7 @@ fn four_threads_evaluate_the_same_samples() {
     }
 }
 
-/// Samples beyond the allowed memory are evaluated in chunks, with the bits of chunks made by the caller; `auto` is
-/// then the CPU.
+/// Samples beyond the allowed memory are evaluated in chunks, with the bits of the caller's; `auto` is then the CPU.
 #[test]
 fn memory_that_is_allowed_decides_on_chunks() {
     let x = blobs(8, 300, 2);

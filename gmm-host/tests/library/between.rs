@@ -251,8 +251,7 @@ fn reductions_keep_the_moments_and_the_bound() {
     }
 }
 
-/// Returns Runnalls' bound of a pair, by reducing these two alone; with tied covariances, in proportion to their
-/// weight.
+/// Returns Runnalls' bound of a pair, by reducing these two alone; tied covariances widen by weight.
 fn two(m: &Mixture, a: usize, b: usize) -> f64 {
     let (w, rows) = (m.weights(), [a, b]);
     let total = w[a] + w[b];

@@ -33,8 +33,7 @@ fn closed_forms_in_two_dimensions() {
     assert_eq!(swapped.covariances(), &Covariances::Full(array![[[5.0, -1.0], [-1.0, 0.5]], [[0.5, 1.0], [1.0, 5.0]]]));
 }
 
-/// log p(a) + log p(b | a) = log p(a, b) near the origin, far from it, and so far from all means that every density
-/// underflows.
+/// log p(a) + log p(b | a) = log p(a, b) near the origin, far from it, and where every density underflows.
 #[test]
 fn marginal_and_conditional_make_the_joint_density() {
     for covariance_type in CovarianceType::ALL {
@@ -85,8 +84,7 @@ fn weights_too_small_for_numbers_are_kept() {
     let m = Mixture::new(array![0.5, 0.5], array![[0.0, 0.0], [100.0, 1.0]], Covariances::Spherical(array![1.0, 1.0]));
     let given = m.unwrap().condition(&[(0, 0.0)]).unwrap();
     assert_eq!(given.weights()[0], 1.0);
-    // The component at 1 has the weight exp(−5000): at y it counts as much as the other one if −y²/2 = −5000 − (y −
-    // 1)²/2.
+    // The component at 1 has the weight exp(−5000); both count the same at y if −y²/2 = −5000 − (y − 1)²/2.
     let y: f64 = 5000.5 + 100.0;
     let log_p = -0.5 * (y - 1.0).powi(2) - 5000.0 - 0.5 * std::f64::consts::TAU.ln();
     assert_close("log density", score(&given, &array![y]), log_p, 1e-12, 0.0);

@@ -106,9 +106,9 @@ fn components_near_to_the_centre_of_the_data_and_far_from_it() {
 
 #[test]
 fn the_narrow_direction_of_features_that_are_nearly_the_same() {
-    // The variance of their difference is 10⁻² of theirs. float32 sums of up to 4096 samples have errors of 10⁻⁷ of
-    // their terms: around the means the variance is right to 10⁻⁵; around the data's centre, five deviations away, it
-    // was 2·10⁻⁴ off.
+    // Their difference has 10⁻² of their variance. float32 sums of up to 4096 samples have errors of 10⁻⁷ of their
+    // terms: the variance is right to 10⁻⁵ around the means; around the data's centre, five deviations away, it was
+    // 2·10⁻⁴ off.
     let n = 8192;
     let noise = |i: usize, factor: f64| (i as f64 * factor).sin() * std::f64::consts::SQRT_2;
     let x = Array2::from_shape_fn((n, 2), |(i, j)| {

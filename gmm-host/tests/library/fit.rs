@@ -64,8 +64,7 @@ fn every_start_finds_separate_blobs() {
     }
 }
 
-/// Thirty samples beside three points of four equal ones: with more components than clusters, some collapse onto points
-/// and lines.
+/// Thirty samples beside three points of four equal ones: surplus components collapse onto points and lines.
 fn collapsing(seed: u64, d: usize) -> Array2<f64> {
     let x = normal(seed, 33, d, 0.0);
     Array2::from_shape_fn((42, d), |(i, j)| x[[if i < 30 { i } else { 30 + (i - 30) / 4 }, j]])
@@ -733,8 +732,7 @@ fn given_responsibilities_make_statistics() {
     ));
 }
 
-/// Returns the run that successive halving leaves, and each run's number of iterations, from the bounds of all whole
-/// runs.
+/// Returns the run that successive halving leaves, and each run's iterations, from the bounds of whole runs.
 fn halved(bounds: &[Vec<f64>]) -> (usize, Vec<usize>) {
     let mut left: Vec<usize> = (0..bounds.len()).collect();
     let mut done = vec![0; bounds.len()];

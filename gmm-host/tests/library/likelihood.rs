@@ -40,8 +40,7 @@ impl Data {
         ReferenceEvaluator::new(Samples::from_f64(self.f64.view()).unwrap())
     }
 
-    /// Calls `check` with every backend over the float32 data and, if it promises float64, over the float64 data
-    /// (`true`).
+    /// Calls `check` with every backend over the float32 data and, if it promises float64, the float64 data (`true`).
     fn with_backends(&self, mut check: impl FnMut(&str, &mut dyn Evaluator, bool)) {
         for backend in BACKENDS {
             let samples = Samples::from_f32(self.f32.view()).unwrap();
@@ -87,8 +86,8 @@ fn uniform(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, d), || rng.random::<f64>())
 }
 
-/// The talk's validity tests: four draws of data, means, variances and weights, uniform in [0, 1), in all combinations,
-/// N=100, D=13, K=8.
+/// The talk's validity tests: four uniform draws of data, means, variances and weights in all combinations, N=100,
+/// D=13, K=8.
 #[test]
 fn random_parameters_in_all_combinations() {
     let (n, d, k) = (100, 13, 8);
@@ -215,8 +214,7 @@ fn a_component_of_weight_zero_contributes_nothing() {
 #[test]
 fn far_samples_keep_their_finite_log_likelihood() {
     let mut x = normal(8, 500, 13, 0.0);
-    // One to ten thousand standard deviations away, in one feature and in all, among near samples and next to each
-    // other.
+    // One to ten thousand standard deviations away, in one feature and in all, alone and next to each other.
     for (row, distance) in [(0, 1e3), (77, 1e4), (78, -1e3), (250, 30.0), (251, 40.0), (499, 2e3)] {
         x.row_mut(row).fill(distance);
     }
@@ -431,8 +429,7 @@ fn what_cannot_be_evaluated_is_an_error() {
         let means = array![[0.0, 0.0, 0.0], [0.0, far, 0.0]];
         Mixture::new(array![0.5, 0.5], means, Covariances::Spherical(array![1.0, 1.0])).unwrap()
     };
-    // The square of 10³⁰ standard deviations fits a float64 only; that of 10²⁰⁰ fits neither type, and the component
-    // has no share.
+    // The square of 10³⁰ deviations fits a float64 only; that of 10²⁰⁰ fits neither, and the component has no share.
     let samples = Samples::from_f32(data.f32.view()).unwrap();
     let mut cpu = CpuEvaluator::new(samples.clone()).unwrap();
     for far in [1e30, 1e200] {

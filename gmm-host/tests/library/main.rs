@@ -1,5 +1,4 @@
-//! Tests of the library without a GPU. A test's name begins with its module's: `cargo test -p gmm-host --test library
-//! fit::`.
+//! Tests of the library without a GPU, by module: `cargo test -p gmm-host --test library fit::`.
 #![allow(missing_docs)]
 #[path = "../common/mod.rs"]
 mod common;

@@ -300,8 +300,7 @@ fn mixture_of(like: &Mixture, all: &[f64]) -> Mixture {
     Mixture::new(array![all[0], 1.0 - all[0]], means, covariances).unwrap()
 }
 
-/// Returns the standard errors at the maximum, from the inverse of minus the log-likelihood's Hessian by central
-/// differences.
+/// Returns the standard errors at the maximum, from minus the log-likelihood's Hessian by central differences.
 fn standard_errors(e: &mut dyn Evaluator, m: &Mixture) -> Vec<f64> {
     let at = parameters(m);
     let n = at.len();

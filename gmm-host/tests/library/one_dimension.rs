@@ -87,8 +87,7 @@ fn highest_density_has_closed_forms() {
 
 #[test]
 fn highest_density_has_the_probability_and_one_density_at_its_ends() {
-    // With the density's last digits at a peak, and those of x far from 0, the probability of a narrow region loses a
-    // few digits; on a flat top it loses many.
+    // The density's last digits at a peak cost a narrow region's probability a few digits, on a flat top many.
     for (m, modes, tolerance) in [
         (line(&[0.3, 0.5, 0.2], &[-1.0, 0.5, 3.0], &[0.5, 1.0, 0.1]), 3, 1e-10),
         (line(&[0.5, 0.5], &[-2.0, 2.0], &[1.0, 1.0]), 2, 1e-10),
@@ -124,8 +123,7 @@ fn highest_density_has_the_probability_and_one_density_at_its_ends() {
     }
 }
 
-/// Neither intervals nor time grow without bound: flat maxima, components far apart, widths that differ by many powers
-/// of ten, and very many components.
+/// Intervals and time stay bounded: flat maxima, components far apart, of very different widths, and very many.
 #[test]
 fn highest_density_ends_for_hard_mixtures() {
     for m in [

@@ -1,5 +1,4 @@
-//! The CPU backend's labels and responsibilities, for every covariance type, element type and instruction set, against
-//! the reference.
+//! The CPU backend's labels and responsibilities, for every covariance type, element type and instruction set.
 use crate::common::*;
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, LabelledEvaluator, Labels, Mixture, Predict,
@@ -91,8 +90,7 @@ fn side_by_side(kind: CovarianceType) -> Mixture {
     Mixture::new(array![0.5, 0.5], array![[0.0, 0.0], [0.0, 3.0]], covariances).unwrap()
 }
 
-/// A log-density 10²⁰ deviations away is rounded to 10²⁴, so ln 2 vanishes beside it. Tolerance: a few roundings of the
-/// sum.
+/// A log-density 10²⁰ deviations away is rounded to 10²⁴, so ln 2 vanishes. Tolerance: a few roundings of the sum.
 #[test]
 fn probabilities_sum_to_one_far_from_all_components() {
     for (kind, far) in CovarianceType::ALL.into_iter().flat_map(|kind| [1e6, 1e8, 1e10, 1e20].map(|far| (kind, far))) {
@@ -131,8 +129,7 @@ fn probabilities_sum_to_one_far_from_all_components() {
     }
 }
 
-/// The squares of 10²⁰⁰ overflow. Far away the wider of two components is the nearest, and equally wide ones have their
-/// weights.
+/// The squares of 10²⁰⁰ overflow. Far away the wider component is the nearest, and equally wide ones share by weight.
 #[test]
 fn a_sample_that_no_component_reaches_belongs_to_the_nearest() {
     let m = Mixture::new(

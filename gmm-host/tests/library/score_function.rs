@@ -32,8 +32,7 @@ fn it_is_the_differences_of_log_densities() {
             let m = mixture(n as u64, covariance_type, k, d, offset);
             let x = normal(2, n, d, offset);
             let right = by_differences(&m, &x, 1e-4);
-            // Differences of log-densities of some tens, rounded to 10⁻¹⁵, and of samples at 10⁴, rounded to 10⁻¹²,
-            // over the step; and the step's square.
+            // Log-densities of some tens rounded to 10⁻¹⁵, and samples at 10⁴ to 10⁻¹², over the step; and its square.
             let tolerance = if offset == 0.0 { 1e-6 } else { 1e-5 };
             for device in [Device::Cpu, Device::Reference] {
                 assert_all_close(

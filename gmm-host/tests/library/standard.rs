@@ -183,8 +183,7 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             let what = format!("{t} {kind}");
             let params = BayesianGaussianMixtureParams::new(3).covariance_type(t).weight_concentration_prior_type(kind);
             let params = params.reg_covar(0.0).degrees_of_freedom_prior(3.5);
-            // The default priors follow from the standardised samples, whose mean and covariance correspond to those of
-            // the samples.
+            // The default priors follow from the standardised samples, whose moments correspond to the samples'.
             let found = one_iteration(&params, &z, t);
             let restored = standard.restore_fit(&found).unwrap();
             let elbo = found.elbo() - 300.0 * standard.log_scale();

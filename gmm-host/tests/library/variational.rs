@@ -40,8 +40,7 @@ fn responsibilities(seed: u64, n: usize, k: usize) -> Array2<f64> {
     r
 }
 
-/// The posterior with matrices for all covariance types, by the formulas of Bishop (2006), 10.2, restricted by the
-/// types.
+/// The posterior with matrices for all covariance types, by Bishop (2006), 10.2, restricted by the types.
 struct Plain<'a> {
     t: CovarianceType,
     prior: &'a VariationalPrior,
@@ -444,8 +443,7 @@ fn stochastic_variational_inference_approaches_the_fit() {
             let found = stream.mixture();
             // The posterior counts all samples.
             assert_close(&what, found.mean_precision().sum(), 6003.0, 1e-12, 0.0);
-            // The last chunks weigh about 8 of 20: five standard errors of a mean of 800 samples with deviations up to
-            // 1.
+            // The last chunks weigh about 8 of 20: five standard errors of a mean of 800 samples with deviations of 1.
             let pairs = by_first_feature(found).into_iter().zip(by_first_feature(&whole));
             assert_all_close(&what, pairs.map(|(a, b)| a - b), [0.0; 9], 5.0 / 800f64.sqrt(), 1.0);
         }
@@ -539,8 +537,7 @@ fn a_sample_of_weight_two_counts_as_two() {
     }
 }
 
-/// E[log π] of late components may be so low that π underflows; a sample far from all others still belongs to such a
-/// component.
+/// E[log π] of late components may be so low that π underflows; a far sample still belongs to such a component.
 #[test]
 fn weights_below_all_numbers_count() {
     for t in CovarianceType::ALL {

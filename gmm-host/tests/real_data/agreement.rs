@@ -1,5 +1,4 @@
-//! EM matches scikit-learn 1.9.1 from the same start, after the same number of iterations. Tests of absent data are
-//! reported as ignored.
+//! EM matches scikit-learn 1.9.1, step by step from the same start. Tests of absent data are reported as ignored.
 use crate::common::{BACKENDS, agreement};
 use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams, Predict, Samples};
 use libtest_mimic::Trial;

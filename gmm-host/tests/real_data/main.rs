@@ -1,5 +1,4 @@
-//! Fits of real data against scikit-learn's, and float32 samples that need more digits. Tests of absent data are
-//! reported as ignored.
+//! Fits of real data against scikit-learn's, and float32 samples that need more digits; ignored without the data.
 #[path = "../common/mod.rs"]
 mod common;
 

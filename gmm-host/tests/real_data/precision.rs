@@ -1,5 +1,4 @@
-//! Samples that need more digits, on the CPU, and fits of real float32 data. Tests of absent data are reported as
-//! ignored.
+//! Samples that need more digits, on the CPU, and fits of real float32 data; ignored without the data.
 use crate::common::{agreement, far, precision};
 use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams};
 use libtest_mimic::Trial;

@@ -115,8 +115,7 @@ impl Choices {
         self.on_cpu.get(&kind).map(|on_cpu| on_cpu.fastest)
     }
 
-    /// Returns the time that the CPU is expected to need for future evaluations of a kind: as many as so far, or the
-    /// rest of a fit.
+    /// Returns the CPU's expected time for future evaluations of a kind: as many as so far, or the rest of a fit.
     fn expected(&self, kind: Kind) -> Duration {
         let counted = |on_cpu: &&OnCpu| !(self.rules.first_is_slow && on_cpu.count == 1);
         self.on_cpu.get(&kind).filter(counted).map_or(Duration::ZERO, |on_cpu| {
@@ -125,14 +124,14 @@ impl Choices {
         })
     }
 
-    /// Returns whether the CPU is expected to need longer than a GPU costs, for future evaluations of this kind, or of
-    /// all kinds, as many as so far.
+    /// Returns whether the CPU is expected to need longer than a GPU costs for as many evaluations again, of this kind
+    /// or all.
     pub fn start_pays(&self, kind: Kind) -> bool {
         kind.method != Method::ScoreSamples && self.expected(kind).max(self.cpu_time) > self.rules.start + self.layout
     }
 
-    /// Returns whether future evaluations of a kind are expected to take the CPU longer than the layout of the samples
-    /// on a started GPU.
+    /// Returns whether future evaluations of a kind should take the CPU longer than the samples' layout on a started
+    /// GPU.
     pub fn layout_pays(&self, kind: Kind) -> bool {
         kind.method != Method::ScoreSamples && self.expected(kind) > self.layout
     }

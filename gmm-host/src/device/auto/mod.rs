@@ -6,8 +6,7 @@
 //! ([`warm_up`]) starts the driver while the CPU goes on. Then, if the remaining evaluations pay for the layout, they
 //! are timed on the GPU too, and move there if it is faster.
 //!
-//! With several GPUs, evaluations move to another such evaluator ([`on_gpus`]), which begins on one GPU and moves to
-//! all of them by the same rules.
+//! With several GPUs, evaluations move to another such evaluator ([`on_gpus`]), from one GPU to all by the same rules.
 use choice::{Choices, Kind, LONG, Method, Rules, Side};
 use gmm_core::backends::cpu::CpuEvaluator;
 use gmm_core::backends::reference::ReferenceEvaluator;
@@ -54,8 +53,7 @@ pub(crate) struct AutoEvaluator<'a> {
     from_gpu: bool,
 }
 
-/// Returns the GPU's evaluator of some samples: on one GPU, or if there are `several`, on one at first and on all if
-/// that is measured to be faster.
+/// Returns the GPU's evaluator of some samples; with `several` GPUs it moves from one to all if measured to be faster.
 pub(crate) fn on_gpus<'a>(
     samples: Samples<'a>,
     several: bool,
@@ -81,8 +79,8 @@ enum Gpu<'a> {
 }
 
 impl<'a> AutoEvaluator<'a> {
-    /// Lays out the samples for the CPU, with `threads` threads or rayon's global ones; calls `open_gpu` if a GPU is
-    /// expected to pay.
+    /// Lays out the samples for the CPU, with `threads` threads or rayon's; calls `open_gpu` if a GPU is expected to
+    /// pay.
     pub fn new(
         samples: Samples<'a>,
         threads: Option<usize>,
@@ -165,8 +163,7 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Makes `count` evaluations on the CPU by `evaluate` and times them. Returns `None` if the CPU does not support
-    /// the kind.
+    /// Makes `count` evaluations on the CPU by `evaluate` and times them. Returns `None` if the CPU lacks the kind.
     fn evaluate_on_cpu<T>(
         &mut self,
         kind: Kind,
@@ -383,8 +380,7 @@ impl Sampling for AutoEvaluator<'_> {
         self.batch_reference = Some(mixture.clone());
     }
 
-    /// Runs on the GPU if its steps are faster than evaluations on the CPU, decided before the first of thousands of
-    /// steps.
+    /// Runs on the GPU if its steps are faster than evaluations on the CPU, decided before the first of many steps.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,

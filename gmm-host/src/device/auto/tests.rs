@@ -7,8 +7,7 @@ use gmm_core::data::samples::View;
 use gmm_core::model::covariances::Covariances;
 use std::time::Duration;
 
-/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`], to show that it was
-/// used.
+/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`].
 struct Fake {
     n: usize,
     d: usize,

@@ -57,8 +57,7 @@ impl WarmUp {
         Self { ask, done, kinds: HashMap::new(), alive }
     }
 
-    /// Returns whether the GPU is ready for a kind. The first call for a kind makes the thread evaluate `mixture`,
-    /// which is of that kind.
+    /// Returns whether the GPU is ready for a kind. The first call makes the thread evaluate `mixture`, of that kind.
     pub fn state(&mut self, kind: Kind, mixture: &Mixture) -> State {
         if let Entry::Vacant(new) = self.kinds.entry(kind) {
             new.insert(false);

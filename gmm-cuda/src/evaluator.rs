@@ -13,8 +13,7 @@ use gmm_core::model::mixture::Mixture;
 /// The CUDA backend: samples are centred in float64, laid out on the device once, and evaluated in the precision they
 /// came in. Constants and the sum over the samples are formed in float64.
 ///
-/// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device in
-/// chunks.
+/// Samples that exceed the device's memory stay on the host in that layout and pass through the device in chunks.
 ///
 /// [`Evaluator::log_likelihood_batch`](gmm_core::contract::evaluator::Evaluator::log_likelihood_batch) returns the same
 /// bits for the same sets in the same order. It compares near sets to the first, so rounding in a set's total may

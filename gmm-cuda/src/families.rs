@@ -51,14 +51,12 @@ const ENOUGH_SAMPLES: usize = 50_000;
 /// 10⁶: D = 64, K = 32: 5.6 and 10 ms; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
 
-/// The same for `whitened_wgmma`, which pads features to a multiple of 32 (measured: D = 32, K = 64: 2.5 ms, 3.0 by
-/// `products_mma`).
+/// The same for `whitened_wgmma`, which pads features to multiples of 32 (D = 32, K = 64: 2.5 ms, `products_mma` 3.0).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// The multiply-adds of a total from which the host's part of a total on the tensor cores is negligible.
 const LONG_TOTAL: usize = 4_000_000_000;
-/// The numbers in a mixture's triangles from which differences of totals on the tensor cores are as exact as by other
-/// kernels.
+/// The numbers in a mixture's triangles from which the tensor cores keep the digits of differences of totals.
 const MANY_PARAMETERS: usize = 1 << 14;
 
 /// Returns the family of this name.
@@ -141,8 +139,7 @@ pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limi
 }
 
 /// Returns whether a short E-step of matrices is left to `fused`, whose time grows with the number of products: with 7
-/// or more features, 35 products, it takes longer than `fused_mma` with diagonals (estimated from
-/// [`suits_tensor_cores`]).
+/// features, 35 products, `fused_mma` with diagonals is faster (estimated from [`suits_tensor_cores`]).
 fn suits_fused(task: &Task, limits: &Limits) -> bool {
     let fused: &dyn Family = &FUSED;
     let large = has_many_exponents(task) || task.n >= ENOUGH_SAMPLES && task.d >= 7;
@@ -182,16 +179,15 @@ fn suits_weighted_sums(task: &Task) -> bool {
 }
 
 /// Returns whether an E-step of matrices is faster with `whitened_mma` than with `expanded_mma`, which forms products
-/// of two features even for few components (measured on an H100, K = 2 and 8, in µs: N = 10⁶: D = 16 238 and 369,
-/// `expanded_mma` 279 and 324; D = 20 270 and 559, 395 and 449; D = 28 318 and 662, 708 and 770; N = 10⁵: D = 24 88 and
-/// 173, 127 and 189).
+/// even for few components (measured on an H100, K = 2 and 8, in µs: N = 10⁶: D = 16 238 and 369, `expanded_mma` 279
+/// and 324; D = 20 270 and 559, 395 and 449; D = 28 318 and 662, 708 and 770; N = 10⁵: D = 24 88 and 173, 127 and 189).
 fn suits_whitening(task: &Task) -> bool {
     let features = fused_mma::MAX_FEATURES_FULL + 1..=fused_mma::MAX_FEATURES_EXPANDED;
     task.full() && task.n >= ENOUGH_SAMPLES && features.contains(&task.d) && task.k < task.d / 3
 }
 
-/// Returns whether a task of more components than the kernels of few take at once has at least as many exponents as
-/// [`MANY_SAMPLES`] samples have there.
+/// Returns whether a task of more than a tile of components has as many exponents as [`MANY_SAMPLES`] samples of a
+/// tile.
 fn has_many_exponents(task: &Task) -> bool {
     task.k > fused_mma::TILE && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
 }
@@ -215,8 +211,7 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
     variants
 }
 
-/// Returns the E-step's task and variant whose first kernels compute a total sooner than the kernels for totals, if
-/// any.
+/// Returns the E-step's task and variant whose first kernels compute a total before the kernels for totals, if any.
 ///
 /// The tensor cores cut off the last digits of sums of products, which makes a total too high by about 2·10⁻⁸ of
 /// itself. The loss also depends on each parameter, by the number of its trailing zeros. In a difference of totals this

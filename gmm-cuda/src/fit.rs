@@ -32,8 +32,7 @@ const MOST_ITERATIONS: usize = 10_000;
 /// The least and greatest distances from the mean, standard deviations added by `reg_covar` and total weights that the
 /// kernels take: squares and reciprocals stay far from the limits of float64.
 const REACH: (f64, f64) = (1e-20, 1e20);
-/// The share of the device's free memory that fits take (one over this), and the most bytes, because the host has a
-/// copy.
+/// The share of the device's free memory that fits take (one over this), and the most bytes, which the host copies.
 const MEMORY: (usize, usize) = (2, 1 << 31);
 /// The most numbers of a set of samples. Staging buffers hold as many, or an eighth of all if that is less.
 const MOST_NUMBERS: usize = BUFFER_BYTES / size_of::<f64>();
@@ -55,8 +54,7 @@ pub struct Course {
     pub max_iter: usize,
     /// The most Lloyd iterations after the seeding.
     pub lloyd: usize,
-    /// Lloyd's iterations end when the squared moves of the centres sum to less than this times the data's mean
-    /// variance.
+    /// Lloyd's iterations end when the centres' squared moves sum to less than this times the data's mean variance.
     pub lloyd_tol: f64,
 }
 
@@ -97,8 +95,7 @@ pub struct Fitted {
     pub converged: bool,
 }
 
-/// Returns whether a block may make this fit. It depends on the fit alone, so that a fit has the same bits in any
-/// company.
+/// Returns whether a block may make this fit. It depends on the fit alone, so its bits do not depend on others.
 pub fn takes(samples: &Samples<'_>, k: usize, course: &Course) -> bool {
     let (n, d) = (samples.n_samples(), samples.n_features());
     // For a single feature every type has one variance per component, except the tied type.

@@ -12,8 +12,7 @@
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //! | `missing/` | samples with missing values | `gmm_kernels::patterns`, and the kernels of `likelihood`, `estep` and `general` named `observed` |
 //!
-//! Other modules use `evaluator.rs`, which evaluates by `float32/` or `float64.rs`, depending on the type of the
-//! samples.
+//! Other modules use `evaluator.rs`, which evaluates by `float32/` or `float64.rs`, depending on the samples' type.
 mod arrays;
 mod device;
 #[cfg(test)]

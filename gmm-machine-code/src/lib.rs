@@ -1,5 +1,4 @@
-//! The kernels of `gmm-kernels` as machine code, built by `cargo xtask machine-code`: one archive in the program for
-//! each kind of GPU.
+//! The kernels of `gmm-kernels` as machine code, one archive for each kind of GPU (`cargo xtask machine-code`).
 use std::sync::OnceLock;
 
 use gmm_ptx::machine_code::Archive;
@@ -23,8 +22,7 @@ static CARDS: [Card; 4] = [
     card!(12, 0, "../cards/sm_120"),
 ];
 
-/// Returns the compute capability whose machine code a GPU runs: the newest of its major version that is not newer than
-/// the GPU.
+/// Returns the compute capability whose code a GPU runs: the newest of its major version that is not newer.
 fn choice(of: impl Iterator<Item = (u32, u32)>, gpu: (u32, u32)) -> Option<(u32, u32)> {
     of.filter(|&(major, minor)| major == gpu.0 && minor <= gpu.1).max()
 }

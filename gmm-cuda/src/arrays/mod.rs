@@ -28,9 +28,9 @@ const MAX_COLUMNS: usize = 65535 * COLUMNS;
 /// N samples of D features that another library has put into a GPU's memory: float32 or float64, in any layout.
 ///
 /// An evaluator of them ([`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array),
-/// `load_device_array`) makes its columns on the GPU, without a copy to the host. It also holds the array, and reads it
-/// again where it needs the original samples: rows for the start of a fit, and a float64 copy for a mixture that needs
-/// more digits.
+/// `load_device_array`) makes its columns on the GPU, without a copy to the host. It holds the array, and reads it
+/// again where it needs original samples: rows for a fit's start, and a float64 copy for a mixture that needs more
+/// digits.
 #[derive(Clone)]
 pub struct DeviceArray {
     address: usize,

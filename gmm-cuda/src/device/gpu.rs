@@ -93,8 +93,7 @@ pub const REGISTERS: u32 = 65536;
 /// Bytes of shared memory that the system takes in each block.
 const RESERVED: usize = 1024;
 
-/// The environment variable that makes a later device choose kernels as compute capability 8.0 does, to test and time
-/// them.
+/// The environment variable that makes a later device choose kernels as capability 8.0 does, to test and time them.
 const AS_CAPABILITY: &str = "GMM_TEST_CAPABILITY";
 
 /// The facts of a device for the choice of a launch's shape.
@@ -114,8 +113,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits of a named compute capability (only `8.0`), with this device's multiprocessors; unchanged
-    /// without a name.
+    /// Returns the limits of a named compute capability (only `8.0`), with this device's multiprocessors, or these
+    /// limits.
     fn under(self, capability: Option<&str>) -> Result<Self> {
         match capability {
             None => Ok(self),
@@ -134,8 +133,7 @@ impl Limits {
         (self.shared_per_multiprocessor / (shared + RESERVED)) as u32
     }
 
-    /// Returns the blocks that a multiprocessor holds at once, at least one, by a thread's registers, a block's threads
-    /// and its bytes of shared memory.
+    /// Returns the blocks that a multiprocessor holds at once, at least one, by registers, threads and shared memory.
     pub fn resident_blocks(&self, registers: u32, block: u32, shared: usize) -> u32 {
         (REGISTERS / (registers * block)).min(self.blocks_by_shared(shared)).max(1)
     }
@@ -204,8 +202,8 @@ impl Gpu {
         Ok(self.context.free_memory()?)
     }
 
-    /// Returns the kernel of an entry with this limit of registers: machine code if there is some for this device, else
-    /// compiled by the driver at first use.
+    /// Returns the kernel of an entry with this limit of registers: machine code if this device has some, else the
+    /// driver compiles it at first use.
     pub fn kernel<A>(&self, entry: &Entry<A>, max_registers: Option<u32>) -> Result<Kernel<A>> {
         let mut kernels = lock(&self.kernels);
         let key = (entry.name().to_string(), max_registers);
@@ -223,8 +221,7 @@ impl Gpu {
         Ok(Kernel::new(entry, compiled))
     }
 
-    /// Returns the module of a kernel's machine code; `None` if there is none for this device, or the driver refuses
-    /// it.
+    /// Returns the module of a kernel's machine code; `None` if there is none here, or the driver refuses it.
     fn load_machine_code(&self, name: &str, max_registers: Option<u32>) -> Option<Module> {
         if self.refuses_machine_code.load(Ordering::Relaxed) {
             return None;
@@ -246,8 +243,7 @@ impl Gpu {
     }
 }
 
-/// Locks a mutex even if a thread panicked while it held it: changes under these locks are single insertions, so the
-/// data is always consistent.
+/// Locks a mutex even after a panic of its holder: these locks guard single insertions, so the data is consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -262,8 +258,7 @@ mod tests {
         assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}");
     }
 
-    /// Tests which form of a kernel the driver takes, with its limits of registers, on a separate device: a refusal
-    /// there does not affect other tests.
+    /// Tests which form of a kernel the driver takes, on a separate device whose refusal does not affect other tests.
     #[cfg(feature = "machine-code")]
     #[test]
     fn machine_code_is_loaded_and_gives_way_to_ptx() {

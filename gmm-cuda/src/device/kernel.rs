@@ -64,8 +64,7 @@ impl<A> Kernel<A> {
         self.compiled.most_shared
     }
 
-    /// Returns the blocks of this size that a multiprocessor runs at the same time. [`Error::Cuda`] if the driver
-    /// fails.
+    /// Returns the blocks of this size that a multiprocessor runs at once. [`Error::Cuda`] if the driver fails.
     pub fn blocks_at_once(&self, threads: u32, shared: usize) -> Result<u32> {
         Ok(self.function().blocks_at_once(threads, shared)?)
     }

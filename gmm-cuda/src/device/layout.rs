@@ -1,4 +1,4 @@
-//! Samples in the kernels' layout: column by column. Nothing here calls CUDA, so it is tested on any machine.
+//! Samples in the kernels' layout: column by column. Nothing here calls CUDA.
 use gmm_core::data::frame::{Float, Frame};
 use gmm_core::data::samples::{Samples, View};
 use ndarray::{ArrayView2, s};

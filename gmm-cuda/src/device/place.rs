@@ -74,8 +74,7 @@ impl ColumnsOf<'_, '_> {
             self.write(&rows, staging);
             for (j, column) in staging.chunks_exact(len).enumerate() {
                 let to = Numbers::of(&buffer).write_part(j * stride + start..j * stride + start + len)?;
-                // SAFETY: both are equally long, and the copy is waited for before the staging memory is reused or
-                // freed.
+                // SAFETY: both are equally long, and the copy ends before the staging memory is reused or freed.
                 unsafe { stream.inner().copy_to_device(to, column) }.inspect_err(|_| drop(stream.synchronize()))?;
             }
             stream.synchronize()?;

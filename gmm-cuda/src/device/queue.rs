@@ -1,5 +1,4 @@
-//! A queue of device work for computations besides mixtures. The end of a scope waits for its work, so that no caller
-//! can free memory that work uses.
+//! A queue of device work for other computations. Each scope waits for its work, so that no memory in use is freed.
 use super::gpu::{Gpu, Limits};
 use super::kernel::{Grid, Kernel, Launch};
 use super::memory::{Numbers, allocate, zeroed};
@@ -156,8 +155,8 @@ impl<'env> Work<'env> {
     /// Errors of [`Launch::argument`], and [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn launch<L: Launch + Copy + 'env>(&self, kernel: Kernel<L::Argument>, grid: Grid, launch: L) -> Result<()> {
         let Queue { stream, .. } = self.queue;
-        // The queue waits for the work instead of this guard; the borrows of `launch` last until then, and as a `Copy`
-        // type it owns nothing.
+        // The queue waits instead of this guard. The borrows of `launch` last until then; as a `Copy` type it owns
+        // nothing.
         drop(stream.launch(kernel, grid, launch)?.followed_by(stream.idle()));
         Ok(())
     }

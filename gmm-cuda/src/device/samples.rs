@@ -35,8 +35,7 @@ pub struct Columns<'a, T: Plain = f32> {
 }
 
 impl<'a, T: Plain> Columns<'a, T> {
-    /// Takes the first `n` samples of a buffer of at least (D, `layout::stride(n)`) numbers, followed by a column of
-    /// sample weights if `weighted`.
+    /// Takes the first `n` samples of (D, `layout::stride(n)`) numbers or more, and a column of weights if `weighted`.
     pub fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
         let stride = layout::stride(n);
         let width = d + usize::from(weighted);
@@ -320,8 +319,8 @@ impl<T: Element> DeviceSamples<T> {
         Ok(Chunk { pass, columns: Columns::new(Numbers::of(buffer), n, self.store.d, self.weighted())?, started })
     }
 
-    /// Evaluates each chunk in order: `start` begins it, `finish` waits for it, `add` takes its result. As many chunks
-    /// as there are passes run at a time.
+    /// Evaluates each chunk in order: `start` begins, `finish` waits, `add` takes its result. Chunks run in all passes
+    /// at once.
     pub fn for_each_chunk<'a, R, V>(
         &'a self,
         mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,

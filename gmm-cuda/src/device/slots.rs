@@ -11,8 +11,7 @@ const LOOKS: u32 = 10_000;
 /// The questions (a few milliseconds) after which the thread yields its core between them.
 const PATIENCE: u32 = 20;
 
-/// Places for results in host memory: kernels write to them and the host reads until they are filled, which is faster
-/// than a copy.
+/// Places for results in host memory: kernels write and the host polls, which is faster than a copy.
 #[derive(Debug)]
 pub struct Slots {
     /// Atomic: the device writes to them while the host reads.

@@ -46,8 +46,7 @@ impl<T: Plain> Buffer<T> {
         let len = place.len();
         write(&mut self.host[..len]);
         let to = place.write(len, "the place of a buffer")?;
-        // SAFETY: both are equally long. The buffer is rewritten only after the event that follows, and the caller
-        // keeps it alive.
+        // SAFETY: both are equally long. The caller keeps the buffer alive; it is rewritten only after the event.
         unsafe { stream.inner().copy_to_device(to, &self.host[..len])? };
         Ok(self.copied.record(stream.inner())?)
     }
@@ -76,8 +75,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
         self.buffers.get_or_init(|| Some([buffer()?, buffer()?])).as_ref()
     }
 
-    /// Starts to copy `from` to the device after the work in the stream. The last buffers may still be in use on
-    /// return.
+    /// Starts to copy `from` to the device after the work in the stream. The last buffers may be in use on return.
     pub fn upload<'s>(
         &'s self,
         stream: &'s Stream,
@@ -159,8 +157,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
             let buffer = &mut *buffers[i % 2].borrow_mut();
             buffer.wait()?;
             let place = from.read_part(first..first + len)?;
-            // SAFETY: both are equally long. The buffer is read only after the event that follows, and this function
-            // waits for the copy.
+            // SAFETY: both are equally long. The buffer is read after the event, and this function waits for the copy.
             unsafe { stream.inner().copy_to_host(&mut buffer.host[..len], place)? };
             Ok(buffer.copied.record(stream.inner())?)
         };

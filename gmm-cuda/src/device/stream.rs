@@ -1,5 +1,4 @@
-//! Streams: the one place that launches kernels and copies memory asynchronously. Memory stays borrowed until the
-//! launch or copy is done.
+//! Streams, which alone launch kernels and copy memory asynchronously. Memory stays borrowed until that is done.
 use super::kernel::{Grid, Kernel, Launch};
 use super::memory::{Numbers, context};
 use super::mismatch;
@@ -52,8 +51,8 @@ impl Stream {
         grid.check(&kernel)?;
         let argument = launch.argument(&grid)?;
         let Grid { blocks, threads, shared, cooperative } = grid;
-        // SAFETY: the kernel's type has this one argument; `Launch` vouches for its pointers, and the caller for the
-        // life of their memory.
+        // SAFETY: the kernel has this one argument; `Launch` vouches for its pointers, the caller for their memory's
+        // life.
         unsafe { self.inner.launch(kernel.function(), blocks, threads, shared, cooperative, &argument)? };
         Ok(())
     }
@@ -68,8 +67,7 @@ impl Stream {
         Running { stream: self, held: Some(()), end: None }
     }
 
-    /// Starts to copy page-locked host memory to the device. `places` finds both in `held`, which is kept until the
-    /// copy is done.
+    /// Starts to copy page-locked host memory to the device. `places` finds both in `held`, kept until the end.
     pub fn upload<'s, L, T: Plain>(
         &'s self,
         held: L,
@@ -79,8 +77,7 @@ impl Stream {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy to the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory
-        // does not move with its owner.
+        // SAFETY: both have at least `len` numbers, held by the guard until the end; page-locked memory does not move.
         unsafe { self.inner.copy_to_device(to.as_device_ptr(), &from[..len])? };
         Ok(Running { stream: self, held: Some(held), end: None })
     }
@@ -187,8 +184,7 @@ impl<'s, L> Running<'s, L> {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy from the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory
-        // does not move with its owner.
+        // SAFETY: both have at least `len` numbers, held by the guard until the end; page-locked memory does not move.
         unsafe { self.stream.inner.copy_to_host(&mut to[..len], from.as_device_ptr())? };
         Ok(self)
     }

@@ -1,5 +1,4 @@
-//! The memory of an evaluation besides the samples: parameters on their way to the device, and numbers that launches
-//! leave for each other.
+//! The memory of an evaluation besides the samples: parameters for the device, and numbers between launches.
 use super::memory::{Numbers, allocate, copied, locked};
 use super::slots::Slots;
 use super::stream::{Running, Stream};

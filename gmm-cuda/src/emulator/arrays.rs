@@ -1,5 +1,4 @@
-//! Arrays already on the device: `array_ranges`, `array_columns` and `array_rows`. Every result has the same bits as
-//! for the same samples from the host.
+//! Arrays already on the device (`array_ranges`, `array_columns`, `array_rows`) give the bits of samples from the host.
 use crate::device::gpu::Gpu;
 use crate::device::memory::copied;
 use crate::{CudaEvaluator, CudaOptions, DeviceArray, HostArray};

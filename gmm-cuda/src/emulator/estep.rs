@@ -375,8 +375,7 @@ fn linear_terms_give_the_statistics() {
     }
 }
 
-/// A mixture too far from the data's centre, or too narrow, for differences from the moments of all samples gets its
-/// statistics from the kernels for matrices.
+/// A mixture too far or too narrow for differences from all samples' moments goes to the kernels for matrices.
 #[test]
 fn linear_terms_are_not_used_where_they_lose_digits() {
     let (n, k, d) = (150, 4, 9);
@@ -429,8 +428,7 @@ fn a_tied_fit_follows_that_of_the_reference() {
     }
 }
 
-/// Compares the statistics of diagonal components over N samples, with a share of the values missing, and one whole
-/// row.
+/// Compares the statistics of diagonal components over N samples with a share of the values, and one row, missing.
 fn check_with_missing_values(seed: u64, (n, k, d, share): (usize, usize, usize, f64), variant: &str) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let x = normal(&mut rng, n, d);
@@ -485,8 +483,7 @@ fn warpgroups_take_missing_values() {
     }
 }
 
-/// Covers every instance: raw moments, moments around the centres of a mixture with a component far from the data's
-/// centre, and matrices.
+/// Covers every instance: raw moments, moments around a far component's centre, and matrices.
 #[test]
 fn fused_gives_the_statistics() {
     for d in 1..=16 {
@@ -508,8 +505,7 @@ fn fused_gives_the_statistics() {
     }
 }
 
-/// Families on the tensor cores refuse a mixture so narrow that float16 loses digits, and name the families that take
-/// it.
+/// Families on the tensor cores refuse a mixture too narrow for float16, and name the families that take it.
 #[test]
 fn narrow_components_are_refused_on_the_tensor_cores() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

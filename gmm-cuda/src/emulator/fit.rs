@@ -1,6 +1,5 @@
-//! Whole fits. A fit of m + 1 iterations has the sums of the E-step with the parameters that m iterations find; they
-//! are compared with the reference's, to 10⁻¹⁰ of the largest of their kind, far above some thousand roundings of
-//! float64.
+//! Whole fits. A fit of m + 1 iterations has the sums of the E-step with the parameters that m iterations find: within
+//! 10⁻¹⁰ of the reference's, relative to the largest of their kind, far above some thousand roundings of float64.
 use super::super::fit::{Course, Fitted, Task, fit, n_uniforms, takes};
 use super::flat;
 use gmm_core::backends::reference::ReferenceEvaluator;

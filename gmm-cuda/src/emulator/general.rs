@@ -165,8 +165,7 @@ fn every_share_of_missing_values() {
     }
 }
 
-/// A component of weight zero gets no sample, even as the nearest; a sample 1000 standard deviations away has a finite
-/// score.
+/// A component of weight zero gets no sample, even as the nearest; a sample 1000 deviations away has a finite score.
 #[test]
 fn dead_components_and_far_samples() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -221,8 +220,8 @@ fn groups_that_lie_far_apart() {
     }
 }
 
-/// A sample infinitely far from every component has the score −∞ and the nearest component's label; with weight zero it
-/// has no part in an E-step.
+/// An infinitely far sample has the score −∞ and the nearest component's label; with weight zero it has no part in an
+/// E-step.
 #[test]
 fn a_sample_that_no_component_reaches() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);

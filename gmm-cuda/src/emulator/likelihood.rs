@@ -290,8 +290,7 @@ fn far_samples_are_finite() {
     }
 }
 
-/// After a round with far samples, a warp takes out the maximum until no sample is far; near samples among them keep
-/// their values.
+/// After a far round a warp takes out the maximum until no sample is far; near samples among them keep their values.
 #[test]
 fn far_and_near_rounds_follow_each_other() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

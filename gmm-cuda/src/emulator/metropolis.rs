@@ -132,8 +132,7 @@ fn the_kernel_decides_as_the_host_would() {
         (1, 1, 1, false, 12, 1, 128, 0),
         (70, 2, 3, true, 12, 1, 128, 0),
         (600, 4, 2, false, 12, 1, 160, 0),
-        // Rounds of samples that are resident, that stay in the place the others pass through, and that pass through
-        // it.
+        // Rounds of samples that are resident, that stay where the others pass through, and that pass through.
         (2003, 13, 8, false, 9, 1, 128, 4),
         (2003, 13, 8, true, 9, 1, 128, 3),
         (2003, 13, 8, false, 9, 1, 128, 2),
@@ -176,8 +175,8 @@ fn impossible_proposals_are_rejected() {
     let lone = Covariances::Diag(Array2::from_shape_fn((1, 2), |(_, j)| (2.0 * theta[5 + j]).exp()));
     let lone = Mixture::new(Array1::ones(1), Array2::from_shape_fn((1, 2), |(_, j)| theta[1 + j]), lone).unwrap();
     let mut reference = ReferenceEvaluator::new(Samples::from_f32(chain.x.view()).unwrap());
-    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀ and log π₀ = 0. The rest of the prior is taken at θ₀
-    // = 0, where both weights are a half.
+    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀, log π₀ = 0. The rest is taken at θ₀ = 0, with equal
+    // weights.
     let alpha = &chain.target.prior.concentration;
     let stick = -alpha[1] * theta[0] - (alpha[0] + alpha[1]) * 0.5f64.ln();
     theta[0] = 0.0;

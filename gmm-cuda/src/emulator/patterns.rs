@@ -1,5 +1,5 @@
-//! Samples with missing values, pattern by pattern: `marginals`; then `density`, `posterior` and `accumulate`, or
-//! `fused_patterns`; then `complete_patterns`.
+//! Samples by pattern of missing values: `marginals`; `density`, `posterior`, `accumulate` or `fused_patterns`;
+//! `complete_patterns`.
 use super::{FAR, flat, of_each_type};
 use crate::device::place::Element;
 use crate::missing::by_pattern::{ByPattern, evaluator};
@@ -171,8 +171,8 @@ fn parameters_outside_the_range_are_refused() {
     ByPattern::<f64>::new(samples, 0, None).unwrap().log_likelihood(&mixture).unwrap();
 }
 
-/// Errors name the caller's rows, although patterns reorder them. A row that no component reaches leaves the others
-/// unchanged.
+/// Errors name the caller's rows, although patterns reorder them. A row that no component reaches does not change
+/// others.
 #[test]
 fn rows_are_named_as_the_caller_counts() {
     let (nan, far) = (f64::NAN, 3);

@@ -123,8 +123,8 @@ impl SumsOfBlocks {
         })
     }
 
-    /// Starts the launch over `n` samples that `launch` makes for a place of its sums, one for each value and block,
-    /// and adds them up.
+    /// Starts the launch over `n` samples that `launch` makes for its sums, one for each value and block, and adds
+    /// these up.
     pub fn start<'a, L: Launch + Copy + 'a>(
         &'a self,
         stream: &'a Stream,

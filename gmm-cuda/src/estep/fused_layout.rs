@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA, so it is tested on any
-//! machine.
+//! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA.
 use super::centres::NEAR;
 use super::sums::Sums;
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
@@ -105,8 +104,7 @@ impl<T: Float> FusedLayout<T> {
         out.fill(zero);
         let of_b = matrix(self.features, self.moments.full());
         for c in 0..*k {
-            // The seed of a component without weight is far below all others; with weight zero its value does not
-            // matter.
+            // The seed of a component without weight is far below all others, and its value does not matter.
             let constants = if weight[c] > zero { [weight[c], seed[c]] } else { [zero; 2] };
             for (row, numbers) in [(0, self.a(c)), (of_b, self.b(c)), (of_b + self.features, &constants)] {
                 let rows = out[row * capacity..].chunks_exact_mut(capacity);

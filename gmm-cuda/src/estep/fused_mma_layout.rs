@@ -1,4 +1,4 @@
-//! Parameters and results of the kernels `fused_mma`. Nothing here calls CUDA, so it is tested on any machine.
+//! Parameters and results of the kernels `fused_mma`. Nothing here calls CUDA.
 use super::centres::larger;
 use super::products_shapes::{Expanded, products};
 use super::products_statistics::{SumsOfProducts, row_by_row};
@@ -14,8 +14,8 @@ use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 /// The factor that turns a sum over a feature into one over products of the feature and the number one.
 const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
 
-/// Returns the row of the sums of a product of features `i` and `j` ≤ `i` of D; of feature `i` alone for `j` = D, and
-/// of whether it is observed for `j` = D + 1.
+/// Returns the row of the sums of features `i` and `j` ≤ `i` of D; `j` = D: feature `i`; `j` = D + 1: whether it is
+/// observed.
 fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     if shape.rotations == 0 {
         let kind = match j {

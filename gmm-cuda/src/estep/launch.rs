@@ -23,8 +23,7 @@ pub trait EStepKernels: Debug + Send {
     /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed by value.
     fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()>;
 
-    /// Starts the E-step over some samples, or at least the part that is wanted. `parameters` are those of the
-    /// workspace prepared for this mixture.
+    /// Starts the E-step over some samples, or at least the wanted part, with the parameters of the prepared workspace.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,

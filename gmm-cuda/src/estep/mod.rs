@@ -58,8 +58,7 @@ pub struct EStep {
     /// The memory of the latest mixture's layouts, for the next one.
     spare: Spare,
     variants: HashMap<Task, Variant>,
-    /// The moments of the samples, which never change, once a `tied` mixture needs them; the inner `None` if no kernels
-    /// here compute them.
+    /// The moments of the samples, once a `tied` mixture needs them; the inner `None` if no kernels here compute them.
     moments: Option<Option<Arc<Moments>>>,
 }
 
@@ -182,12 +181,10 @@ impl EStep {
         Ok(variant)
     }
 
-    /// Returns the moments of the samples, by the E-step of a mixture of one component; `None` if no kernels here
-    /// compute them.
+    /// Returns the moments of the samples, by the E-step of one component; `None` if no kernels here compute them.
     ///
-    /// The tensor cores are excluded, because they cut off the last digits of sums and round the samples' weights to
-    /// float16: all E-steps of `tied` mixtures have these digits, which cost next to nothing once. So variants are not
-    /// timed either.
+    /// The tensor cores are excluded, because they cut off the last digits of sums and round weights to float16: all
+    /// E-steps of `tied` mixtures have these digits, which cost next to nothing once. So variants are not timed either.
     fn moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Arc<Moments>>> {
         if let Some(moments) = &self.moments {
             return Ok(moments.clone());
@@ -271,8 +268,8 @@ impl EStep {
         statistics
     }
 
-    /// Returns the log-likelihood, by the E-step kernels that come before the sums, with a task and variant from
-    /// [`total_on_tensor_cores`](families::total_on_tensor_cores). `None` if they would lose digits of a total. The
+    /// Returns the log-likelihood by the E-step kernels before the sums, with a task and variant from
+    /// [`total_on_tensor_cores`](families::total_on_tensor_cores). `None` if digits of a total would be lost. The
     /// device's context is current.
     pub fn log_likelihood(
         &mut self,

@@ -1,5 +1,4 @@
-//! The second moments of all samples, which no mixture changes. An E-step of a `tied` mixture adds them to its linear
-//! terms.
+//! The second moments of all samples, which no mixture changes. A `tied` E-step adds them to its linear terms.
 use gmm_core::data::frame::Frame;
 use gmm_core::error::Result;
 use gmm_core::model::covariances::Covariances;

@@ -49,8 +49,7 @@ pub(super) struct Operand {
 }
 
 impl Operand {
-    /// Allocates memory for pieces of so many samples, or for all `same` samples of every E-step if the device has
-    /// room.
+    /// Allocates memory for pieces of so many samples, or all `same` samples of every E-step if the device has room.
     pub fn new(gpu: &Gpu, tile: Tile, piece: usize, same: Option<usize>) -> Result<Self> {
         let most = gpu.free_memory()? / KEPT;
         let kept = same.map(|n| tile.len_of(n)).filter(|len| len * size_of::<u32>() <= most);

@@ -20,9 +20,8 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-/// The share of the device's free memory (one over this) for the exponents of a piece, unless a piece that keeps the
-/// device busy needs more. Device memory is fast enough for kernels of so much arithmetic; each piece costs writing all
-/// slices' sums.
+/// The share of the device's free memory (one over this) for a piece's exponents, unless keeping the device busy needs
+/// more. Device memory is fast enough for kernels of so much arithmetic; each piece costs writing all slices' sums.
 const EXPONENTS: usize = 8;
 
 /// The division of an E-step over `n` samples.
@@ -54,8 +53,8 @@ impl Division {
         Ok(gpu.free_memory()? / EXPONENTS / size_of::<f32>() / rows)
     }
 
-    /// Returns the samples of a piece: at most `most`, in whole waves, which keep the device busy, at least one; but no
-    /// more than `n`, in whole granules.
+    /// Returns the samples of a piece: at least one whole wave, at most `most`, and no more than `n`, in whole
+    /// granules.
     pub fn piece(n: usize, most: usize, wave: usize, granule: usize) -> usize {
         (most.max(wave) / wave * wave).min(n.next_multiple_of(granule))
     }

@@ -1,5 +1,4 @@
-//! The division of a task's work by the kernels of `products_mma` and `products_wgmma`, and the sections of their
-//! parameters.
+//! The division of work by the kernels of `products_mma` and `products_wgmma`, and the sections of their parameters.
 use crate::device::memory::sections;
 use crate::plan::task::{Digits, Multiplies, Shape as LaunchShape, Task};
 use gmm_core::backends::device_parameters::triangle;
@@ -104,7 +103,7 @@ impl Shapes {
             steps: m.div_ceil(STEP) as u32,
             groups: k.div_ceil(launch.split as usize * tiles * TILE) as u32,
         };
-        // Few idle warps, and few blocks, each of which prepares all samples for itself, as long as two warps' products
+        // Few idle warps, and few blocks, because each prepares all samples itself, as long as two warps' products
         // take.
         let component_warps = k.div_ceil(tiles * TILE).next_power_of_two().min(4) as u32;
         let needed = m.div_ceil(COLUMNS) as u32;

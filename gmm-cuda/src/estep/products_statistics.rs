@@ -187,8 +187,7 @@ pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl
 
 /// Sums over samples as the kernels form them.
 pub(super) struct SumsOfProducts<'a, P, R> {
-    /// For each component, the sum of the responsibilities, and that of the rounded ones, times
-    /// [`RESPONSIBILITY_SCALE`].
+    /// For each component, the sums of responsibilities and of rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
     /// For a component and features i and j ≤ i, the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`],

@@ -1,5 +1,5 @@
-//! The kernels of `products_wgmma`, launched by [`products_mma`](super::products_mma) on a device whose warpgroups
-//! multiply.
+//! The kernels of `products_wgmma`, launched by [`products_mma`](super::products_mma) on devices with warpgroup
+//! products.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid};
@@ -38,8 +38,8 @@ pub(super) struct Warpgroups {
 }
 
 impl Warpgroups {
-    /// Prepares the kernels for up to `task.n` samples at once, or if `same`, for the same samples each time. The
-    /// device's context is current.
+    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time. The context is
+    /// current.
     pub fn boxed(gpu: &Gpu, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let (shape, shapes, n) = (warpgroups(task), Shapes::of_warpgroups(task), task.n);
         let blocks = gpu.limits.multiprocessors;

@@ -58,8 +58,7 @@ impl Component {
         if distance <= NEAR && self.error <= EXPONENT_ERROR { self.error } else { f64::INFINITY }
     }
 
-    /// Returns the expected error of an exponent, from the sum of its terms' squares and the largest of its
-    /// coefficients.
+    /// Returns the expected error of an exponent, from its terms' sum of squares and its largest coefficient.
     pub(super) fn error(of_terms: f64, largest: f32, products: usize) -> f64 {
         2f64.powi(-22) * of_terms.sqrt() + 2f64.powi(-31) * f64::from(largest) * (products as f64).sqrt()
     }
@@ -288,8 +287,7 @@ pub(super) fn largest(numbers: &[f32]) -> f32 {
     largest_sizes(numbers).into_iter().fold(0.0, larger)
 }
 
-/// Returns the largest size of every sixteenth number, from each of the first sixteen on: side by side, because a
-/// single maximum waits for each comparison.
+/// Returns the largest sizes of every sixteenth number, side by side, because a single maximum waits for comparisons.
 #[inline(always)]
 pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     let (sixteens, rest) = numbers.as_chunks::<16>();
@@ -301,8 +299,7 @@ pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     sizes
 }
 
-/// Returns the number that two float16 numbers hold for a number at most 2^17 times smaller than the largest beside it:
-/// eleven digits in each.
+/// Returns v as two float16 numbers hold it, eleven digits in each, if it is at least 2^-17 of the largest beside it.
 #[inline(always)]
 pub(super) fn pair_of_halves(v: f32) -> f32 {
     // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not overflow.
@@ -320,8 +317,7 @@ pub(super) fn mean_and_size(mixture: &Mixture, frame: &Frame, c: usize, j: usize
     (mean, mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean)
 }
 
-/// The coefficients of a component with a triangle: its exponent is the sum of coefficients times products, and a
-/// constant.
+/// The coefficients of a component with a triangle: its exponent is their sum times products, and a constant.
 pub(super) struct Coefficients {
     /// The products of two features, in a triangle row by row.
     pub(super) second: Vec<f64>,

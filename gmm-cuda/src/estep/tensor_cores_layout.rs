@@ -1,4 +1,4 @@
-//! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA, so it is tested on any machine.
+//! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA.
 use super::centres::{distance, larger, mean_in_frame};
 use super::moments::{Moments, Quadratic};
 use super::products_shapes::{Shapes, products};
@@ -45,8 +45,7 @@ pub(crate) struct TensorCoresLayout {
     shifts: Vec<f32>,
     /// The terms that a layout [`of_linear`](Self::of_linear) terms leaves out.
     pub(super) quadratic: Option<Quadratic>,
-    /// The largest expected error of an exponent; infinite if it is too large, or if moments around the data's centre
-    /// will not do.
+    /// The largest expected error of an exponent; infinite if too large, or if moments around the data's centre fail.
     ///
     /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean square. Both features
     /// of a product, the product, the coefficient and the left-out rest cost together 2^-22 of each coefficient times
@@ -415,8 +414,7 @@ mod tests {
         }
     }
 
-    /// Features are multiplied unless a component is so narrow and far, or its features so correlated, that digits are
-    /// lost.
+    /// Features are multiplied unless a component is so narrow and far, or so correlated, that digits are lost.
     #[test]
     fn features_are_multiplied_where_their_digits_suffice() {
         let x = arr2(&[[-4.0f32, -4.0], [0.0, 0.0], [4.0, 4.0]]);

@@ -1,4 +1,4 @@
-//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so it is tested on any machine.
+//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA.
 use super::centres::{NEAR, farthest, means_in_frame};
 use super::sums::Sums;
 use crate::device::memory::sections;
@@ -22,8 +22,8 @@ pub(crate) struct WeightedSumsLayout {
     parameters: Arc<DeviceParameters<f32>>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
     weights: Vec<f32>,
-    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty if all moments are
-    /// taken around the data's centre.
+    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty unless moments are
+    /// central.
     centres: Vec<f32>,
 }
 
@@ -92,8 +92,7 @@ impl WeightedSumsLayout {
         (first, Covariances::of_diagonals(self.covariance_type, second))
     }
 
-    /// Returns first and second moments from patches of products of pairs with quads of features, including the number
-    /// one.
+    /// Returns first and second moments from patches of products of pairs with quads of features and the number one.
     fn of_pairs(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
         let (k, d) = self.dim();
         let (mut first, mut second) = (Array2::zeros((k, d)), Array3::zeros((k, d, d)));
@@ -115,8 +114,8 @@ impl WeightedSumsLayout {
     }
 }
 
-/// Returns the places of the parameters, each section of whole 16 bytes: those of `tiled` with tiles of so many rows,
-/// the weights, and the centres.
+/// Returns the places of the parameters, in sections of whole 16 bytes: `tiled`'s for so many rows, weights, and
+/// centres.
 pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
     let Task { k, d, central, .. } = *task;
     let (scales, constants) = layout::tiled_lengths(k, d, rows, task.full(), false);

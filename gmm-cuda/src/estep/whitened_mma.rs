@@ -1,6 +1,5 @@
-//! `whitened_mma`, the E-step of matrices on the tensor cores: `whiten` writes the exponents of a piece of the samples,
-//! `outer` adds up products of features weighted by responsibilities, slice by slice, and `reduce_slices` adds up the
-//! slices.
+//! `whitened_mma`, the E-step of matrices on the tensor cores: `whiten` writes the exponents of a piece, `outer` adds
+//! up products of features weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};

@@ -1,5 +1,4 @@
-//! The division of a task's work by the kernels of `whitened_mma` and `whitened_wgmma`, and the sections of their
-//! parameters.
+//! The division of work by the kernels of `whitened_mma` and `whitened_wgmma`, and the sections of their parameters.
 use super::products_shapes::{MOST_SHARED, MOST_WARPS};
 use crate::device::memory::sections;
 use crate::plan::task::{Shape as LaunchShape, Task};
@@ -25,8 +24,7 @@ impl WhitenedShapes {
     }
 
     /// Returns the shapes of a launch of `whitened_mma`: `split` warps of a block of `whiten` are side by side along
-    /// the components. None if features of a stage, or of the fewest samples, do not fit into shared memory, and for
-    /// diagonal covariances.
+    /// the components. None if the features of a stage do not fit into shared memory, and for diagonal covariances.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Option<Self> {
         let (Task { k, d, .. }, full) = (*task, task.full());
         let whiten = |component_warps: u32, sample_warps: u32| WhitenShape {
@@ -85,9 +83,9 @@ impl WhitenedShapes {
         }
     }
 
-    /// Returns the places of the parameters, each section of whole 16 bytes: triangles row by row, (K, D·(D + 1)/2);
-    /// shifts (K, [`shifts`](Self::shifts)); factors of sums of products, seeds, and wₖ, (3, K); and wₖ for the kernels
-    /// that sum over samples.
+    /// Returns the places of the parameters, in sections of whole 16 bytes: triangles row by row, (K, D·(D + 1)/2);
+    /// shifts (K, [`shifts`](Self::shifts)); factors of sums of products, seeds, and wₖ, (3, K); and wₖ for the sums
+    /// over samples.
     pub fn sections(&self) -> [Range<usize>; 4] {
         let (k, d) = self.dim();
         sections([k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4)))

@@ -106,9 +106,8 @@ fn tasks_of_maps() -> impl Iterator<Item = Task> {
     })
 }
 
-/// Mixtures with components many of their standard deviations apart (not `expandable`) are not for the tensor cores,
-/// and a block of `weighted_sums` would take 1024 components of two features at once, too many for shared memory. The
-/// list may get shorter, never longer.
+/// Mixtures with components many deviations apart (not `expandable`) are not for the tensor cores, and a block of
+/// `weighted_sums` would take 1024 components at once, too many for shared memory. The list may only get shorter.
 #[test]
 fn few_cells_of_the_map_have_no_family_but_general() {
     const ONLY_GENERAL: [&str; 6] = [

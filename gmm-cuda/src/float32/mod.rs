@@ -59,8 +59,7 @@ pub(super) struct Float32<'a> {
     metropolis: Option<Metropolis>,
     /// The mixture to which batches' parameter sets are compared.
     batch_reference: Option<Arc<Mixture>>,
-    /// Whether the latest batch had distant sets. Then nearness is checked before the next batch, whose sums could be
-    /// wasted.
+    /// Whether the latest batch had distant sets. Then nearness is checked first, or the next sums could be wasted.
     had_far_sets: bool,
     latest: Option<Latest>,
 }
@@ -327,9 +326,8 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// Returns the totals, with the same bits for the same sets in the same order. Without a fixed reference, near sets
-    /// are compared to the first, so rounding in a total may depend on the first set and differ from
-    /// [`Self::log_likelihood`]'s.
+    /// Returns the totals, the same bits for the same sets in the same order. Without a fixed reference, near sets are
+    /// compared to the first: rounding may depend on it, and differ from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().try_for_each(|mixture| check_features(mixture, self.data.d()))?;
         self.data.gpu().enter()?;

@@ -200,8 +200,7 @@ pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
 /// The most rounds in which the warps of `accumulate` run.
 const MOST_WAVES: usize = 4;
 
-/// Returns the number of slices, at most `most`, with which the warps of `accumulate` finish soonest: a limited number
-/// runs at a time, and all have the same work.
+/// Returns the slices, at most `most`, with which the warps of `accumulate`, equally long, finish soonest in waves.
 pub fn accumulate_slices<T: Element>(layout: &GeneralLayout, limits: &Limits, most: usize) -> usize {
     let tasks = accumulate_tasks::<T>(layout);
     let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), SMALL_BLOCK, 0);

@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA, so it is
-//! tested on any machine.
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA.
 use crate::device::memory::sections;
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_core::data::frame::{Float, Frame};
@@ -22,8 +21,7 @@ pub(crate) struct GeneralLayout {
     pub gaps: bool,
     /// Whether deviations are differences from the means, which then replace b.
     pub around_means: bool,
-    /// Numbers from one component's triangle to the next (0: all share one), or from one group of diagonals to the
-    /// next.
+    /// Numbers from one component's triangle to the next (0: all share one), or between groups of diagonals.
     pub matrix_stride: usize,
     /// Numbers of all matrices.
     matrices: usize,
@@ -105,8 +103,8 @@ impl GeneralLayout {
         out[of_centres].copy_from_slice(centres);
     }
 
-    /// Returns the sums in the data's units, from `factor` times those of `accumulate` ([`accumulate::values`]), with
-    /// weight and log-likelihood zero.
+    /// Returns the sums in the data's units, from `factor` times [`accumulate::values`], with weight and log-likelihood
+    /// zero.
     pub fn centred_sums<T: Float>(
         &self,
         values: &[f64],

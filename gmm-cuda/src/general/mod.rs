@@ -1,6 +1,5 @@
 //! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels `density`,
-//! `posterior` and `accumulate` of `gmm_kernels::general` in turn. The other kernels are faster, each for some
-//! operations and shapes.
+//! `posterior` and `accumulate` in turn. Other kernels are faster, each for some operations and shapes.
 pub(super) mod launches;
 pub(crate) mod layout;
 
@@ -34,8 +33,7 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// The most qₖ, and features' values, of a piece of the data, so that both fit into the L2 cache, unless a piece would
-/// be too small to keep the device busy.
+/// The most qₖ, and features' values, of a piece, so that both fit into the L2 cache, unless the device would idle.
 const PIECE_NUMBERS: usize = 1 << 22;
 /// Least samples of a piece, and of one with more qₖ than [`MOST_NUMBERS`].
 const MIN_PIECE: usize = 16 * STRIDE;
@@ -330,8 +328,7 @@ impl<T: Element> General<T> {
         Ok(Shape { piece, posterior_blocks: blocks, slices })
     }
 
-    /// Starts the launches over some samples, which follow `done` others, and copies the goal's results back from each
-    /// piece.
+    /// Starts the launches over some samples, which follow `done` others, and the copies of the goal's results.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,

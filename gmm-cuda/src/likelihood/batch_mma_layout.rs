@@ -1,5 +1,4 @@
-//! Sizes of the parameters of `batch_mma`, and the input of `batch_parameters`. Nothing here calls CUDA, so it is
-//! tested on any machine.
+//! Sizes of the parameters of `batch_mma`, and the input of `batch_parameters`. Nothing here calls CUDA.
 use gmm_core::data::frame::Frame;
 use gmm_core::model::covariances::Covariances;
 use gmm_core::model::linalg::row_major;

@@ -13,8 +13,7 @@ use gmm_core::model::mixture::Mixture;
 use gmm_kernels::likelihood::batch_mma::{MAX_FEATURES, SETS};
 use gmm_kernels::likelihood::batch_parameters::{BLOCK, BatchParametersArgs, shared_bytes};
 
-/// Sets to be evaluated by their differences from a reference; all have its K and D, with diagonal or spherical
-/// covariances.
+/// Sets to be evaluated by their differences from a reference of the same K and D; all have diagonals.
 #[derive(Debug, Clone, Copy)]
 pub struct NearSets<'a> {
     pub frame: &'a Frame,

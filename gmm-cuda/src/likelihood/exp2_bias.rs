@@ -1,5 +1,4 @@
-//! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x, measured on that
-//! device.
+//! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x, measured there.
 use super::reduce_sets::{ReduceSets, Totals};
 use crate::device::gpu::Gpu;
 use crate::device::kernel::Grid;
@@ -13,14 +12,12 @@ use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use std::f64::consts::LOG2_E;
 
-/// Blocks, threads of a block, and arguments of a thread: 2²² arguments on any device, so that the sum has the same
-/// order everywhere.
+/// Blocks, threads of a block, and arguments of a thread: 2²² arguments, in the same order on any device.
 const BLOCKS: u32 = 1024;
 const THREADS: u32 = 256;
 const PER_THREAD: u32 = 16;
 
-/// The resolution of the mean error. Further digits depend on the chosen arguments; 10⁻¹⁰ is 10⁻⁴ in the log-likelihood
-/// of 10⁶ samples.
+/// The resolution of the mean error; 10⁻¹⁰ is 10⁻⁴ in the log-likelihood of 10⁶ samples. Further digits are arbitrary.
 const RESOLUTION: f64 = 1e-10;
 
 /// Returns the correction of log₂ of each sample's likelihood, if every term went through the device's approximate 2^x:

@@ -45,8 +45,7 @@ pub struct Work<'a> {
     pub scores: Option<Numbers<'a, f32>>,
 }
 
-/// Kernels for log-likelihoods, made ready for a task. Their sets have been checked: they have the task's shape, and
-/// the family takes them.
+/// Kernels for log-likelihoods, made ready for a task. Their sets have the task's shape, and the family takes them.
 pub trait LikelihoodKernels: Debug + Send + Sync {
     /// Prepares a workspace for these parameter sets: parameters as the kernels read them, and room for sums.
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()>;

@@ -1,4 +1,4 @@
-//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA, so it is tested on any machine.
+//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA.
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_kernels::likelihood::{small_k, tiled};
 
@@ -11,8 +11,8 @@ pub(crate) fn pair_row(d: usize) -> usize {
     2 * d + 2
 }
 
-/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros; with missing values s₀,
-/// m₀, c₀, s₁, ….
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, zeros; with gaps s₀, m₀, c₀, s₁,
+/// ….
 pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, out: &mut [f32]) {
     let d = parameters.n_features;
     let numbers = small_k::numbers(parameters.gaps.is_some());
@@ -94,14 +94,12 @@ pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32
     }
 }
 
-/// Returns the sizes of the parameters of the `full` kernels of `tiled` with bands of `t` rows: length of `sm` and
-/// `constants`.
+/// Returns the sizes of the parameters of `tiled`'s `full` kernels with bands of `t` rows: `sm` and `constants`.
 pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
     (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
 }
 
-/// Writes triangles in bands of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed to `constants`,
-/// (K, 2).
+/// Writes triangles in bands of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed, (K, 2).
 pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
     debug_assert_eq!((a.len(), constants.len()), triangle_sizes(components, d, t));

@@ -1,5 +1,4 @@
-//! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
-//! `gmm_kernels::likelihood`.
+//! Log-likelihoods in float32 by the kernels of `gmm_kernels::likelihood`: totals, also of many sets, and scores.
 pub(crate) mod batch;
 pub(crate) mod batch_mma;
 pub(crate) mod batch_mma_layout;
@@ -43,8 +42,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Compiles the kernels if need be. The device's context is current. [`Error::Kernel`] if the variant cannot do the
-    /// task on this device.
+    /// Compiles the kernels. The device's context is current. [`Error::Kernel`] if the variant cannot do the task here.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
         let shared = variant.shared_bytes(task);
         let too_much = || format!("needs {shared} bytes of shared memory here, more than the device has");
@@ -62,8 +60,7 @@ impl Plan {
         self.kernels.prepare(workspace, sets)
     }
 
-    /// Starts the evaluation of the parameter sets of the prepared workspace, whose first slots get their totals;
-    /// `scores` get each sample's log₂-likelihood.
+    /// Evaluates the prepared parameter sets; totals go to the workspace's first slots, log₂-likelihoods to `scores`.
     pub fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>> {
         self.check(sets)?;
         if work.columns.d() != self.task.d {

@@ -1,11 +1,10 @@
-//! A target as the kernel `metropolis` reads it. Nothing here calls CUDA, so it is tested on any machine.
+//! A target as the kernel `metropolis` reads it. Nothing here calls CUDA.
 use gmm_core::backends::device_parameters::frame_offset;
 use gmm_core::contract::metropolis::MetropolisTarget;
 use gmm_core::data::frame::Frame;
 use gmm_kernels::metropolis;
 
-/// Returns the terms of `metropolis` for a target over data in this frame, and the constant added to every log density
-/// of `n` samples.
+/// Returns the terms of a target over data in this frame, and the constant of every log density of `n` samples.
 pub(crate) fn terms(target: &MetropolisTarget, frame: &Frame, n: usize, bias: f64) -> (Vec<f64>, f64) {
     let (k, d, prior) = (target.n_components, target.n_features, &target.prior);
     let mut terms = Vec::with_capacity(

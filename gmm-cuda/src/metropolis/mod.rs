@@ -18,8 +18,7 @@ use gmm_kernels::likelihood::small_k::{COMPONENTS, MAX_FEATURES};
 use gmm_kernels::metropolis::MetropolisArgs;
 use shape::Shape;
 
-/// Steps of a chain's first launch, few because the device waits for the host to make them. Each launch has twice as
-/// many as the previous one, up to `MOST_STEPS`.
+/// Steps of a chain's first launch, which waits for the host to make them, and the most, after repeated doubling.
 const FIRST_STEPS: usize = 32;
 const MOST_STEPS: usize = 512;
 /// The approximate seconds of a launch: a chain can be stopped, and a display updated, only between launches.
@@ -32,8 +31,7 @@ pub fn takes(target: &MetropolisTarget) -> bool {
     target.n_components <= COMPONENTS && target.n_features <= MAX_FEATURES
 }
 
-/// Some steps, with the host's and the device's memory for them and their results. Two take turns: the host fills one
-/// while the device works on the other.
+/// Some steps, with memory for them and their results. The host fills one while the device works on the other.
 #[derive(Debug)]
 struct Segment {
     steps: LockedBuffer<f64>,

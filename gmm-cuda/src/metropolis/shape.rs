@@ -22,8 +22,7 @@ pub struct Shape {
     pub block: u32,
     /// Blocks, one on each multiprocessor.
     pub blocks: u32,
-    /// Rounds of a block's samples that stay in shared memory, which has room for one more, through which the others
-    /// pass.
+    /// Rounds of a block's samples that stay in shared memory, which has one more place for the others to pass.
     pub resident: u32,
     /// Megabytes (10⁶) of the other samples to keep in the L2 cache.
     pub cached: u32,
@@ -56,8 +55,7 @@ impl FromStr for Shape {
 }
 
 impl Shape {
-    /// Returns a block for each multiprocessor, or for each 128 quads if those are fewer; as many rounds in shared
-    /// memory as fit.
+    /// Returns a block for each multiprocessor, or each 128 quads if fewer, and as many resident rounds as fit.
     pub fn new(n: usize, target: &MetropolisTarget, limits: &Limits) -> Self {
         let d = target.n_features;
         let quads = n.div_ceil(QUAD) as u32;
@@ -80,8 +78,7 @@ impl Shape {
         metropolis::shared_bytes(target.n_features, target.dim(), self.block, self.resident + 1)
     }
 
-    /// Returns the quads of a block's share that are in shared memory or should stay in the L2 cache; the rest are read
-    /// from memory in each step.
+    /// Returns the quads of a block in shared memory or the L2 cache; the rest are read from memory in each step.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let cached = self.cached as usize * 1_000_000 / (d * QUAD * size_of::<f32>()) / self.blocks as usize;
         (self.resident as usize * self.block as usize + cached).min(u32::MAX as usize) as u32

@@ -1,6 +1,5 @@
-//! The interface of a family of kernels: its name, its limits and their reasons, the shapes worth timing, and its
-//! launches. Each family is a type in its own file that implements [`Family`]; [`families`](crate::families) lists
-//! them.
+//! The interface of a family of kernels: name, limits with reasons, shapes worth timing, and launches. A family is a
+//! type in its own file that implements [`Family`]; [`families`](crate::families) lists them.
 use super::task::{Multiplies, Operation, Shape, Task};
 use crate::device::gpu::{Gpu, Limits};
 use crate::device::kernel::Grid;
@@ -87,8 +86,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the facts of a family of ordinary instructions for complete samples, with or without weights, and all
-    /// covariances.
+    /// Returns the facts of a family of ordinary instructions for complete samples and all covariances and weights.
     pub const fn complete(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
         Self {
             name,
@@ -144,14 +142,12 @@ pub trait Family: Sync {
     /// Returns the bytes of dynamic shared memory of a launch.
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize;
 
-    /// Returns what it multiplies on the tensor cores in an E-step of matrices (`full`) or diagonals, `None` without
-    /// them.
+    /// Returns what it multiplies on the tensor cores in an E-step of matrices (`full`) or diagonals, if anything.
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         None
     }
 
-    /// Prepares its kernels for log-likelihoods of a task. The device's context is current. [`Error::Kernel`] if it has
-    /// none.
+    /// Prepares its kernels for log-likelihoods of a task. The context is current. [`Error::Kernel`] if it has none.
     fn likelihoods(&self, _: &Gpu, variant: Variant, _: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let problem = "is not a kernel for log-likelihoods alone".into();
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
@@ -227,8 +223,7 @@ pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
     (got > most).then(|| format!("takes at most {most} {what}, not {got}"))
 }
 
-/// Returns why a task has no room in shared memory, if it has none: too many components if one would fit, else
-/// features.
+/// Returns why a task has no room in shared memory, if it has none: its components if one would fit, or its features.
 pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
     let Task { k, d, .. } = *task;
     let what = match fits(&Task { k: 1, ..*task }) {
@@ -238,8 +233,7 @@ pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
     (!fits(task)).then(|| format!("cannot hold {what} in shared memory"))
 }
 
-/// Returns the shapes whose blocks all fit on a multiprocessor; if there are none, the one with the smallest block, one
-/// block at a time.
+/// Returns the shapes whose blocks all fit on a multiprocessor, or else the smallest block alone.
 pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limits) -> Vec<Shape> {
     let fits = |shape: &Shape| {
         let shared = family.shared_bytes(task, *shape);
@@ -298,8 +292,7 @@ impl Variant {
         Grid::new(self.blocks(task.n, multiprocessors), self.shape.block, self.shared_bytes(task))
     }
 
-    /// Returns the blocks of a launch over `n` samples, `per_block` in a round: as many as have work, but no more than
-    /// run at once.
+    /// Returns the blocks of a launch over `n` samples, `per_block` in a round: no more than have work or run at once.
     pub fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
         let most = multiprocessors * self.shape.per_multiprocessor;
         n.div_ceil(per_block).clamp(1, most as usize) as u32

@@ -4,8 +4,7 @@ use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::mixture::Mixture;
 use std::fmt;
 
-/// The multiply-adds of an E-step of about 0.1 ms on a large device. For a shorter one, timing several shapes costs
-/// more than the best of them saves.
+/// The multiply-adds of an E-step of about 0.1 ms on a large device. For shorter ones timing costs more than it saves.
 const LONG_ESTEP: usize = 2_000_000_000;
 
 /// The result computed over the samples.
@@ -47,8 +46,8 @@ pub enum Covariance {
 /// The factors that the tensor cores can multiply without a noticeable loss of digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Digits {
-    /// Features and their products, which expand the squares in exponents (E-step) or in differences of parameter sets'
-    /// exponents (totals of many sets).
+    /// Features and their products, which expand squares in exponents (E-step) or in their differences (totals of many
+    /// sets).
     Expandable,
     /// Features, with the triangles of matrices (E-step).
     Whitenable,

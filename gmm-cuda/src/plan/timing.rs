@@ -59,8 +59,8 @@ pub struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// Returns a task's only variant, the remembered choice, or the fastest by measurement; all are of the requested
-    /// family, if there is one.
+    /// Returns a task's only variant, the remembered choice, or the fastest by measurement, of the requested family if
+    /// any.
     pub fn choose(
         &self,
         task: &Task,

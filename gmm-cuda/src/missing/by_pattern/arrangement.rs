@@ -1,5 +1,4 @@
-//! Samples in the order of their patterns of missing values for the kernels, and the patterns' tables. Nothing here
-//! calls CUDA, so it is tested on any machine.
+//! Samples in the order of their patterns of missing values, and the patterns' tables. Nothing here calls CUDA.
 use crate::device::layout;
 use crate::general::layout::GeneralLayout;
 use gmm_core::backends::device_parameters::frame_offset;
@@ -19,8 +18,7 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a slice, which has one sum: few, so that there are slices for all multiprocessors, but enough that a slice's
-/// own work is small beside its rows'.
+/// Rows of a slice: few, so that all multiprocessors have slices, but enough that a slice's own work is small.
 const SLICE_ROWS: usize = 1024;
 /// Bytes of the parameters and sums of patterns that are on the device at once, unless one pattern needs more.
 const BATCH_BYTES: usize = 256 << 20;
@@ -81,8 +79,7 @@ impl Arrangement {
     }
 
     /// Writes the samples to `out`, (D + 1, [`stride`](Self::stride)): centred and scaled in float64, then rounded;
-    /// zeros for missing values and padding. The last column holds the weights, divided by `weight_scale`, zeros for
-    /// padding.
+    /// zeros for missing values and padding. The last column holds the weights over `weight_scale`, zeros for padding.
     pub fn write_columns<T: Float>(&self, samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
         fn column<S: Float, T: Float>(
             this: &Arrangement,
@@ -268,8 +265,7 @@ impl Shape {
     }
 }
 
-/// Returns the numbers of a mixture for the kernel `marginals`: log₂ of the weights (K,), the means (K, D) and the
-/// covariances (K, D, D).
+/// Returns the numbers of a mixture for `marginals`: log₂ of the weights (K,), means (K, D), covariances (K, D, D).
 pub(crate) fn mixture_numbers(k: usize, d: usize) -> usize {
     k * (1 + d + d * d)
 }
@@ -312,8 +308,7 @@ pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -
     Ok(())
 }
 
-/// Returns the statistics, from `factor` times the sums of all columns around the means, in the frame
-/// ([`patterns::sums`] of each component).
+/// Returns the statistics from `factor` times all columns' sums around the means in the frame ([`patterns::sums`]).
 pub(crate) fn statistics(
     values: &[f64],
     factor: f64,

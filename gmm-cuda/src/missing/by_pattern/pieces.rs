@@ -93,8 +93,7 @@ impl<T: Element> ByPattern<'_, T> {
         Ok(running)
     }
 
-    /// Copies a piece's results for each row back: some slices of a batch, the places of their rows, and the numbers
-    /// from one component to the next.
+    /// Copies the rows' results of a piece back: a batch's slices, their rows' places, and the components' stride.
     fn read_piece(
         &self,
         shape: &Shape,

@@ -24,7 +24,6 @@ pub(super) struct Float64<'a> {
     general: General<f64>,
     /// The kernel of the latest E-step made by `fused64`.
     fused: Option<Fused64>,
-    /// The variant that the latest evaluation used.
     latest: Variant,
 }
 
@@ -42,7 +41,6 @@ impl<'a> Float64<'a> {
         (&mut self.general, &mut self.data)
     }
 
-    /// See [`super::CudaEvaluator::kernel_seconds`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let (general, data) = self.general();
         general.seconds(data, mixture, repeats)

@@ -12,7 +12,6 @@ use ndarray::ArrayView1;
 pub(super) enum Source<'a> {
     /// On the host, for the GPU of this number.
     Host(Samples<'a>, usize),
-    /// On a GPU already.
     Device(DeviceArray),
 }
 
@@ -33,7 +32,6 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the samples' weights, if they have any.
     pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
         match self {
             Self::Host(samples, _) => samples.weights(),

@@ -8,7 +8,6 @@ use gmm_core::error::{Error, Result};
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
 
-/// A type of samples on the device.
 pub trait Element: Float + Plain + Default + entries::Element + std::fmt::Debug {}
 
 impl Element for f32 {}

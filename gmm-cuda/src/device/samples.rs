@@ -25,7 +25,6 @@ use std::sync::Arc;
 /// Samples on the device: part of a buffer with one column for each feature.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a, T: Plain = f32> {
-    /// The first feature of the first sample.
     x: *const T,
     stride: usize,
     d: usize,
@@ -113,7 +112,6 @@ pub struct Pass<T: Plain> {
     chunk: Option<ChunkBuffer<T>>,
 }
 
-/// The place on the device for a chunk from the host.
 #[derive(Debug)]
 struct ChunkBuffer<T: Plain> {
     device: DeviceBuffer<T>,
@@ -135,7 +133,6 @@ pub struct DeviceSamples<T: Plain> {
     passes: Vec<Pass<T>>,
 }
 
-/// A chunk on the device.
 pub struct Chunk<'a, T: Plain> {
     pub pass: &'a Pass<T>,
     pub columns: Columns<'a, T>,
@@ -210,7 +207,6 @@ impl<T: Element> DeviceSamples<T> {
         Ok(Self { store, passes })
     }
 
-    /// Returns the device and the precision, in words.
     pub fn describe(&self) -> String {
         let info = &self.store.gpu.info;
         let around = self.store.deviations.description();
@@ -225,7 +221,6 @@ impl<T: Element> DeviceSamples<T> {
         &self.store.frame
     }
 
-    /// Returns how samples are compared with components.
     pub fn deviations(&self) -> Deviations {
         self.store.deviations
     }
@@ -265,7 +260,6 @@ impl<T: Element> DeviceSamples<T> {
         }
     }
 
-    /// Returns whether all samples are in the device's memory.
     pub fn is_resident(&self) -> bool {
         matches!(self.store.place, Place::Device(_))
     }
@@ -294,12 +288,10 @@ impl<T: Element> DeviceSamples<T> {
         self.store.weight_scale.unwrap_or(1.0)
     }
 
-    /// Returns the streams and their memory, to prepare an evaluation.
     pub fn passes(&mut self) -> &mut [Pass<T>] {
         &mut self.passes
     }
 
-    /// Returns the stream and memory for chunk `c`.
     pub fn pass(&self, c: usize) -> &Pass<T> {
         &self.passes[c % self.passes.len()]
     }

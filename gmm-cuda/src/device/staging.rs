@@ -19,7 +19,6 @@ const BYTES_AT_A_TIME: usize = 1 << 18;
 /// Two page-locked buffers, allocated for the first long array.
 #[derive(Debug)]
 pub struct Staging<T: Plain> {
-    /// Elements of a buffer.
     len: usize,
     /// None if the system has no page-locked memory.
     buffers: OnceCell<Option<[RefCell<Buffer<T>>; 2]>>,
@@ -172,7 +171,6 @@ impl<T: Plain + Copy + Default> Staging<T> {
     }
 }
 
-/// Returns consecutive parts of these lengths.
 fn parts<'n, T>(mut numbers: &'n mut [T], lengths: &[usize]) -> Vec<&'n mut [T]> {
     let mut parts = Vec::with_capacity(lengths.len());
     for length in lengths {

@@ -7,7 +7,6 @@ use gmm_core::error::{Error, Result};
 use gmm_driver::{DeviceBuffer, Event, LockedBuffer, Plain};
 use std::ptr;
 
-/// A queue of work for the device.
 #[derive(Debug)]
 pub struct Stream {
     inner: gmm_driver::Stream,

@@ -37,7 +37,6 @@ impl<T: Plain> Upload<T> {
         Ok(stream.upload(self, |this| (&this.host, &this.device, this.len))?.borrowed())
     }
 
-    /// Returns the numbers on the device.
     pub fn device(&self) -> Numbers<'_, T> {
         Numbers::of(&self.device).first(self.len)
     }

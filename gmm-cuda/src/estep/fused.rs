@@ -31,7 +31,6 @@ pub struct FusedFamily;
 /// The launch in float64: as many warps as registers hold.
 pub const FLOAT64: Variant = Variant { family: &FUSED, shape: Shape::new(1, 128, 2), cached: Some(0) };
 
-/// Returns the moments that a task's kernel sums.
 fn moments(task: &Task) -> Moments {
     match (task.full(), task.central) {
         (true, _) => Moments::Full,
@@ -146,7 +145,6 @@ impl SumsOfBlocks {
     }
 }
 
-/// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
 struct Fused {
     kernel: Kernel<FusedArgs>,
@@ -203,7 +201,6 @@ impl EStepKernels for Fused {
     }
 }
 
-/// A launch that leaves each block's sums.
 #[derive(Clone, Copy)]
 struct FusedLaunch<'a> {
     columns: Columns<'a>,

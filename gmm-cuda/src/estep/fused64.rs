@@ -20,7 +20,6 @@ use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused64::{Fused64Args, MAX_COMPONENTS, MAX_FEATURES, numbers, shared_bytes, values};
 
-/// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
 pub struct Fused64 {
     kernel: Kernel<Fused64Args>,
@@ -99,7 +98,6 @@ impl Fused64 {
     }
 }
 
-/// A launch that leaves each block's sums.
 #[derive(Clone, Copy)]
 struct Fused64Launch<'a> {
     columns: Columns<'a, f64>,

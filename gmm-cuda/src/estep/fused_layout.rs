@@ -54,7 +54,6 @@ impl FusedLayout<f32> {
 }
 
 impl FusedLayout<f64> {
-    /// Makes the layout for diagonal covariances.
     pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f64>) -> Self {
         let features = fused64::features(parameters.n_features);
         Self { covariance_type, parameters: parameters.into(), moments: Moments::Diag, features }
@@ -62,7 +61,6 @@ impl FusedLayout<f64> {
 }
 
 impl<T: Float> FusedLayout<T> {
-    /// Returns the moments that the kernel sums.
     pub fn moments(&self) -> Moments {
         self.moments
     }
@@ -91,7 +89,6 @@ impl<T: Float> FusedLayout<T> {
         &self.parameters.shift[c * d..][..d]
     }
 
-    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         numbers(self.features, self.moments.full()) * self.capacity()
     }

@@ -48,7 +48,6 @@ fn most_threads(shape: FusedShape) -> u32 {
 }
 
 impl FusedMmaFamily {
-    /// Returns the kernel's instance for a task, if there is one.
     fn instance(&self, task: &Task) -> Option<FusedShape> {
         match self.expanded {
             true if task.gaps => None,
@@ -122,7 +121,6 @@ impl Family for FusedMmaFamily {
     }
 }
 
-/// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
 pub struct FusedMma {
     kernel: Kernel<FusedMmaArgs>,
@@ -136,7 +134,6 @@ pub struct FusedMma {
     results: Results,
     /// The sums as integers, which are zero between launches.
     integers: DeviceBuffer<u64>,
-    /// The log-likelihood of each block.
     block_sums: BlockSums,
 }
 
@@ -160,7 +157,6 @@ impl Results {
         Ok(Self::Copied { device: allocate(count)?, host: locked(count)?.into() })
     }
 
-    /// Returns the device address of the first `len` results for `what`.
     fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
         match self {
             Self::Slots(slots) => slots.write(len, what),
@@ -275,7 +271,6 @@ impl EStepKernels for FusedMma {
     }
 }
 
-/// A launch that leaves the sums of all blocks.
 #[derive(Clone, Copy)]
 struct FusedLaunch<'a> {
     columns: Columns<'a>,

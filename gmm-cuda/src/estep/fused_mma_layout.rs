@@ -47,7 +47,6 @@ fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
 }
 
 impl TensorCoresLayout {
-    /// Returns the products that `expanded_mma` forms.
     fn expanded(&self) -> Expanded {
         Expanded::of(self.full(), self.quadratic.is_some())
     }

@@ -12,7 +12,6 @@ use std::fmt::Debug;
 /// The results wanted from the kernels of an E-step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// The log-likelihood alone.
     Total,
     /// The log-likelihood and the sums over the samples.
     Statistics,

@@ -89,7 +89,6 @@ impl<'a> Layouts<'a> {
         self.weighted_sums.get_or_init(|| WeightedSumsLayout::new(self.mixture, self.parameters.clone(), &self.frame))
     }
 
-    /// Returns the memory, for another mixture.
     pub fn into_memory(self) -> Spare {
         let Self { parameters, memory, products, .. } = self;
         let coefficients = products.into_inner().map_or_else(|| memory.into_inner(), TensorCoresLayout::into_memory);

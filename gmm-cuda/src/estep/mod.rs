@@ -51,7 +51,6 @@ use tensor_cores_layout::TensorCoresLayout;
 /// The prepared kernels, with their memory.
 #[derive(Debug, Default)]
 pub struct EStep {
-    /// By task and variant.
     ready: HashMap<(Task, Variant), Box<dyn EStepKernels>>,
     /// Kernels with large memory, of the latest task only.
     large: Option<((Task, Variant), Box<dyn EStepKernels>)>,
@@ -327,7 +326,6 @@ struct EStepTrial<'a> {
     ready: Option<Ready>,
 }
 
-/// A prepared variant, for so many samples.
 struct Ready {
     kernels: Box<dyn EStepKernels>,
     workspace: Workspace,

@@ -70,7 +70,6 @@ impl Quadratic {
         Self { moments: moments.clone(), log2: -0.5 * LOG2_E * trace }
     }
 
-    /// Returns the second moments of all components together.
     pub fn second(&self) -> &Array2<f64> {
         &self.moments.second
     }

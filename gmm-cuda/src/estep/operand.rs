@@ -20,7 +20,6 @@ pub(super) fn forming_grid(multiprocessors: u32, items: usize) -> Grid {
     Grid::new(items.div_ceil(threads as usize).clamp(1, most) as u32, threads, 0)
 }
 
-/// Returns the most blocks of such a grid.
 pub(super) fn most_forming_blocks(multiprocessors: u32) -> u32 {
     multiprocessors * FORMING.1
 }
@@ -57,7 +56,6 @@ impl Operand {
         Ok(Self { numbers, tile, kept: kept.is_some(), formed: Cell::new(0) })
     }
 
-    /// Returns the numbers of a piece.
     pub fn of_piece(&self, piece: &Piece<'_>) -> Result<Numbers<'_, u32>> {
         let all = Numbers::of(&self.numbers);
         if self.kept { all.part(self.tile.len_of(piece.first)..all.len()) } else { Ok(all) }

@@ -29,7 +29,6 @@ const EXPONENTS: usize = 8;
 pub(super) struct Division {
     /// The most samples of an E-step.
     pub n: usize,
-    /// Samples of a piece.
     pub piece: usize,
     /// The samples that are not divided among slices.
     pub granularity: usize,
@@ -39,7 +38,6 @@ pub(super) struct Division {
     pub slices: usize,
     /// The most blocks of the kernel that writes exponents.
     pub blocks: u32,
-    /// Rows of exponents.
     pub rows: usize,
     /// The sums of a slice.
     pub sums: usize,
@@ -87,7 +85,6 @@ pub(super) trait PieceKernels: Debug + Send + Sized {
     /// Returns the number of parameters.
     fn len(&self) -> usize;
 
-    /// Writes the parameters of a mixture.
     fn write(&self, layouts: &Layouts<'_>, out: &mut [f32]);
 
     /// Starts the kernels that prepare the parameters for the pieces.
@@ -96,7 +93,6 @@ pub(super) trait PieceKernels: Debug + Send + Sized {
     /// Starts the work on a piece, or at least the part that is wanted.
     fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>>;
 
-    /// Returns the statistics of a mixture, from the sums over all samples.
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
 }
 

@@ -8,7 +8,6 @@ use gmm_kernels::estep::products_wgmma;
 use gmm_kernels::simt::WARP;
 use std::ops::Range;
 
-/// Most warps of a block.
 pub(crate) const MOST_WARPS: u32 = 16;
 /// Most shared memory, in bytes, of a block of `weigh`, unless it needs more.
 pub(super) const MOST_SHARED: usize = 200 << 10;
@@ -38,12 +37,10 @@ impl Expanded {
         }
     }
 
-    /// Returns the kernel's instance for K components of D features, if there is one.
     pub fn shape(self, k: usize, d: usize) -> Option<FusedShape> {
         FusedShape::expanded(k, d, self.count(d))
     }
 
-    /// Returns the number of products of D features.
     pub fn count(self, d: usize) -> usize {
         if self == Self::Features { d } else { products(d, self == Self::All) }
     }
@@ -75,7 +72,6 @@ pub(super) fn place(d: usize, full: bool, (i, j): (usize, usize)) -> usize {
     }
 }
 
-/// Returns the size of a task for the kernels of `products_wgmma`.
 pub(super) fn warpgroups(task: &Task) -> products_wgmma::Shape {
     products_wgmma::Shape { d: task.d as u32, k: task.k as u32, gaps: task.gaps }
 }

@@ -249,7 +249,6 @@ pub(super) struct Feature {
 }
 
 impl Feature {
-    /// Makes it from its scale and shift.
     #[inline(always)]
     pub(super) fn new(s: f32, m: f32) -> Self {
         let (s, m) = (f64::from(s), f64::from(m));

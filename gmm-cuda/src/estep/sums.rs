@@ -11,7 +11,6 @@ pub struct Sums<'a> {
     /// The divisor of the samples' weights for the kernels.
     pub weight_scale: f64,
     pub total_weight: f64,
-    /// The bias of the device's 2^x.
     pub exp2_bias: f64,
     pub frame: &'a Frame,
 }

@@ -31,7 +31,6 @@ const SAMPLES: f64 = 100.0;
 /// The highest exponent: the product of two sums of eight such terms is a float32 number.
 const MOST_EXPONENT: f64 = 59.0;
 
-/// A mixture as the kernels read it.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorCoresLayout {
     pub(super) covariance_type: CovarianceType,
@@ -298,7 +297,6 @@ impl TensorCoresLayout {
         self.parameters.triangle(c).iter().map(|a| pair_of_halves(*a))
     }
 
-    /// Returns the shifts of a component's triangle (D,).
     pub(super) fn shift(&self, c: usize) -> &[f32] {
         let d = self.parameters.n_features;
         &self.shifts[c * d..][..d]

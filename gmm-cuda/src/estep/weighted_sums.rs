@@ -22,12 +22,10 @@ use gmm_kernels::estep::weighted_sums::{self, PatchShape, WeightedSumsArgs};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs};
 use gmm_kernels::simt::WARP;
 
-/// Threads of a block of `tiled`.
 const TILED_BLOCK: u32 = 128;
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more: about half of a large
 /// device's L2 cache, from which they are read again. In tests few samples make several pieces.
 const EXPONENT_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
-/// Registers of a thread of `weighted_sums`.
 const WEIGHTED_SUMS_REGISTERS: u32 = 168;
 /// Least stages of a slice.
 const MIN_SLICE: usize = 8;

@@ -78,7 +78,6 @@ impl Float32<'_> {
         Ok(offsets.into_iter().map(f64::is_finite).collect())
     }
 
-    /// Returns whether several parameter sets can be evaluated in one launch.
     fn takes_batches(&self, task: &Task) -> bool {
         let batches = |family: &dyn Family| family.has(Operation::Totals);
         self.requested.and_then(Requested::family).is_none_or(batches)

@@ -45,7 +45,6 @@ const USEFUL_SHARES: usize = 6;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
 
-/// The CUDA backend in float32.
 #[derive(Debug)]
 pub(super) struct Float32<'a> {
     /// The first field, so that it is dropped first: its drop waits for the device.
@@ -73,7 +72,6 @@ enum Planned {
 }
 
 impl Planned {
-    /// See [`Facts::compares_sets`](super::plan::family::Facts::compares_sets).
     fn compares_sets(&self) -> bool {
         matches!(self, Self::By(plan) if plan.variant.family.facts().compares_sets)
     }
@@ -126,7 +124,6 @@ impl<'a> Float32<'a> {
         self.data.parameters(mixture)
     }
 
-    /// Returns the task of the operation over mixtures like this one.
     pub fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
         let task = Task::new(operation, &self.data, mixture);
         Task { n: if operation == Operation::Scores { task.n.min(SCORES) } else { task.n }, ..task }
@@ -253,7 +250,6 @@ impl<'a> Float32<'a> {
         (&mut self.general, &mut self.data)
     }
 
-    /// See [`CudaEvaluator::kernel_seconds`](crate::CudaEvaluator::kernel_seconds).
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);

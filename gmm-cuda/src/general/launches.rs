@@ -23,7 +23,6 @@ const SMALL_BLOCK: u32 = 128;
 /// The patterns of missing values of some samples, each with its own parameters.
 #[derive(Clone, Copy)]
 pub struct OfQuads<'a> {
-    /// The pattern of each quad of the samples.
     pub patterns: Numbers<'a, u32>,
     /// The patterns whose parameters are there.
     pub first: usize,

@@ -60,7 +60,6 @@ impl GeneralLayout {
         sections([matrices, if full { k * d.next_multiple_of(ROWS) } else { 0 }, padded, padded, k * d])
     }
 
-    /// Returns the number of all parameters.
     pub fn len(&self) -> usize {
         let [.., centres] = self.sections();
         centres.end

@@ -74,7 +74,6 @@ impl Family for GeneralFamily {
     }
 }
 
-/// Returns the samples of a piece.
 fn piece(layout: &GeneralLayout, multiprocessors: usize) -> usize {
     let busy = (DENSITY_WARPS * multiprocessors).div_ceil(launches::density_units(layout)) * density::TILE;
     let least = MIN_PIECE.min(MOST_NUMBERS / layout.k).max(MIN_LARGE_PIECE);
@@ -113,7 +112,6 @@ enum Goal<'a> {
     Sums(&'a mut Vec<f64>),
 }
 
-/// A mixture made ready for a data set.
 struct Ready<'a, T> {
     gpu: &'static Gpu,
     mixture: &'a Mixture,
@@ -133,7 +131,6 @@ impl<'a, T: Element> Ready<'a, T> {
     }
 }
 
-/// The memory of the launches.
 #[derive(Debug)]
 pub struct General<T: Plain> {
     parameters: Upload<T>,

@@ -124,7 +124,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// Returns the number of parameters of so many sets.
 pub fn parameters(k: usize, d: usize, sets: usize) -> usize {
     sets * even(k) * row(d, false)
 }
@@ -143,7 +142,6 @@ pub struct Batch<'a> {
     pub cached_quads: u32,
     pub parameters: Numbers<'a, f32>,
     pub sets: usize,
-    /// Sets of a group.
     pub group: usize,
     pub k: usize,
     pub partials: Numbers<'a, f64>,

@@ -32,7 +32,6 @@ impl NearSets<'_> {
         self.reference.n_features()
     }
 
-    /// Prepares a workspace for [`start`](Self::start).
     pub fn prepare(&self, workspace: &mut Workspace) -> Result<()> {
         let (k, d, sets) = (self.k(), self.d(), self.sets.len());
         let [.., last] = sections(k, d, sets);
@@ -65,7 +64,6 @@ impl NearSets<'_> {
     }
 }
 
-/// A launch that makes the parameters of `batch_mma` and `batch_wgmma`.
 #[derive(Clone, Copy)]
 struct BatchParameters<'a> {
     /// The frame, the reference and the sets.
@@ -73,7 +71,6 @@ struct BatchParameters<'a> {
     k: usize,
     d: usize,
     sets: usize,
-    /// See [`loss`].
     loss: f64,
     most: f64,
     /// The [`sections`].

@@ -8,7 +8,6 @@ use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::error::Result;
 use std::fmt::Debug;
 
-/// The parameter sets of a launch.
 #[derive(Debug, Clone, Copy)]
 pub enum Sets<'a> {
     /// Each with all of its parameters.

@@ -93,7 +93,6 @@ impl Plan {
         }
     }
 
-    /// Returns the error of sets that this variant does not take.
     fn wrong(&self) -> Error {
         Error::Kernel {
             name: self.variant.to_string(),
@@ -119,7 +118,6 @@ pub struct LikelihoodTrial<'a> {
 }
 
 impl<'a> LikelihoodTrial<'a> {
-    /// Returns the sets as a variant takes them.
     fn sets(&self, variant: Variant) -> Sets<'a> {
         self.near.filter(|_| variant.family.facts().compares_sets).map_or(Sets::Apart(self.sets), Sets::Near)
     }

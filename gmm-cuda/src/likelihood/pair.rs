@@ -88,7 +88,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// A launch over K components.
 #[derive(Clone, Copy)]
 pub struct Pair<'a> {
     pub columns: Columns<'a>,

@@ -7,7 +7,6 @@ use crate::device::slots::Slots;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 
-/// The place of `reduce_sets`' totals.
 #[derive(Clone, Copy)]
 pub enum Totals<'a> {
     /// The first so many slots, in the host's memory.

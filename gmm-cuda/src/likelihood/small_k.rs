@@ -97,7 +97,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// Returns the kind of kernel for a task.
 pub fn kind(task: &Task) -> Kind {
     match task.covariance {
         Covariance::Tied => Kind::Tied,
@@ -145,7 +144,6 @@ launch!([const ROW: usize], SmallK<'_, ROW>, SmallKArgs<ROW>, "small_k", |launch
 /// Makes one instance for each size of a component.
 macro_rules! instances {
     ($($name:ident $row:literal),*) => {
-        /// A compiled kernel, by the size of a component.
         #[derive(Debug, Clone, Copy)]
         pub enum Kernels {
             $(
@@ -155,7 +153,6 @@ macro_rules! instances {
         }
 
         impl Kernels {
-            /// Returns the kernel for D features.
             pub fn new(gpu: &Gpu, d: usize, kind: Kind, max_registers: u32) -> Result<Self> {
                 $(
                     if let Some(entry) = entries::small_k::<$row>(d, kind) {
@@ -165,7 +162,6 @@ macro_rules! instances {
                 Err(mismatch("the features of `small_k`", vec![16], vec![d]))
             }
 
-            /// Starts the evaluation of one parameter set.
             pub fn start<'a>(
                 &self,
                 stream: &'a Stream,

@@ -114,7 +114,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// A launch over K components.
 #[derive(Clone, Copy)]
 pub struct Tiled<'a> {
     pub columns: Columns<'a>,
@@ -122,9 +121,7 @@ pub struct Tiled<'a> {
     pub k: usize,
     /// Components of a tile, or rows of a triangle's tile.
     pub rows: usize,
-    /// Whether components have triangles.
     pub full: bool,
-    /// Whether values are missing.
     pub gaps: bool,
     /// Warps of a block along the components.
     pub across: u32,

@@ -27,7 +27,6 @@ pub(crate) fn terms(target: &MetropolisTarget, frame: &Frame, n: usize, bias: f6
     (terms, constant)
 }
 
-/// Returns the number of a target's terms.
 pub(crate) fn length(target: &MetropolisTarget) -> usize {
     let (k, d) = (target.n_components, target.n_features);
     k * d * metropolis::FEATURE_TERMS + d * metropolis::COLUMN_TERMS + k * metropolis::COMPONENT_TERMS

@@ -38,7 +38,6 @@ struct Segment {
     densities: LockedBuffer<f64>,
     device_steps: DeviceBuffer<f64>,
     device_densities: DeviceBuffer<f64>,
-    /// Steps that it holds.
     count: usize,
 }
 
@@ -64,7 +63,6 @@ pub struct Metropolis {
     constant: f64,
     state: DeviceBuffer<f64>,
     exchange: DeviceBuffer<f64>,
-    /// Most steps of a launch.
     most_steps: usize,
     /// The segments that no launch is using.
     segments: Vec<Segment>,
@@ -225,7 +223,6 @@ impl Metropolis {
     }
 }
 
-/// A launch over the steps of a segment.
 #[derive(Debug)]
 struct Steps<'a> {
     segment: Segment,

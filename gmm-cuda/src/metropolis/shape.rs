@@ -18,7 +18,6 @@ pub const NAME: &str = "metropolis";
 /// Its text form is `metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`, for example `metropolis:512x132/1:28`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Threads of a block.
     pub block: u32,
     /// Blocks, one on each multiprocessor.
     pub blocks: u32,

@@ -13,7 +13,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The covariances that a family takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CovarianceShapes {
     All,
@@ -64,13 +63,11 @@ pub struct Facts {
     /// The name that a user requests: what it computes, and its unit unless that is [`Unit::Cores`].
     pub name: &'static str,
     pub unit: Unit,
-    /// A short description.
     pub about: &'static str,
     pub operations: &'static [Operation],
     /// Whether it takes samples with missing values (under diagonal covariances).
     pub gaps: bool,
     pub covariances: CovarianceShapes,
-    /// Whether it takes samples with weights.
     pub weights: bool,
     /// Whether its text form shows the split even if it is one.
     pub always_has_split: bool,
@@ -274,7 +271,6 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
-    /// Returns whether the shape meets the kernels' requirements.
     pub fn is_launchable(&self) -> bool {
         let Shape { split, block, per_multiprocessor } = self.shape;
         let whole = (WARP..=1024).contains(&block) && block.is_multiple_of(WARP);
@@ -298,12 +294,10 @@ impl Variant {
         n.div_ceil(per_block).clamp(1, most as usize) as u32
     }
 
-    /// Returns the bytes of dynamic shared memory of a launch.
     pub fn shared_bytes(&self, task: &Task) -> usize {
         self.family.shared_bytes(task, self.shape)
     }
 
-    /// Returns the quads that the L2 cache should hold.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * QUAD * size_of::<f32>());
         self.cached.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)

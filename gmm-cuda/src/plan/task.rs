@@ -31,7 +31,6 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The covariances of a task's mixtures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Covariance {
     /// Types `diag` and `spherical`.
@@ -58,7 +57,6 @@ pub enum Digits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Task {
     pub operation: Operation,
-    /// Samples of a launch.
     pub n: usize,
     pub k: usize,
     pub d: usize,
@@ -66,7 +64,6 @@ pub struct Task {
     /// Whether each component's moments are around its own centre, not the data's (E-step).
     pub central: bool,
     pub digits: Digits,
-    /// Whether samples have weights.
     pub weighted: bool,
     /// Whether values are missing; then covariances are diagonal.
     pub gaps: bool,
@@ -141,7 +138,6 @@ impl Task {
 pub struct Shape {
     /// A second division (lanes, tiles, warps), documented by each family; one if unused.
     pub split: u32,
-    /// Threads of a block.
     pub block: u32,
     /// The most blocks of the grid for each multiprocessor.
     pub per_multiprocessor: u32,
@@ -157,6 +153,5 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Multiplies {
     Features,
-    /// Products of two features.
     Products,
 }

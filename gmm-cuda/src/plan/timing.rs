@@ -54,7 +54,6 @@ fn measure(trial: &mut dyn Trial, best: f64) -> Result<f64> {
 #[derive(Debug, Clone, Copy)]
 pub struct Chooser<'a> {
     pub gpu: &'a Gpu,
-    /// The file that keeps choices, if any.
     pub file: Option<&'a Path>,
 }
 

@@ -61,7 +61,6 @@ impl Footprint {
 mod tests {
     use super::*;
 
-    /// 1000 samples of 10 bytes.
     const SAMPLES: Footprint = Footprint { n_samples: 1000, bytes: 10_000, held: 0, in_device: 1, is_read: true };
 
     #[test]

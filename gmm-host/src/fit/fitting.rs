@@ -67,7 +67,6 @@ options! {
 }
 
 impl FitOptions {
-    /// Checks the numbers.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
         if self.n_components == 0 {
@@ -86,7 +85,6 @@ impl FitOptions {
     }
 }
 
-/// Returns the error of a fit without runs.
 pub(super) fn no_runs() -> Error {
     Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" }
 }
@@ -257,7 +255,6 @@ where
 pub(super) enum Start<M> {
     /// A model, with the lower bound of the last iteration that led to it, if any.
     At(Box<M>, Option<f64>),
-    /// The M-step of these statistics.
     #[cfg_attr(feature = "serde", serde(skip))]
     Statistics(Box<Statistics>),
     /// The middle of a run, and the best of the runs before it.
@@ -278,7 +275,6 @@ pub(super) fn shape_of_statistics(statistics: &Statistics) -> Shape {
 }
 
 impl<M: FittedModel> Start<M> {
-    /// Returns the shapes of all models that the start holds.
     fn shapes(&self) -> impl Iterator<Item = Shape> {
         let (first, second) = match self {
             Self::At(model, _) => (shape_of(&**model), None),
@@ -296,7 +292,6 @@ impl<M: Method> Default for Fitting<M> {
 }
 
 impl<M: Method> From<(FitOptions, M)> for Fitting<M> {
-    /// Returns a fit without a given start.
     fn from((options, method): (FitOptions, M)) -> Self {
         Self { options, method, start: None }
     }
@@ -368,7 +363,6 @@ impl<M: Method> Fitting<M> {
         Ok(unsafe { &*std::ptr::from_ref(self).cast::<Checked<Self>>() })
     }
 
-    /// Checks a given start against K and the covariance type.
     fn check_start(&self) -> Result<()> {
         let Some(start) = &self.start else { return Ok(()) };
         if self.options.halving && matches!(start, Start::Resume(_)) {

@@ -79,7 +79,6 @@ impl Found {
     }
 }
 
-/// Returns the generator of a seed and a stream.
 pub(super) fn random_numbers((seed, stream): (u64, u64)) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
@@ -92,7 +91,6 @@ pub(super) fn find(options: &FitOptions, evaluator: &mut dyn Evaluator, seed: (u
 }
 
 impl FitOptions {
-    /// Finds a start by `init_params`.
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());
         if let Some(labels) = evaluator.labels().cloned() {

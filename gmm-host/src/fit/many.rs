@@ -41,7 +41,6 @@ pub trait Watch<M = Mixture>: Sync {
     }
 }
 
-/// Watches nothing.
 impl<M> Watch<M> for () {}
 
 /// Chooses the starts of the runs of many fits. The fitting threads call it.
@@ -63,7 +62,6 @@ pub trait ManyStarts<M>: Sync {
     }
 }
 
-/// The engine finds all starts.
 impl<M> ManyStarts<M> for () {}
 
 /// Work of fewer multiply-adds than this is never divided over threads.
@@ -339,7 +337,6 @@ mod gpu {
     }
 }
 
-/// The starts of the fit to one set.
 struct OfSet<'a, 's, M> {
     set: usize,
     samples: &'a Samples<'s>,
@@ -354,7 +351,6 @@ impl<M> OfSet<'_, '_, M> {
     }
 }
 
-/// The starts of runs that take turns.
 impl<M> Starts<M> for &OfSet<'_, '_, M> {
     fn start(&mut self, run: usize) -> Result<RunStart<M>> {
         Ok(RunStart::Seed((self.seed)(self.set, 0).0, run as u64))

@@ -50,7 +50,6 @@ impl Default for MapPrior {
 }
 
 impl MapPrior {
-    /// Checks the numbers that do not need the data.
     pub(super) fn check(&self) -> Result<()> {
         check_numbers(self.weight_concentration, self.mean_precision)
     }

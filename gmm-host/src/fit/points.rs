@@ -18,7 +18,6 @@ const PARALLEL_WORK: usize = 1 << 18;
 /// One number for each of some neighbouring samples.
 type Block<T> = [T; SIDE_BY_SIDE];
 
-/// float32 or float64.
 pub(super) trait Number: Real + NdFloat {
     /// The numbers in a register of NumPy's build for x86-64, which forms its sums of squares.
     const NUMPY_LANES: usize;
@@ -56,7 +55,6 @@ impl<T: Number> Rows<T> {
 
 /// The distance of a sample from a centre.
 pub(super) enum Distance<T> {
-    /// The squared distance.
     Squared,
     /// The squared distance over observed values; holds 1 for an observed value, 0 for a missing one.
     Observed(Rows<T>),
@@ -65,7 +63,6 @@ pub(super) enum Distance<T> {
     LessNorm,
 }
 
-/// The samples.
 pub(super) struct Points<T> {
     pub d: usize,
     pub rows: Rows<T>,
@@ -167,7 +164,6 @@ pub(super) fn weighted_sum<T: Number>(values: &[T], weights: &[T]) -> T {
     T::from_f64(sums.iter().sum())
 }
 
-/// Running sums.
 pub(super) fn running<T: Number>(values: impl Iterator<Item = T>) -> Vec<T> {
     let sums = values.scan(T::zero(), |sum, v| {
         *sum += v;

@@ -184,7 +184,6 @@ fn checked<T: Number>(
     Ok(weights.iter().map(|&w| T::from_f64(w)).collect())
 }
 
-/// Returns the numbers of an array in row-major order.
 fn rows_of<T: Number>(x: ArrayView2<'_, T>) -> Vec<T> {
     match x.as_slice() {
         Some(rows) => rows.to_vec(),
@@ -240,7 +239,6 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     rest.iter().fold(sum, |sum, v| sum + term(*v))
 }
 
-/// Returns the rows that k-means++ chooses.
 fn seeds<T: Number>(rows: &[T], d: usize, weights: &[T], k: usize, uniforms: &[f64]) -> Vec<usize> {
     // Products of float32 are formed in float64 too; only the distance is rounded.
     let points = Points::new(rows.iter().map(|&v| wide(v)).collect(), d, Vec::new(), Distance::LessNorm);

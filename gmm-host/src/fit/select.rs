@@ -243,7 +243,6 @@ pub fn grow(
     })
 }
 
-/// Returns the models to try, all checked.
 fn models(
     params: &GaussianMixtureParams,
     n_components: &[usize],
@@ -253,7 +252,6 @@ fn models(
     covariance_types.iter().flat_map(of_type).collect()
 }
 
-/// Fits the models in turn.
 fn try_all<M: Method, C: Ranked>(
     evaluator: &mut dyn Evaluator,
     models: &[Checked<Fitting<M>>],

@@ -23,7 +23,6 @@ pub struct Standardization {
     scatter: Array1<f64>,
     /// The weight of each column's observed values.
     observed: Array1<f64>,
-    /// The weight of all samples.
     weight: f64,
     /// Whether one number scales all columns.
     isotropic: bool,
@@ -103,7 +102,6 @@ impl Standardization {
         Self { mean, scale, scatter, observed, weight, isotropic: false }
     }
 
-    /// Returns the standardisation of a few samples.
     fn of_part(samples: &Samples<'_>) -> Self {
         let x = wide(samples);
         let weights = samples.weights().map_or_else(|| Array1::ones(x.nrows()), |weights| weights.to_owned());
@@ -196,7 +194,6 @@ impl Standardization {
         mean * &self.scale + &self.mean
     }
 
-    /// Returns covariances of z as those of x.
     pub(super) fn restored_covariances(&self, covariances: &Covariances) -> Covariances {
         match covariances {
             Covariances::Spherical(v) if self.isotropic => Covariances::Spherical(v * (self.scale[0] * self.scale[0])),

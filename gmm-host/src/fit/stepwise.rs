@@ -33,7 +33,6 @@ impl MovingAverage {
         moving_average(self.average.as_ref(), statistics, self.steps, self.decay)
     }
 
-    /// Takes the result of [`with`](Self::with).
     fn set(&mut self, average: Statistics) {
         self.average = Some(average);
         self.steps += 1;

@@ -176,7 +176,6 @@ pub(crate) struct Shape {
     pub general: GeneralLayout,
     /// Numbers from one pattern's parameters to the next.
     pub stride: usize,
-    /// Numbers of a slice's sums.
     pub sums: usize,
     /// (slices, [`SLICE`])
     pub slices: Vec<u32>,
@@ -234,7 +233,6 @@ impl Shape {
         Self { k, d, capacity, general, stride, sums, slices, first_slices, batches }
     }
 
-    /// Returns the sizes for the kernels.
     pub fn layout(&self) -> patterns::Layout {
         patterns::Layout { k: self.k as u32, d: self.d as u32, capacity: self.capacity as u32 }
     }

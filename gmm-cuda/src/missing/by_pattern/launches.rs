@@ -40,7 +40,6 @@ impl OfBatch<'_> {
         self.count() * self.shape.k
     }
 
-    /// Returns a block for each pattern.
     pub fn grid(&self) -> Grid {
         Grid::new(self.count() as u32, BLOCK, 0)
     }
@@ -62,7 +61,6 @@ impl OfBatch<'_> {
     }
 }
 
-/// The parameters of each pattern.
 #[derive(Clone, Copy)]
 pub struct Marginals<'a, T: Element> {
     pub of: OfBatch<'a>,
@@ -140,7 +138,6 @@ pub struct FusedPatterns<'a> {
     pub shape: &'a Shape,
     pub batch: &'a Batch,
     pub columns: Columns<'a>,
-    /// Whether samples count by their weights.
     pub weighted: bool,
     pub cached_quads: u32,
     /// (slices, [`SLICE`]), all.
@@ -153,7 +150,6 @@ pub struct FusedPatterns<'a> {
 }
 
 impl FusedPatterns<'_> {
-    /// Returns a warp for each slice.
     pub fn grid(&self) -> Grid {
         Grid::new(self.batch.slices.len() as u32, WARP, shared_bytes(self.shape.d, self.shape.capacity))
     }

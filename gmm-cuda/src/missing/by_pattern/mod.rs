@@ -58,7 +58,6 @@ const PIECE_NUMBERS: usize = 1 << 21;
 const MIN_PIECE: usize = 2048;
 /// Results of a batch besides the sums: see [`patterns::values`].
 const BESIDE_SUMS: usize = patterns::values(0, 1);
-/// Most features of `fused_patterns`.
 const MAX_FUSED_FEATURES: usize = 16;
 
 /// Returns an evaluator, on the device of this number, of mixtures with matrices over samples with missing values.
@@ -118,7 +117,6 @@ struct Memory<T: Plain> {
     values: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
     totals: DeviceBuffer<f64>,
-    /// The batch's results, in the host's memory.
     results: Slots,
     /// For the general kernels, of a piece: qₖ, then responsibilities, (K, rows); and a row's results.
     q: DeviceBuffer<T>,
@@ -332,7 +330,6 @@ fn most_rows(shape: &Shape) -> usize {
 }
 
 impl<T: Element> Memory<T> {
-    /// Makes room for each batch of a shape.
     fn prepare(&mut self, shape: &Shape, goal: &Goal<'_>) -> Result<()> {
         let Shape { k, d, .. } = *shape;
         let most = |of: &dyn Fn(&Batch) -> usize| shape.batches.iter().map(of).max().unwrap_or(0);

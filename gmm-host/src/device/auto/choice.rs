@@ -34,7 +34,6 @@ const E_STEPS: u32 = 20;
 /// The evaluations that a settled evaluator is expected to make: those of a few Markov chains.
 const CHAIN: u32 = 30_000;
 
-/// The methods of an evaluator that are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Method {
     LogLikelihood,
@@ -60,7 +59,6 @@ pub(super) enum Side {
     Reference,
 }
 
-/// The evaluations of a kind that were made on the CPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OnCpu {
     pub count: u32,

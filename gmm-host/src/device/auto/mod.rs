@@ -47,7 +47,6 @@ pub(crate) struct AutoEvaluator<'a> {
     choices: Choices,
     latest: Option<Side>,
     settled: bool,
-    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
     /// Whether the first side is a GPU too.
     from_gpu: bool,
@@ -370,7 +369,6 @@ impl Sampling for AutoEvaluator<'_> {
         self.settled = true;
     }
 
-    /// Returns those of the side of the latest evaluation.
     fn useful_shares(&mut self) -> usize {
         let side = self.latest.unwrap_or(Side::Cpu);
         self.side(side).sampling().map_or(1, Sampling::useful_shares)

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
-/// Makes samples resident on the GPU.
 pub(super) type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync>;
 
 /// The approximate number of elements of the thread's own samples.

@@ -128,7 +128,7 @@ impl Limits {
         }
     }
 
-    /// Returns the blocks with so many bytes of shared memory that a multiprocessor holds at once.
+    /// Returns the blocks with this many bytes of shared memory that a multiprocessor holds at once.
     pub fn blocks_by_shared(&self, shared: usize) -> u32 {
         (self.shared_per_multiprocessor / (shared + RESERVED)) as u32
     }

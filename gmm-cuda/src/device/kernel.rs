@@ -89,7 +89,7 @@ impl Grid {
         Self { blocks: (blocks, 1), threads, shared, cooperative: false }
     }
 
-    /// Returns the same blocks for each of so many slices of the samples, along y.
+    /// Returns the same blocks for each of this many slices of the samples, along y.
     pub fn slices(self, slices: usize) -> Self {
         Self { blocks: (self.blocks.0, slices as u32), ..self }
     }

@@ -60,7 +60,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
         Self { len: len.max(1), buffers: OnceCell::new() }
     }
 
-    /// Returns the buffers, if an array of so many elements is to pass through them.
+    /// Returns the buffers, if an array of this many elements is to pass through them.
     fn buffers(&self, len: usize) -> Option<&[RefCell<Buffer<T>>; 2]> {
         if len * size_of::<T>() < LEAST_BYTES {
             return None;

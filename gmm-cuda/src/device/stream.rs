@@ -173,7 +173,7 @@ impl<'s, L> Running<'s, L> {
         next
     }
 
-    /// Starts to copy numbers back after this work. `places` finds both places in what is held.
+    /// Starts to copy numbers back after this work. `places` finds both places in `held`.
     pub fn download<T: Plain>(
         mut self,
         places: impl for<'l> FnOnce(&'l mut L) -> (&'l DeviceBuffer<T>, &'l mut LockedBuffer<T>, usize),

@@ -51,7 +51,7 @@ impl BlockSums {
         copied(&vec![f64::from_bits(reduce::UNWRITTEN); blocks]).map(Self)
     }
 
-    /// Makes room for at least so many blocks. The caller ensures that no work uses the numbers.
+    /// Makes room for at least this many blocks. The caller ensures that no work uses the numbers.
     pub fn enlarge(&mut self, blocks: usize) -> Result<()> {
         if self.0.len() < blocks {
             *self = Self::new(blocks)?;
@@ -77,7 +77,7 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Returns the output as a kernel's argument, for a grid of so many blocks.
+    /// Returns the output as a kernel's argument, for a grid of this many blocks.
     pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
         let total = match self.total {
             Total::Slot(slots) => slots.write(1, "the place of a total")?,

@@ -293,7 +293,7 @@ fn fused_mma_give_the_statistics() {
     }
 }
 
-/// Returns a `tied` mixture whose components are so many standard deviations apart.
+/// Returns a `tied` mixture whose components are this many standard deviations apart.
 fn tied(rng: &mut ChaCha8Rng, k: usize, d: usize, apart: f64) -> Mixture {
     let of_each = of_each_type(rng, k, d);
     let tied = of_each.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();

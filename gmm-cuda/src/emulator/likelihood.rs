@@ -95,7 +95,7 @@ fn batches_leave_out_components_without_weight() {
 }
 
 /// Another kernel evaluates the sets of a batch that are not near to the first, one by one if no other takes several
-/// sets of so many features; the near sets' totals are the same as without them.
+/// sets of this many features; the near sets' totals are the same as without them.
 #[test]
 fn far_sets_are_evaluated_by_another_kernel() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);

@@ -110,7 +110,7 @@ pub(super) struct SumsOfBlocks {
 }
 
 impl SumsOfBlocks {
-    /// Prepares for launches of a variant with so many sums.
+    /// Prepares for launches of a variant with this many sums.
     pub fn new(gpu: &Gpu, variant: Variant, count: usize) -> Result<Self> {
         let multiprocessors = gpu.limits.multiprocessors;
         Ok(Self {

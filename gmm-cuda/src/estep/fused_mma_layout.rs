@@ -33,7 +33,7 @@ fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     if places < shape.rotations && 2 * places <= d { STEP * (1 + places) + j } else { STEP * (1 + d - places) + i }
 }
 
-/// Transposes a matrix of whole tiles of so many columns, to be read column by column.
+/// Transposes a matrix of whole tiles of this many columns, to be read column by column.
 fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
     let rows = values.len() / columns;
     let mut out = vec![0.0; values.len()];

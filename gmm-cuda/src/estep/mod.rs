@@ -297,7 +297,7 @@ impl EStep {
     }
 }
 
-/// Runs prepared kernels over all samples, chunk by chunk; `finish` waits for the work on so many samples.
+/// Runs prepared kernels over all samples, chunk by chunk; `finish` waits for the work on a number of samples.
 fn run<'a>(
     data: &'a DeviceSamples<f32>,
     kernels: &'a dyn EStepKernels,

@@ -13,7 +13,7 @@ const FORMING: (u32, u32) = (256, 8);
 /// The share of the device's free memory (one over this) within which a whole operand is kept.
 const KEPT: usize = 4;
 
-/// Returns a grid for so many items of a kernel that forms operands, or of one as simple.
+/// Returns a grid for this many items of a kernel that forms operands, or of one as simple.
 pub(super) fn forming_grid(multiprocessors: u32, items: usize) -> Grid {
     let (threads, _) = FORMING;
     let most = most_forming_blocks(multiprocessors) as usize;
@@ -48,7 +48,7 @@ pub(super) struct Operand {
 }
 
 impl Operand {
-    /// Allocates memory for pieces of so many samples, or all `same` samples of every E-step if the device has room.
+    /// Allocates memory for pieces of this many samples, or all `same` samples of every E-step if the device has room.
     pub fn new(gpu: &Gpu, tile: Tile, piece: usize, same: Option<usize>) -> Result<Self> {
         let most = gpu.free_memory()? / KEPT;
         let kept = same.map(|n| tile.len_of(n)).filter(|len| len * size_of::<u32>() <= most);

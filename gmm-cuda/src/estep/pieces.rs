@@ -46,7 +46,7 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Returns the samples whose exponents, in so many rows, take the share [`EXPONENTS`] of the device's free memory.
+    /// Returns the samples whose exponents, in `rows` rows, take the share [`EXPONENTS`] of the device's free memory.
     pub fn most(gpu: &Gpu, rows: usize) -> Result<usize> {
         Ok(gpu.free_memory()? / EXPONENTS / size_of::<f32>() / rows)
     }

@@ -114,7 +114,7 @@ impl WeightedSumsLayout {
     }
 }
 
-/// Returns the places of the parameters, in sections of whole 16 bytes: `tiled`'s for so many rows, weights, and
+/// Returns the places of the parameters, in sections of whole 16 bytes: `tiled`'s for this many rows, weights, and
 /// centres.
 pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
     let Task { k, d, central, .. } = *task;
@@ -134,8 +134,8 @@ pub fn patches(d: usize, full: bool) -> usize {
     if full { (0..=d / 2).map(|pair| (2 * pair + 1) / QUAD + 1).sum() } else { d.div_ceil(QUAD) }
 }
 
-/// Returns the division of `weighted_sums`' work among blocks of at most so many threads, with at least two stages of
-/// samples, and as many as fit into so many bytes of shared memory.
+/// Returns the division of `weighted_sums`' work among blocks of at most this many threads, with at least two stages of
+/// samples, and as many as fit into this many bytes of shared memory.
 pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::PatchShape {
     /// Most patches of a block: the lanes of a warp.
     const MOST_PATCHES: usize = 32;

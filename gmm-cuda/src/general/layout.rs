@@ -47,7 +47,7 @@ impl GeneralLayout {
         Self::of((k, d), true, density::triangle(d), k)
     }
 
-    /// Returns the layout of so many matrices, or groups of diagonals.
+    /// Returns the layout of this many matrices, or groups of diagonals.
     fn of((k, d): (usize, usize), full: bool, matrix_stride: usize, matrices: usize) -> Self {
         let matrices = matrices * if full { density::triangle(d) } else { matrix_stride };
         Self { k, d, full, gaps: false, around_means: false, matrix_stride, matrices }

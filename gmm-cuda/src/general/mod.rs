@@ -80,7 +80,7 @@ fn piece(layout: &GeneralLayout, multiprocessors: usize) -> usize {
     (PIECE_NUMBERS / layout.k.max(layout.d)).max(busy).max(least).next_multiple_of(STRIDE)
 }
 
-/// Returns the blocks of `posterior` for so many samples: as many as have work, but no more than run at once.
+/// Returns the blocks of `posterior` for this many samples: as many as have work, but no more than run at once.
 pub(super) fn posterior_blocks(n: usize, k: usize, multiprocessors: u32) -> u32 {
     VARIANT.most_blocks(n, launches::posterior_samples(k), multiprocessors)
 }

@@ -35,7 +35,7 @@ pub(crate) fn bundles_of(sets: usize) -> usize {
     sets.div_ceil(SETS)
 }
 
-/// Returns the ranges of the coefficients, the weights and the reference among the parameters of so many sets.
+/// Returns the ranges of the coefficients, the weights and the reference among the parameters of this many sets.
 pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     let octets = octets_of(k);
     let mut start = 0;
@@ -50,7 +50,7 @@ pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     })
 }
 
-/// Returns the numbers of the frame, the reference, and so many sets.
+/// Returns the numbers of the frame, the reference, and this many sets.
 pub(crate) fn numbers(k: usize, d: usize, sets: usize) -> usize {
     FRAME * d + (1 + sets) * mixture_size(k, d)
 }

@@ -16,7 +16,7 @@ pub struct Exponents<'a> {
 }
 
 impl Exponents<'_> {
-    /// Returns the exponents as a kernel's argument, for so many components and samples.
+    /// Returns the exponents as a kernel's argument, for this many components and samples.
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let what = "the exponents of an E-step";
         require(what, self.stride >= samples)?;

@@ -125,7 +125,7 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
     }
 }
 
-/// Returns the lengths of the parameters of `tiled` with groups of `rows` components, or bands of so many rows: scales
+/// Returns the lengths of the parameters of `tiled` with groups of `rows` components, or bands of `rows` rows: scales
 /// and shifts, and constants; `gaps`: whether values are missing.
 pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: bool) -> (usize, usize) {
     if full {
@@ -136,7 +136,7 @@ pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: b
     }
 }
 
-/// Writes the components in groups of `rows`, or their triangles in bands of so many rows.
+/// Writes the components in groups of `rows`, or their triangles in bands of this many rows.
 pub(crate) fn write_tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
     match parameters.matrices {
         Matrices::Diagonal => groups(parameters, rows, scales, constants),

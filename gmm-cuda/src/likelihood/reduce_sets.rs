@@ -9,7 +9,7 @@ use gmm_kernels::simt::WARP;
 
 #[derive(Clone, Copy)]
 pub enum Totals<'a> {
-    /// The first so many slots, in the host's memory.
+    /// The first slots, of this number, in the host's memory.
     Slots(&'a Slots, usize),
     Device(Numbers<'a, f64>),
 }

@@ -147,7 +147,7 @@ macro_rules! instances {
         #[derive(Debug, Clone, Copy)]
         pub enum Kernels {
             $(
-                /// Components of so many numbers.
+                /// Components of this many numbers.
                 $name(Kernel<SmallKArgs<$row>>)
             ),*
         }

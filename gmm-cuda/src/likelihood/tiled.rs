@@ -136,7 +136,7 @@ pub struct Tiled<'a> {
 }
 
 impl Tiled<'_> {
-    /// Returns the samples that a block of so many threads takes at a time.
+    /// Returns the samples that a block of this many threads takes at a time.
     pub fn block_samples(threads: u32, across: u32) -> usize {
         (threads / WARP / across) as usize * WARP_SAMPLES
     }

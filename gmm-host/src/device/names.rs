@@ -132,7 +132,7 @@ impl Device {
         Some(free.len() as u64 * free.iter().min()?)
     }
 
-    /// Returns whether these GPUs have memory for samples of so many bytes now; false for a device that is not a GPU or
+    /// Returns whether these GPUs have memory for samples of `bytes` now; false for a device that is not a GPU or
     /// cannot be used. `missing` values may take more than on the host: each pattern begins at a multiple of four rows.
     pub fn has_gpu_memory_for(self, bytes: u64, missing: bool) -> bool {
         self.free_gpu_memory().is_some_and(|free| bytes.saturating_mul(if missing { PADDED } else { 1 }) <= free)

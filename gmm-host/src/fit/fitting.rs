@@ -127,7 +127,7 @@ pub(super) mod steps {
     pub trait Steps: Clone + Debug + Default + Send + Sync + 'static {
         /// The model that an iteration improves.
         type Model: FittedModel;
-        /// The prior; it follows from the samples where it is not given.
+        /// The prior; missing parts follow from the samples.
         type Prior: Send + Sync;
 
         /// Checks everything that does not need the data.

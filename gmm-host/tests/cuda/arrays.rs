@@ -230,7 +230,7 @@ fn what_cannot_be_taken() {
     let (buffer, pointer) = upload(x.view());
     let owner = Arc::new(());
     let new = |pointer: *const f64, shape, ordinal| {
-        // SAFETY: the buffer holds so many elements, and outlives the array.
+        // SAFETY: the buffer holds this many elements, and outlives the array.
         unsafe { DeviceArray::new(pointer.cast(), Precision::Float64, shape, [4, 1], ordinal, owner.clone()) }
     };
     let error = new(pointer.wrapping_byte_add(4), [4000, 4], 0).unwrap_err().to_string();

@@ -43,7 +43,7 @@ fn assert_same(what: &str, many: &Result<Fit>, alone: &Result<Fit>) {
     }
 }
 
-/// Runs `work` with so many threads of rayon.
+/// Runs `work` with this many threads of rayon.
 fn with_threads<T: Send>(n: usize, work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(work)
 }

@@ -249,7 +249,7 @@ impl Shape {
         number(slices.start, 0)..number(slices.end - 1, 1)
     }
 
-    /// Returns consecutive slices of a batch with together at most so many rows, or single slices.
+    /// Returns consecutive slices of a batch with together at most this many rows, or single slices.
     pub fn pieces(&self, batch: &Batch, most: usize) -> Vec<Range<usize>> {
         let (mut pieces, mut start) = (Vec::new(), batch.slices.start);
         for slice in batch.slices.clone() {

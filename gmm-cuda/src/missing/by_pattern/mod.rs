@@ -289,7 +289,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
             batch,
             columns: Columns::new(columns, self.store.arrangement.padded(), shape.d, true)?,
             weighted: self.store.weight_scale.is_some(),
-            // The next launch reads the same samples, of which so many stay in half of the cache.
+            // The next launch reads the same samples; this many stay in half of the cache.
             cached_quads: (gpu.limits.l2 / 2 / (shape.d * QUAD * size_of::<f32>())).min(u32::MAX as usize) as u32,
             slices: Numbers::of(&ready.slices),
             parameters,

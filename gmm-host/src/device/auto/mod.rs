@@ -31,7 +31,7 @@ mod warm_up;
 
 /// The Metropolis steps that time the GPU.
 const TIMED_STEPS: usize = 16;
-/// The CPU's time in a settled evaluator is the fastest of so many evaluations, because the first is slower.
+/// The CPU's time in a settled evaluator is the fastest of this many evaluations, because the first is slower.
 const SETTLING_EVALUATIONS: usize = 4;
 
 /// Evaluates on the CPU or the GPU; or on one GPU, in the place of the CPU, or all GPUs. Each [`Kind`] of evaluation

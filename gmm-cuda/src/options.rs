@@ -78,7 +78,7 @@ pub struct CudaOptions {
 }
 
 impl CudaOptions {
-    /// Asks for a kernel: see [`kernel`](Self::kernel).
+    /// Requests a kernel: see [`kernel`](Self::kernel).
     #[must_use]
     pub fn with_kernel(self, kernel: impl Into<Option<String>>) -> Self {
         Self { kernel: kernel.into(), ..self }

@@ -79,7 +79,7 @@ pub struct Grid {
     pub threads: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared: usize,
-    /// Whether all blocks must run at the same time. The driver refuses more than can.
+    /// Whether all blocks must run at the same time. The driver refuses more than that.
     pub cooperative: bool,
 }
 

@@ -24,7 +24,7 @@ impl WhitenedShapes {
     }
 
     /// Returns the shapes of a launch of `whitened_mma`: `split` warps of a block of `whiten` are side by side along
-    /// the components. None if the features of a stage do not fit into shared memory, and for diagonal covariances.
+    /// the components. None if features of a stage, or of the fewest samples, exceed shared memory, and for diagonals.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Option<Self> {
         let (Task { k, d, .. }, full) = (*task, task.full());
         let whiten = |component_warps: u32, sample_warps: u32| WhitenShape {

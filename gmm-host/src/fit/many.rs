@@ -83,7 +83,7 @@ impl<M: Method> Fitting<M> {
     /// let fits = params.fit_many(&groups, &())?;
     /// // Each fit is that of its set alone.
     /// assert_eq!(fits[1].as_ref().unwrap().mixture, params.fit(&groups[1])?.mixture);
-    /// // One that fails says why, and stops no other.
+    /// // A fit that fails says why, and does not stop the others.
     /// assert!(matches!(fits[2], Err(Error::TooFewSamples { n_samples: 1, n_components: 2 })));
     /// # Ok::<(), gmm_host::Error>(())
     /// ```

@@ -260,7 +260,7 @@ fn try_all<M: Method, C: Ranked>(
     improve: Improve<'_, M>,
 ) -> Result<Selection<M::Model, C>> {
     let mut search = Search::new(rank);
-    // The greatest number of samples found too few, and its error.
+    // The least K with too few samples, and its error.
     let mut too_few: Option<(usize, Error)> = None;
     for model in models {
         let k = model.options.n_components;

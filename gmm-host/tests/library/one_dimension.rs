@@ -71,7 +71,7 @@ fn highest_density_has_closed_forms() {
     let m = line(&[1.0], &[3.0], &[2.0]);
     let region = m.hdr(0.95).unwrap();
     let one = &region.intervals;
-    // At the ends the density's digits give as many of the place.
+    // At the ends x has as many digits as the density.
     assert_eq!(one.len(), 1);
     let ends = [3.0 - 2.0 * Z975, 3.0 + 2.0 * Z975];
     assert_all_close("interval", one[0], ends, 1e-13, 1.0);

@@ -1,4 +1,4 @@
-//! A queue of device work for other computations. Each scope waits for its work, so that no memory in use is freed.
+//! A queue of device work besides mixtures. Each scope waits for its work, so that no memory in use is freed.
 use super::gpu::{Gpu, Limits};
 use super::kernel::{Grid, Kernel, Launch};
 use super::memory::{Numbers, allocate, zeroed};

@@ -101,7 +101,7 @@ impl Facts {
         }
     }
 
-    /// Returns those of a family for complete samples without weights, and diagonal covariances.
+    /// Returns the facts of a family for complete samples without weights, and diagonal covariances.
     pub const fn plain(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
         let complete = Self::complete(name, about, operations);
         Self { covariances: CovarianceShapes::Diagonals, weights: false, ..complete }

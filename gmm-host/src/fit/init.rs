@@ -137,7 +137,7 @@ impl FitOptions {
     }
 
     /// Finds a start that heeds labels: a component with labelled samples begins at their mean, others among samples
-    /// that they allow.
+    /// that may belong to them.
     fn start_with_labels(&self, evaluator: &mut dyn Evaluator, labels: &Labels, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n, d) = (self.n_components, evaluator.n_samples(), evaluator.n_features());
         let sets = labels.sets();

@@ -141,7 +141,7 @@ impl Points<f64> {
         moved
     }
 
-    /// Calls `f` for each value with [nearest centre, column], the weight, 1 if observed (else 0), and the difference.
+    /// Calls `f` for each value with nearest centre and column, the weight, 1 if observed (else 0), and the difference.
     fn visit(&self, centres: &Array2<f64>, mut f: impl FnMut([usize; 2], f64, f64, f64)) {
         let observed = self.observed();
         let centres = row_major(centres.view());

@@ -186,8 +186,7 @@ fn suits_whitening(task: &Task) -> bool {
     task.full() && task.n >= ENOUGH_SAMPLES && features.contains(&task.d) && task.k < task.d / 3
 }
 
-/// Returns whether a task of more than a tile of components has as many exponents as [`MANY_SAMPLES`] samples of a
-/// tile.
+/// Returns whether a task with more than a tile of components has the exponents of [`MANY_SAMPLES`] samples of a tile.
 fn has_many_exponents(task: &Task) -> bool {
     task.k > fused_mma::TILE && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
 }

@@ -29,8 +29,7 @@ const MAX_COLUMNS: usize = 65535 * COLUMNS;
 ///
 /// An evaluator of them ([`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array),
 /// `load_device_array`) makes its columns on the GPU, without a copy to the host. It holds the array, and reads it
-/// again where it needs original samples: rows for a fit's start, and a float64 copy for a mixture that needs more
-/// digits.
+/// again for original samples: rows for a fit's start, and a float64 copy for a mixture that needs more digits.
 #[derive(Clone)]
 pub struct DeviceArray {
     address: usize,

@@ -113,8 +113,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits of a named compute capability (only `8.0`), with this device's multiprocessors, or these
-    /// limits.
+    /// Returns the limits of a named compute capability (only `8.0`), with these multiprocessors, or these limits.
     fn under(self, capability: Option<&str>) -> Result<Self> {
         match capability {
             None => Ok(self),

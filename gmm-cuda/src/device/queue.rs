@@ -155,8 +155,7 @@ impl<'env> Work<'env> {
     /// Errors of [`Launch::argument`], and [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn launch<L: Launch + Copy + 'env>(&self, kernel: Kernel<L::Argument>, grid: Grid, launch: L) -> Result<()> {
         let Queue { stream, .. } = self.queue;
-        // The queue waits instead of this guard. The borrows of `launch` last until then; as a `Copy` type it owns
-        // nothing.
+        // The queue waits instead of this guard. The borrows of `launch` last until then; a `Copy` type owns nothing.
         drop(stream.launch(kernel, grid, launch)?.followed_by(stream.idle()));
         Ok(())
     }

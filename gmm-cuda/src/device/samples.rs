@@ -311,8 +311,7 @@ impl<T: Element> DeviceSamples<T> {
         Ok(Chunk { pass, columns: Columns::new(Numbers::of(buffer), n, self.store.d, self.weighted())?, started })
     }
 
-    /// Evaluates each chunk in order: `start` begins, `finish` waits, `add` takes its result. Chunks run in all passes
-    /// at once.
+    /// Evaluates each chunk in order, in all passes at once: `start` begins, `finish` waits, `add` takes its result.
     pub fn for_each_chunk<'a, R, V>(
         &'a self,
         mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,

@@ -50,8 +50,7 @@ impl Stream {
         grid.check(&kernel)?;
         let argument = launch.argument(&grid)?;
         let Grid { blocks, threads, shared, cooperative } = grid;
-        // SAFETY: the kernel has this one argument; `Launch` vouches for its pointers, the caller for their memory's
-        // life.
+        // SAFETY: the kernel has this one argument; `Launch` vouches for its pointers, the caller for their memory.
         unsafe { self.inner.launch(kernel.function(), blocks, threads, shared, cooperative, &argument)? };
         Ok(())
     }

@@ -220,8 +220,7 @@ fn groups_that_lie_far_apart() {
     }
 }
 
-/// An infinitely far sample has the score −∞ and the nearest component's label; with weight zero it has no part in an
-/// E-step.
+/// An infinitely far sample has the score −∞ and the nearest component's label; with weight zero an E-step skips it.
 #[test]
 fn a_sample_that_no_component_reaches() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);

@@ -175,8 +175,7 @@ fn impossible_proposals_are_rejected() {
     let lone = Covariances::Diag(Array2::from_shape_fn((1, 2), |(_, j)| (2.0 * theta[5 + j]).exp()));
     let lone = Mixture::new(Array1::ones(1), Array2::from_shape_fn((1, 2), |(_, j)| theta[1 + j]), lone).unwrap();
     let mut reference = ReferenceEvaluator::new(Samples::from_f32(chain.x.view()).unwrap());
-    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀, log π₀ = 0. The rest is taken at θ₀ = 0, with equal
-    // weights.
+    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀, log π₀ = 0. The rest is taken at θ₀ = 0.
     let alpha = &chain.target.prior.concentration;
     let stick = -alpha[1] * theta[0] - (alpha[0] + alpha[1]) * 0.5f64.ln();
     theta[0] = 0.0;

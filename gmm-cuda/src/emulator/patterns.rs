@@ -171,8 +171,7 @@ fn parameters_outside_the_range_are_refused() {
     ByPattern::<f64>::new(samples, 0, None).unwrap().log_likelihood(&mixture).unwrap();
 }
 
-/// Errors name the caller's rows, although patterns reorder them. A row that no component reaches does not change
-/// others.
+/// Errors name the caller's rows, although patterns reorder them. A row that no component reaches changes no other.
 #[test]
 fn rows_are_named_as_the_caller_counts() {
     let (nan, far) = (f64::NAN, 3);

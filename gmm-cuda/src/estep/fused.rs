@@ -122,8 +122,7 @@ impl SumsOfBlocks {
         })
     }
 
-    /// Starts the launch over `n` samples that `launch` makes for its sums, one for each value and block, and adds
-    /// these up.
+    /// Starts the launch over `n` samples that `launch` makes for a sum of each value and block, and adds these up.
     pub fn start<'a, L: Launch + Copy + 'a>(
         &'a self,
         stream: &'a Stream,

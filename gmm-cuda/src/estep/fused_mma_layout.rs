@@ -14,7 +14,7 @@ use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 /// The factor that turns a sum over a feature into one over products of the feature and the number one.
 const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
 
-/// Returns the row of the sums of features `i` and `j` ≤ `i` of D; `j` = D: feature `i`; `j` = D + 1: whether it is
+/// Returns the row of the sums of features `i` and `j` ≤ `i` of D; `j` = D: of `i` alone; `j` = D + 1: if `i` is
 /// observed.
 fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     if shape.rotations == 0 {

@@ -12,8 +12,7 @@ use gmm_core::model::mixture::Mixture;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-/// The memory of an earlier mixture's parameters and products' coefficients: fresh memory is slower to get than to
-/// fill.
+/// The memory of an earlier mixture's parameters and products' coefficients, because fresh memory is slow to get.
 pub type Spare = (Option<DeviceParameters<f32>>, Vec<f32>);
 
 /// A mixture in the frame of the samples, and its layouts, each made when a family first reads it.

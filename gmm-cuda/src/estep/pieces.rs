@@ -51,8 +51,7 @@ impl Division {
         Ok(gpu.free_memory()? / EXPONENTS / size_of::<f32>() / rows)
     }
 
-    /// Returns the samples of a piece: at least one whole wave, at most `most`, and no more than `n`, in whole
-    /// granules.
+    /// Returns the samples of a piece: as many whole waves as `most` allows, at least one; at most `n`, in granules.
     pub fn piece(n: usize, most: usize, wave: usize, granule: usize) -> usize {
         (most.max(wave) / wave * wave).min(n.next_multiple_of(granule))
     }

@@ -99,8 +99,7 @@ impl Shapes {
             steps: m.div_ceil(STEP) as u32,
             groups: k.div_ceil(launch.split as usize * tiles * TILE) as u32,
         };
-        // Few idle warps, and few blocks, because each prepares all samples itself, as long as two warps' products
-        // take.
+        // Few idle warps, and few blocks, because each prepares all samples, as long as two warps' products take.
         let component_warps = k.div_ceil(tiles * TILE).next_power_of_two().min(4) as u32;
         let needed = m.div_ceil(COLUMNS) as u32;
         let shape = |product_warps: u32| WeighShape {

@@ -1,5 +1,4 @@
-//! The kernels of `products_wgmma`, launched by [`products_mma`](super::products_mma) on devices with warpgroup
-//! products.
+//! The kernels of `products_wgmma`, launched by [`products_mma`](super::products_mma) on devices with warpgroups.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid};
@@ -38,8 +37,8 @@ pub(super) struct Warpgroups {
 }
 
 impl Warpgroups {
-    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time. The context is
-    /// current.
+    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time, in the current
+    /// context.
     pub fn boxed(gpu: &Gpu, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let (shape, shapes, n) = (warpgroups(task), Shapes::of_warpgroups(task), task.n);
         let blocks = gpu.limits.multiprocessors;

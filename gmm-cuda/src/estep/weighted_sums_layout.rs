@@ -22,7 +22,7 @@ pub(crate) struct WeightedSumsLayout {
     parameters: Arc<DeviceParameters<f32>>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
     weights: Vec<f32>,
-    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty unless moments are
+    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty if moments are not
     /// central.
     centres: Vec<f32>,
 }
@@ -114,8 +114,7 @@ impl WeightedSumsLayout {
     }
 }
 
-/// Returns the places of the parameters, in sections of whole 16 bytes: `tiled`'s for this many rows, weights, and
-/// centres.
+/// Returns the places of the parameters, in sections of whole 16 bytes: of `tiled` with these rows, weights, centres.
 pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
     let Task { k, d, central, .. } = *task;
     let (scales, constants) = layout::tiled_lengths(k, d, rows, task.full(), false);

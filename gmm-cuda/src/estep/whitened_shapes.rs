@@ -84,8 +84,7 @@ impl WhitenedShapes {
     }
 
     /// Returns the places of the parameters, in sections of whole 16 bytes: triangles row by row, (K, D·(D + 1)/2);
-    /// shifts (K, [`shifts`](Self::shifts)); factors of sums of products, seeds, and wₖ, (3, K); and wₖ for the sums
-    /// over samples.
+    /// shifts (K, [`shifts`](Self::shifts)); factors of sums of products, seeds, and wₖ, (3, K); and wₖ for the sums.
     pub fn sections(&self) -> [Range<usize>; 4] {
         let (k, d) = self.dim();
         sections([k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4)))

@@ -91,8 +91,8 @@ struct WhitenedWgmma {
 }
 
 impl WhitenedWgmma {
-    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time. The context is
-    /// current.
+    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time, in the current
+    /// context.
     fn boxed(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::of_warpgroups(task) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));

@@ -102,7 +102,7 @@ impl GeneralLayout {
         out[of_centres].copy_from_slice(centres);
     }
 
-    /// Returns the sums in the data's units, from `factor` times [`accumulate::values`], with weight and log-likelihood
+    /// Returns the sums in the data's units, from `factor` times [`accumulate::values`]; weight and log-likelihood are
     /// zero.
     pub fn centred_sums<T: Float>(
         &self,

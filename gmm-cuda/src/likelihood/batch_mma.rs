@@ -22,8 +22,8 @@ use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::sync::Arc;
 
-/// `batch_mma`: totals of sets near to a reference, from their differences, on the tensor cores. Split: sets of a
-/// block.
+/// `batch_mma`: totals of parameter sets near to a reference; the tensor cores multiply their differences from it. Its
+/// split is the most sets of a block.
 pub static BATCH_MMA: NearSetsFamily = NearSetsFamily { unit: Unit::Mma };
 /// `batch_wgmma`: the same with the products of warpgroups.
 pub static BATCH_WGMMA: NearSetsFamily = NearSetsFamily { unit: Unit::Wgmma };

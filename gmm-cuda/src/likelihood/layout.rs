@@ -11,8 +11,7 @@ pub(crate) fn pair_row(d: usize) -> usize {
     2 * d + 2
 }
 
-/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, zeros; with gaps s₀, m₀, c₀, s₁,
-/// ….
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, …, w, seed, zeros; with gaps s₀, m₀, c₀, s₁, ….
 pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, out: &mut [f32]) {
     let d = parameters.n_features;
     let numbers = small_k::numbers(parameters.gaps.is_some());

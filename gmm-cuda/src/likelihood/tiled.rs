@@ -19,8 +19,8 @@ use gmm_kernels::simt::WARP;
 use std::ptr;
 use std::sync::Arc;
 
-/// `tiled8`: totals and scores of any shape, in tiles of eight components or rows of a triangle. Split: a block's warps
-/// along the components.
+/// `tiled8`: totals and scores of any shape, in tiles of eight components, or of eight rows of a triangle. Its split is
+/// the warps of a block along the components.
 pub static TILED8: TiledFamily = TiledFamily { rows: 8 };
 /// `tiled16`: the same in tiles of sixteen.
 pub static TILED16: TiledFamily = TiledFamily { rows: 16 };

@@ -45,8 +45,8 @@ pub enum Covariance {
 /// The factors that the tensor cores can multiply without a noticeable loss of digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Digits {
-    /// Features and their products, which expand squares in exponents (E-step) or in their differences (totals of many
-    /// sets).
+    /// Features and their products, which expand squares in exponents (E-step) or in differences of these (many
+    /// totals).
     Expandable,
     /// Features, with the triangles of matrices (E-step).
     Whitenable,

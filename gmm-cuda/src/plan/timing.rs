@@ -58,7 +58,7 @@ pub struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// Returns a task's only variant, the remembered choice, or the fastest by measurement, of the requested family if
+    /// Returns a task's only variant, the remembered choice, or the fastest by measurement, of a requested family if
     /// any.
     pub fn choose(
         &self,

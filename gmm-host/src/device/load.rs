@@ -44,11 +44,11 @@ pub struct LoadOptions {
     /// The most bytes of GPU memory for samples; by default nearly all that is free. Samples that need more stay on the
     /// host and are sent in chunks in each evaluation.
     pub gpu_memory: Option<usize>,
-    /// Whether [`Device::Auto`] keeps to the first GPU. By default it moves to all GPUs if that is measured to be
+    /// Whether [`Device::Auto`] keeps to the first GPU. By default it moves to all GPUs if these are measured to be
     /// faster.
     pub one_gpu: bool,
-    /// The file in which the CUDA backend keeps kernels chosen by measured time. By default only the process keeps
-    /// them.
+    /// The file in which the CUDA backend keeps kernels chosen by measured time. By default they last as long as the
+    /// process.
     pub tuning_file: Option<PathBuf>,
 }
 

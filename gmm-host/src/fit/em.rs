@@ -51,8 +51,8 @@ impl Em {
         self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some()
     }
 
-    /// Returns the mixture of clusters. A component without samples has mean 0 and variance `reg_covar`, as in
-    /// scikit-learn.
+    /// Returns the mixture of clusters. A component without samples has mean 0 and variance `reg_covar`, as
+    /// scikit-learn's.
     ///
     /// # Errors
     /// As [`Statistics::to_mixture`].

@@ -43,8 +43,8 @@ options! {
         ///
         /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and some that one
         /// pass over all samples draws by distance, so that rare samples are among them. At most 20 passes over all
-        /// samples improve the centres, and one computes the start's parameters, each as long as one or two EM
-        /// iterations.
+        /// samples improve the centres, and one computes the start's parameters, each as long as an EM iteration or
+        /// two.
         #[cfg_attr(feature = "clap", arg(long, value_name = "METHOD"))]
         init_params: InitParams = InitParams::KMeans,
         /// The seed of every random choice. Run r of a fit uses stream r of the generator ChaCha8.

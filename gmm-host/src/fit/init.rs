@@ -43,8 +43,8 @@ const FREE_WORK: usize = 1 << 22;
 const FIRST_CENTRES: usize = 64;
 /// The subset size for random responsibilities, which take at least 4 samples for each feature.
 const RANDOM_SUBSET: usize = 1024;
-/// Lloyd's iterations end when the centres' squared moves sum to less than this times the data's mean variance, as in
-/// scikit-learn.
+/// Lloyd's iterations end when the centres' squared moves sum to less than this times the mean variance
+/// (scikit-learn's).
 pub(super) const LLOYD_TOL: f64 = 1e-4;
 /// The variance of the narrow components over the mean squared distance to the nearest centre. Two centres share only
 /// samples whose squared distances differ by less than about 1e-3 of that mean.

@@ -12,8 +12,7 @@ pub struct Fit<M = Mixture> {
     /// The parameters after the last iteration.
     pub mixture: M,
     /// scikit-learn's `lower_bounds_`: for EM, the mean log-likelihood at the beginning of each iteration; for
-    /// variational inference, the lower bound of all samples' evidence at its end, without terms independent of the
-    /// posterior.
+    /// variational inference, the lower bound of all samples' evidence at its end, without constant terms.
     pub lower_bounds: Vec<f64>,
     /// Whether the last iteration changed the lower bound by less than `tol`.
     pub converged: bool,

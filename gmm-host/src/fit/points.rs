@@ -1,6 +1,5 @@
 //! The samples of k-means, and its common steps: nearest centres, and the choice of the first centres.
-//! [`kmeans`](super::kmeans) serves a fit's start, [`scikit_learn`](super::scikit_learn) equals scikit-learn bit for
-//! bit.
+//! [`kmeans`](super::kmeans) serves a fit's start; [`scikit_learn`](super::scikit_learn) gives scikit-learn's bits.
 use gmm_core::backends::cpu::real::Real;
 use gmm_core::simd::isa::Isa;
 use gmm_core::simd::lane::fuses;

@@ -10,8 +10,7 @@ const SHARE: f64 = 1e-3;
 const ROUNDINGS: f64 = 64.0;
 
 /// Finds a column (from 0) whose variance is below a thousand times `reg_covar`, so that the fit depends on the data's
-/// units: of several the one with the least variance. A constant column, which has no variance of its own, does not
-/// count.
+/// units: of several the one with the least variance. A constant column, without variance, does not count.
 ///
 /// The variances are those of the mixture; no sample is read.
 pub trait Regularized {

@@ -289,8 +289,7 @@ fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usiz
     points.labels(&centres)
 }
 
-/// Returns the means (K, D) of the samples with the same label. An empty cluster gets a sample farthest from its
-/// centre.
+/// Returns the means (K, D) of the samples with the same label. An empty cluster gets a sample far from its centre.
 fn moved<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize]) -> Vec<T> {
     let d = points.d;
     let mut sums = vec![T::zero(); centres.len()];

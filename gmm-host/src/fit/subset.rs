@@ -53,8 +53,7 @@ pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, r
     }
 }
 
-/// Checks, for a start that is not from the samples, that each column has a value with weight; mostly a few rows
-/// suffice.
+/// Checks, for a start that is not from the samples, that each column has a value with weight, mostly in a few rows.
 ///
 /// # Errors
 /// [`Error::UnobservedColumn`].

@@ -1,5 +1,4 @@
-//! Samples divided over devices of a real machine: the GPU and the CPU, and all GPUs. The float64 reference is the
-//! truth.
+//! Samples divided over devices of a real machine, the GPU and the CPU or all GPUs, against the float64 reference.
 use crate::common::{assert_close, blobs, mixture, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{

@@ -14,8 +14,7 @@ fn fit(data: impl DataSource) -> Fit {
     params().fit(data).unwrap()
 }
 
-/// Owned, shared and borrowed arrays, views in any order, float32, float64 and samples give a resident evaluator's
-/// bits.
+/// Owned, shared and borrowed arrays, views in any order, float32, float64 and samples give a resident evaluator's fit.
 #[test]
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);

@@ -86,8 +86,7 @@ fn uniform(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, d), || rng.random::<f64>())
 }
 
-/// The talk's validity tests: four uniform draws of data, means, variances and weights in all combinations, N=100,
-/// D=13, K=8.
+/// The talk's validity tests: four uniform draws of data, means, variances and weights in all combinations.
 #[test]
 fn random_parameters_in_all_combinations() {
     let (n, d, k) = (100, 13, 8);

@@ -51,8 +51,7 @@ use std::f64::consts::LN_2;
 use std::sync::Arc;
 use store::Store;
 
-/// Most qₖ, and features' values, of a piece for the general kernels, so that both fit into the L2 cache:
-/// [`MIN_PIECE`].
+/// Most qₖ, and features' values, of a piece for the general kernels, for the L2 cache to hold; but see [`MIN_PIECE`].
 const PIECE_NUMBERS: usize = 1 << 21;
 /// Least rows of a piece, unless it is a single slice.
 const MIN_PIECE: usize = 2048;

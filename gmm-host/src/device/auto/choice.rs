@@ -122,14 +122,13 @@ impl Choices {
         })
     }
 
-    /// Returns whether the CPU is expected to need longer than a GPU costs for as many evaluations again, of this kind
-    /// or all.
+    /// Returns whether the CPU should need longer than a GPU costs for as many evaluations again, of this kind or of
+    /// all.
     pub fn start_pays(&self, kind: Kind) -> bool {
         kind.method != Method::ScoreSamples && self.expected(kind).max(self.cpu_time) > self.rules.start + self.layout
     }
 
-    /// Returns whether future evaluations of a kind should take the CPU longer than the samples' layout on a started
-    /// GPU.
+    /// Returns whether future evaluations of a kind should take the CPU longer than the layout on a started GPU.
     pub fn layout_pays(&self, kind: Kind) -> bool {
         kind.method != Method::ScoreSamples && self.expected(kind) > self.layout
     }

@@ -78,8 +78,7 @@ enum Gpu<'a> {
 }
 
 impl<'a> AutoEvaluator<'a> {
-    /// Lays out the samples for the CPU, with `threads` threads or rayon's; calls `open_gpu` if a GPU is expected to
-    /// pay.
+    /// Lays out the samples for the CPU, with `threads` threads or rayon's; calls `open_gpu` if a GPU should pay.
     pub fn new(
         samples: Samples<'a>,
         threads: Option<usize>,

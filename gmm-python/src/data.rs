@@ -12,13 +12,16 @@ use crate::threads::{compute, interruptible};
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
-use gaussmix::fit::{Em, Variational};
-use gaussmix::model::Predict;
+use gaussmix::fit::{Em, Variational, me};
+use gaussmix::model::{CovarianceModel, Predict};
 use ndarray::{Array1, ArrayView2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// What mclust's EM finds: a mixture, its log-likelihood, and the number of iterations.
+type Found = (Mixture, f64, usize);
 
 /// Samples in a device.
 ///
@@ -315,6 +318,27 @@ impl Data {
     /// The E-step.
     fn e_step(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Statistics> {
         self.evaluate(py, |data| data.statistics(&mixture.0)).map(Statistics)
+    }
+
+    /// mclust's EM from the M-step of each of these statistics under a model: the mixture, its log-likelihood and the
+    /// number of iterations; None where a component is empty or collapses.
+    fn me(
+        &self,
+        py: Python<'_>,
+        starts: Vec<(PyRef<'_, Statistics>, String)>,
+        tol: f64,
+        max_iter: usize,
+    ) -> PyResult<Vec<Option<Found>>> {
+        let starts =
+            starts.iter().map(|(statistics, model)| Ok((statistics.0.clone(), arrays::covariance_model(model)?)));
+        let starts: Vec<_> = starts.collect::<PyResult<_>>()?;
+        let one = |data: &mut dyn Evaluator,
+                   (statistics, model): &(gaussmix::statistics::Statistics, CovarianceModel)| {
+            let Ok(start) = statistics.to_mixture_of(*model, 0.0) else { return Ok(None) };
+            let found = me(data, start, tol, max_iter)?;
+            Ok((!found.is_singular).then(|| (found.mixture.into(), found.log_likelihood, found.n_iter)))
+        };
+        self.evaluate(py, |data| starts.iter().map(|start| one(data, start)).collect())
     }
 
     /// Fits to the samples by the method whose options are given. `course` says where runs begin and sees

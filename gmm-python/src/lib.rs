@@ -112,6 +112,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start::kmeans_plusplus, module)?)?;
     module.add_function(wrap_pyfunction!(fit::option_names, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans_statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(start::hierarchy, module)?)?;
+    module.add_function(wrap_pyfunction!(start::hierarchy_classes, module)?)?;
     module.add_function(wrap_pyfunction!(start::mixture_of_clusters, module)?)?;
     module.add_function(wrap_pyfunction!(start::n_uniforms, module)?)?;
     module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;

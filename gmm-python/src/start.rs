@@ -5,10 +5,10 @@ use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::data::View;
-use gaussmix::fit::{Em, scikit_learn};
+use gaussmix::fit::{Em, Hierarchy, scikit_learn};
 use gaussmix::model::CovarianceType;
-use ndarray::{Array1, ArrayView1};
-use numpy::{IntoPyArray, PyArray1};
+use ndarray::{Array1, Array2, ArrayView1};
+use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 /// The number of uniform random numbers that k-means and k-means++ take.
@@ -98,6 +98,23 @@ pub fn kmeans_plusplus<'py>(
         scikit_learn::kmeans_plusplus(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
     })?;
     Ok(to_numpy(x.py(), chosen))
+}
+
+/// The mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.
+#[pyfunction]
+pub fn hierarchy<'py>(x: &Bound<'py, PyAny>, model: &str, transformation: &str) -> PyResult<Bound<'py, PyArray2<i64>>> {
+    let (py, x) = (x.py(), arrays::matrix("the data", x)?);
+    let (model, transformation) = (arrays::covariance_model(model)?, transformation.parse().map_err(exception)?);
+    let made = compute(py, || Hierarchy::new(x.view(), model, transformation))?.map_err(exception)?;
+    let rows =
+        |(i, j): (usize, usize)| made.mergers.get(i).map_or(0, |pair| if j == 0 { pair.0 } else { pair.1 } as i64);
+    Ok(Array2::from_shape_fn((made.mergers.len(), 2), rows).into_pyarray(py))
+}
+
+/// The group of each row (N,) where K are left.
+#[pyfunction]
+pub fn hierarchy_classes<'py>(py: Python<'py>, mergers: Vec<(usize, usize)>, k: usize) -> Bound<'py, PyArray1<i64>> {
+    to_numpy(py, Hierarchy { mergers }.classes(k))
 }
 
 /// The mixture of the statistics of clusters.

@@ -20,7 +20,7 @@ unsafe fn body<T: Float>(args: &RowsArgs<T>) {
 }
 
 kernels! {
-    /// Some rows of an array.
+    /// Copies chosen rows.
     array_rows_f32: RowsArgs<f32> = body;
     array_rows_f64: RowsArgs<f64> = body;
 }

@@ -11,9 +11,8 @@ pub use exponents::*;
 pub use operands::*;
 pub use weigh::*;
 
-/// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first
-/// arrives what is to be read, at the second arrive those that have read it: so many threads of
-/// each warp.
+/// Two barriers for each of `AHEAD` places in shared memory, at offset `bytes`. Copies arrive at the first; `of_warp`
+/// threads of each warp arrive at the second when they have read the place.
 #[derive(Clone, Copy)]
 pub(crate) struct Places<const AHEAD: usize> {
     pub bytes: usize,
@@ -31,7 +30,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         Mbarrier::at(self.bytes + 8 * (AHEAD + place as usize))
     }
 
-    /// Makes the barriers ready.
+    /// Initialises the barriers.
     ///
     /// # Safety
     /// One thread calls it, before the others use the barriers.
@@ -46,8 +45,8 @@ impl<const AHEAD: usize> Places<AHEAD> {
         });
     }
 
-    /// Waits until all have read what was in the place of copy number `number`, and has the place's
-    /// barrier wait for so many bytes. All lanes of the warp call it.
+    /// Waits until all have read the place that copy `number` needs, and makes its barrier expect `bytes`. Returns the
+    /// place. All lanes of the warp call it.
     ///
     /// # Safety
     /// The barriers are ready.
@@ -65,7 +64,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         place
     }
 
-    /// Waits until copy number `number` has arrived, and gives its place.
+    /// Waits until copy `number` has arrived, and returns its place.
     ///
     /// # Safety
     /// The barriers are ready; all lanes of the warp call it.
@@ -77,7 +76,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         place
     }
 
-    /// Says that this thread, or its warp, has read the place.
+    /// Marks the place as read by this thread, or by its warp.
     ///
     /// # Safety
     /// The barriers are ready.

@@ -1,4 +1,4 @@
-//! The code of the kernels of warpgroups for matrices.
+//! The code of the warpgroup kernels for matrices.
 mod exponents;
 mod operands;
 mod respond;

@@ -80,7 +80,7 @@ impl<'a> Component<'a> {
         unsafe { self.over_slices(from, self.args.slice_stride as usize) }
     }
 
-    /// Σ over the pattern's slices of numbers that are `stride` apart.
+    /// Σ over the pattern's slices of numbers `stride` apart.
     #[inline(always)]
     unsafe fn over_slices(self, from: *const f64, stride: usize) -> f64 {
         let mut sum = 0.0;
@@ -105,8 +105,8 @@ impl<'a> Component<'a> {
     #[inline(always)]
     unsafe fn complete(self) {
         let (d, observed) = (self.d(), self.observed);
-        // SAFETY: elements of the component's matrices and vectors, and a place for each result;
-        // what other lanes wrote is read behind a meeting of all lanes.
+        // SAFETY: elements of the component's matrices and vectors, and a place for each result; all lanes meet between
+        // a lane's write and another's read.
         unsafe {
             let count = self.sum(d, d);
             let mut cell = Cells::of(self.lane, d);
@@ -186,7 +186,7 @@ impl<'a> Component<'a> {
 }
 
 kernel! {
-    /// The sums of all columns of each pattern and component.
+    /// Computes the sums of all columns of each pattern and component.
     pub unsafe fn complete_patterns(args: CompleteArgs) {
         let pattern = block_idx() as usize;
         let warps = block_dim() / WARP;

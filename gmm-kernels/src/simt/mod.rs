@@ -130,8 +130,8 @@ macro_rules! kernel {
     };
 }
 
-/// Declares the kernels of a generic function, with one documentation: `kernels! { /// Sums. sum_f32: SumArgs<f32> =
-/// body::<f32>; … }`.
+/// Declares the kernels of a generic function, with one documentation:
+/// `kernels! { /// Sums. sum_f32: SumArgs<f32> = body::<f32>; … }`.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 macro_rules! kernels {
     (#[$doc:meta] $($name:ident: $args:ty = $body:expr;)+) => { $(

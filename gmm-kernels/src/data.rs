@@ -14,8 +14,7 @@ pub struct Columns {
     pub stride: u64,
     /// N.
     pub n: u64,
-    /// The L2 cache is asked to keep this number of quads, from the first on, for the next launch; the rest stream
-    /// through.
+    /// The number of quads, from the first on, that the L2 cache is asked to keep for the next launch.
     pub cached_quads: u32,
 }
 

@@ -1,5 +1,4 @@
-//! Replaces the committed archive. The test needs a process of its own, because the replacement holds for the whole
-//! process.
+//! Replaces the committed archive, in a process of its own because the replacement holds for the whole process.
 use gmm_kernels::ptx::{checksum, entry, names, replace};
 use gmm_ptx::{Entry, pack};
 

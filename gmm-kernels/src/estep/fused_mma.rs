@@ -84,8 +84,7 @@ pub const OBSERVED: f32 = PRODUCT_SCALE;
 pub struct Team {
     /// Parts of the features.
     pub features: u32,
-    /// Parts of the components. The warps of a team take the parts of the features in turn, first for the first part of
-    /// the components.
+    /// Parts of the components. The team's warps are ordered by part of the components, then of the features.
     pub components: u32,
 }
 
@@ -197,8 +196,7 @@ impl FusedShape {
         )
     }
 
-    /// The shape of teams with these numbers of parts of the features and of the components; `None` if they exceed
-    /// `most`.
+    /// The shape of teams with these parts of the features and of the components; `None` for more than `most`.
     const fn of_team(self, features: usize, components: usize, most: usize) -> Option<Self> {
         if features > most || components > most || features * components > most {
             return None;
@@ -236,8 +234,7 @@ impl FusedShape {
         }
     }
 
-    /// Steps of a pair of tiles of features with diagonal covariances: features, squares and, with missing values,
-    /// observations.
+    /// Steps of a pair of tiles of features with diagonal covariances: features, squares and any observations.
     pub const fn kinds(self) -> usize {
         if self.gaps { 3 } else { 2 }
     }
@@ -311,8 +308,7 @@ impl FusedShape {
         if self.expanded > 0 { self.pairs * STEP + 1 } else { 0 }
     }
 
-    /// Elements in which a warp transposes: two places for all features; or, behind the rows, one for each step of
-    /// products.
+    /// Elements in which a warp transposes: two places for all features; or, behind the rows, one for each step.
     const fn transposed(self) -> usize {
         let places = if self.expanded > 0 { self.expanded } else { 2 * self.pairs };
         self.rows() * SAMPLES + places * TRANSPOSED
@@ -328,8 +324,7 @@ impl FusedShape {
         if self.team.components > 1 { self.side_by_side() * 2 * SAMPLES } else { 0 }
     }
 
-    /// Numbers of a warp's part of the shared memory: during the rounds for transposition and exchange, afterwards for
-    /// its sums.
+    /// Numbers of a warp's part of the shared memory: first for transposition and exchange, finally for its sums.
     const fn part(self) -> usize {
         let of_rounds = self.transposed() + 2 * (self.exchanged_exponents() + self.exchanged_likelihoods());
         let sums = self.of_warp().sums();

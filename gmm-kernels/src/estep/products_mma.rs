@@ -182,8 +182,8 @@ pub struct ExponentsArgs {
     pub factors: *const u32,
     /// The output of `split_coefficients`; zeros behind K and behind M.
     pub coefficients: *const u32,
-    /// For each row the factor of its sum, the constant that is added, and wₖ: (3, rows). Behind K: zero, a constant
-    /// below all others, zero.
+    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, a constant below all others,
+    /// zero.
     pub constants: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
@@ -305,8 +305,7 @@ pub struct WeighArgs {
     pub weights: *const f32,
     /// As in [`ExponentsArgs::factors`], for whole parts, times [`RAW_PITCH`].
     pub factors: *const u32,
-    /// The number of slices, gridDim.y: stage s belongs to slice s modulo this. If `add` is 0, at most the number of
-    /// stages.
+    /// The number of slices, gridDim.y; stage s is in slice s modulo this. At most the number of stages if `add` is 0.
     pub slices: u32,
     /// Whether to add to `sums` instead of replacing them.
     pub add: u32,

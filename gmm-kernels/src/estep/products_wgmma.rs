@@ -42,11 +42,9 @@ pub const STAGE: usize = 32;
 pub const FLUSH: u32 = 16;
 /// Threads of a block that multiply: two warpgroups.
 const MULTIPLYING: u32 = 8 * WARP;
-/// Threads of a block of the kernels that multiply. One warp of the last warpgroup starts the copies; its other warps
-/// do nothing.
+/// Threads of a block of the kernels that multiply. Of the last warpgroup, only one warp works: it starts the copies.
 pub const BLOCK: u32 = MULTIPLYING + 4 * WARP;
-/// Registers of a thread of such a block at the start; the last warpgroup then leaves most of its registers to the
-/// others.
+/// Registers of a thread of such a block at the start. The last warpgroup then leaves most of its own to the others.
 pub const REGISTERS: u32 = 168;
 /// Registers of a thread that multiplies, and of one that does not.
 const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
@@ -218,8 +216,8 @@ pub struct ExponentsArgs {
     pub products: *const u32,
     /// The output of `warpgroup_coefficients`.
     pub coefficients: *const u32,
-    /// For each row the factor of its sum, the constant that is added, and wₖ: (3, rows). Behind K: zero, a constant
-    /// below all others, zero.
+    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, a constant below all others,
+    /// zero.
     pub constants: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
@@ -243,8 +241,7 @@ pub struct WeighArgs {
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
-    /// The number of slices, gridDim.y: tile t belongs to slice t modulo this. If `add` is 0, at most the number of
-    /// tiles.
+    /// The number of slices, gridDim.y; tile t is in slice t modulo this. At most the number of tiles if `add` is 0.
     pub slices: u32,
     /// Whether to add to `sums` instead of replacing them.
     pub add: u32,

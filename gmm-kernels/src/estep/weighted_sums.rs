@@ -87,8 +87,7 @@ impl PatchShape {
         (self.quads() as usize * QUAD + self.block_tiles as usize * COMPONENTS + 2) * PITCH
     }
 
-    /// Places of a block's components, for the counts and for the largest responsibilities: one for each component and
-    /// quad.
+    /// Places of a block's components for counts and largest responsibilities: one for each component and quad.
     #[inline(always)]
     fn places(&self) -> usize {
         self.block_tiles as usize * COMPONENTS * QUADS
@@ -126,8 +125,7 @@ pub struct WeightedSumsArgs {
     pub centres: *const f32,
     /// `full`: the pair of features and the quad of features of each patch, (patches, 2).
     pub pairs: *const u32,
-    /// The number of slices, gridDim.y: stage s belongs to slice s modulo this. If `add` is 0, at most the number of
-    /// stages.
+    /// The number of slices, gridDim.y; stage s is in slice s modulo this. At most the number of stages if `add` is 0.
     pub slices: u32,
     /// Whether to add to `sums` instead of replacing them.
     pub add: u32,

@@ -159,8 +159,7 @@ pub struct WhitenArgs {
     pub output: Output,
 }
 
-/// The division of `outer`'s work. A warp's *task* is a tile of 16 rows by up to 64 columns of the sums of a pair of
-/// components.
+/// The division of `outer`'s work. A *task* of a warp is 16 rows by up to 64 columns of the sums of two components.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OuterShape {
@@ -239,8 +238,7 @@ impl OuterShape {
         self.tasks() * LANE_SUMS * WARP as usize + 2 * self.components()
     }
 
-    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`; if `j` is D, of feature `i`
-    /// alone.
+    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`, or of `i` alone if `j` is D.
     pub fn place(&self, c: usize, i: usize, j: usize) -> usize {
         let tile = i / TILE;
         let first = c / 2 * self.groups() + Self::group(tile);
@@ -292,15 +290,13 @@ pub struct OuterArgs {
     pub shape: OuterShape,
     /// N.
     pub n: u64,
-    /// Both parts of these samples' features from `whiten`, two numbers per element: (2, D, [`Exponents::stride`] / 2),
-    /// zeros behind N.
+    /// Both parts of these samples' features from `whiten`: (2, D, [`Exponents::stride`] / 2) pairs, zeros behind N.
     pub halves: *const u32,
     /// The exponents of these samples from `whiten`, for [`OuterShape::components`] rows.
     pub exponents: Exponents,
     /// wₖ ([`OuterShape::components`],), zeros behind K.
     pub weights: *const f32,
-    /// The number of slices, gridDim.y: stage s belongs to slice s modulo this. If `add` is 0, at most the number of
-    /// stages.
+    /// The number of slices, gridDim.y; stage s is in slice s modulo this. At most the number of stages if `add` is 0.
     pub slices: u32,
     /// Whether to add to `sums` instead of replacing them.
     pub add: u32,

@@ -70,8 +70,7 @@ pub const RESPOND_BLOCK: u32 = 512;
 const MULTIPLYING: u32 = 2 * WARPGROUP;
 /// Threads of such a block: one warp of the last warpgroup starts the copies, its other warps do nothing.
 pub const OUTER_BLOCK: u32 = MULTIPLYING + WARPGROUP;
-/// Registers of a thread of such a block at the start; the last warpgroup then leaves most of its registers to the
-/// others.
+/// Registers of a thread of such a block at the start. The last warpgroup then leaves most of its own to the others.
 pub const OUTER_REGISTERS: u32 = 168;
 /// Registers of a thread that multiplies, and of one that does not.
 const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
@@ -257,8 +256,7 @@ impl Shape {
         2 * self.stage_part() + self.block_rows() * STAGE * 2
     }
 
-    /// Numbers that a thread of `warpgroup_outer` adds up for a pair: for a band, a sixteenth of its columns by a
-    /// warp's 16 rows.
+    /// Numbers that a thread of `warpgroup_outer` adds up for a pair: a sixteenth of each band's columns by 16 rows.
     #[inline(always)]
     fn pair_sums(&self) -> usize {
         let bands = self.bands();

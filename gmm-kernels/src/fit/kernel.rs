@@ -1,4 +1,4 @@
-//! The code of the `fit` kernels. Barriers are in loops that all threads of a block repeat equally often.
+//! Barriers are in loops that all threads of a block repeat equally often.
 mod expectation;
 mod maximisation;
 mod seeding;
@@ -14,7 +14,6 @@ enum Pass {
     Lloyd,
     /// The first mixture, from the samples nearest to each centre.
     Assign,
-    /// An iteration of EM.
     Em,
 }
 

@@ -121,8 +121,7 @@ impl Fit {
 pub struct FitArgs {
     /// The fits (gridDim.x,).
     pub fits: *const Fit,
-    /// The samples of all fits, around the origin; standard deviations (`reg_covar` is added to their squares) are from
-    /// 10⁻²⁵ to 10²⁵.
+    /// The samples of all fits, around the origin; √(variance + `reg_covar`) is from 10⁻²⁵ to 10²⁵.
     pub x: *const f64,
     /// The weights of all samples; null: all weights are one.
     pub sample_weights: *const f64,
@@ -191,8 +190,7 @@ pub struct Layout {
     pub seeds: usize,
     /// Numbers that the warps exchange.
     pub exchange: usize,
-    /// Sums (parts of the samples, K, [`Self::items`], [`Self::of_item`]): as many parts as give each thread an item,
-    /// at least one.
+    /// Sums (parts of the samples, K, [`Self::items`], [`Self::of_item`]); each thread has at least one item.
     pub sums: usize,
     /// A tile of samples (threads, [`Self::sample_stride`]).
     pub samples: usize,

@@ -35,8 +35,7 @@ pub const COMPONENTS: usize = 4;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DensityArgs<T> {
-    /// Samples (D, stride); address and stride are multiples of 16 bytes; all elements are finite, except NaN in
-    /// `observed`.
+    /// Samples (D, stride), both aligned to 16 bytes; all elements are finite, except NaN in `observed`.
     pub x: *const T,
     /// Elements from one column to the next: at least N rounded up to a multiple of [`TILE`].
     pub stride: u64,

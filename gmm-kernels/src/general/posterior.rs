@@ -24,8 +24,7 @@ pub const fn parts(k: usize) -> u32 {
     if parts < MOST_PARTS as usize { parts as u32 } else { MOST_PARTS }
 }
 
-/// Dynamic shared memory of a launch: for each thread the largest q, the sum, its largest term, and that term's
-/// component.
+/// Dynamic shared memory of a launch: each thread's largest q, sum, largest term, and its component.
 pub const fn shared_bytes(block_dim: u32) -> usize {
     FINISH_SHARED_BYTES + block_dim as usize * (3 * size_of::<f64>() + size_of::<u32>())
 }

@@ -31,8 +31,7 @@ pub struct BatchArgs {
     pub partials: *mut f64,
 }
 
-/// Dynamic shared memory of a launch: a group's parameters (`k` as in [`BatchArgs`]), and a product for each set and
-/// thread.
+/// Dynamic shared memory of a launch: a group's parameters (`k` as in [`BatchArgs`]), a product per set and thread.
 pub fn shared_bytes(d: usize, k: usize, group: usize, block_dim: u32) -> usize {
     group * (k * row(d, false) * size_of::<f32>() + block_dim as usize * (size_of::<f64>() + size_of::<f32>()))
 }

@@ -43,8 +43,7 @@ pub const FEATURE_SCALE: f32 = 2048.0;
 pub const SQUARE_SCALE: f32 = 256.0;
 /// The feature that represents the number one. It and its square, scaled, are 2^14.
 pub const ONE: f32 = 8.0;
-/// Elements of the coefficients of four sets, eight components and a step: the columns of two tiles, four numbers for
-/// each lane.
+/// Elements of the coefficients of four sets, eight components and a step: two tiles, four numbers for each lane.
 pub const STEP_SIZE: usize = 4 * 32 * 4;
 
 /// Steps for D features.

@@ -44,8 +44,7 @@ pub struct BatchParametersArgs {
     pub mixtures: *const f64,
     /// The largest float32 deviation whose square, summed over the features, is finite.
     pub max_deviation: f64,
-    /// The loss of a set's total for each component, as a fraction of the root of the sum of its products' squares, in
-    /// units of log₂.
+    /// A set's loss of its total for each component, over the root of the sum of its products' squares, in log₂ units.
     pub loss: f64,
     /// The largest loss allowed for a set's total, in units of log₂.
     pub most: f64,
@@ -62,8 +61,7 @@ pub struct BatchParametersArgs {
     pub offsets: *mut f64,
 }
 
-/// Dynamic shared memory of a launch: for each component four float64 and four float32 numbers, and four float32
-/// numbers of each lane.
+/// Dynamic shared memory of a launch: for each component four float64 numbers, and four float32 for it and each lane.
 pub fn shared_bytes(k: usize) -> usize {
     (4 * size_of::<f64>() + 4 * size_of::<f32>() * (1 + 32)) * k.next_multiple_of(COMPONENTS)
 }

@@ -57,8 +57,8 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Tied, Self::Full];
 
-    /// Numbers of one component in the arguments: those of each feature ([`numbers`]; `full`: bⱼ), w, seed, and padding
-    /// to whole 16-byte reads.
+    /// Numbers of one component in the arguments: its features' ([`numbers`]; `full`: bⱼ), w, seed, padding to 16
+    /// bytes.
     pub const fn row(self, d: usize) -> usize {
         match self {
             Self::Diagonal | Self::Tied => row(d, false),
@@ -96,8 +96,7 @@ pub const fn numbers(gaps: bool) -> usize {
     if gaps { 3 } else { 2 }
 }
 
-/// Numbers of one component with a diagonal covariance: those of each feature ([`numbers`]), w, seed, and padding to
-/// whole 16-byte reads.
+/// Numbers of a component with a diagonal covariance: its features' ([`numbers`]), w, seed, padding to 16 bytes.
 pub const fn row(d: usize, gaps: bool) -> usize {
     (numbers(gaps) * d + 2).next_multiple_of(4)
 }
@@ -110,8 +109,7 @@ pub struct SmallKArgs<const ROW: usize> {
     pub components: [[f32; ROW]; COMPONENTS],
     /// [`Kind::count`] of the components.
     pub k: u32,
-    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: the same for each component. Not read by other
-    /// kinds.
+    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: one A per component; otherwise not read.
     pub triangles: *const f32,
     /// The data.
     pub columns: Columns,

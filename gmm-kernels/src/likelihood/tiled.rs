@@ -36,8 +36,7 @@ pub struct TiledArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
-    /// Tiles of components: ⌈K / T⌉; the last is padded with components of weight zero and a seed below all others.
-    /// `full`: K.
+    /// Tiles of components: ⌈K / T⌉, the last padded with weights of zero and seeds below all others. `full`: K.
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub component_warps: u32,
@@ -62,8 +61,7 @@ pub struct TiledArgs {
 pub struct Exponents {
     /// qₖ of each sample, (components, stride); null if not wanted.
     pub q: *mut f32,
-    /// Each sample's maximum over k, then in the next row its factor: weight / Σₖ wₖ·2^(qₖ − maximum), zero behind N;
-    /// (2, stride).
+    /// Each sample's maximum over k, and its factor: weight / Σₖ wₖ·2^(qₖ − maximum), zero behind N; (2, stride).
     pub normalisers: *mut f32,
     /// Samples from one component to the next: N or more, a multiple of the samples of a block.
     pub stride: u32,

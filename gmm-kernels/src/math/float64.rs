@@ -60,8 +60,7 @@ pub fn sqrt(x: f64) -> f64 {
 
 /// 2 / ln 2, rounded, and the remainder.
 const TWO_OVER_LN_2: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
-/// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z with z = s², for |s| ≤ (√2 − 1) / (√2 + 1): 5·10⁻¹⁹
-/// of the whole.
+/// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z, z = s², |s| ≤ (√2 − 1) / (√2 + 1): error 5·10⁻¹⁹.
 const ARTANH: [f64; 8] = [
     0.9617966939259756,
     0.577078016355598,

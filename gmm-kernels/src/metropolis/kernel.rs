@@ -1,4 +1,3 @@
-//! The code of `metropolis`.
 mod proposal;
 
 use super::*;
@@ -72,8 +71,7 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     warp_sum(total)
 }
 
-/// A block's share of the samples, and this thread's places in shared memory for its quads, resident or passing: one
-/// for each of its rounds.
+/// A block's share of the samples, and this thread's places in shared memory: one for each of its rounds.
 struct BlockSamples<'a, const D: usize> {
     columns: &'a Columns,
     /// The quad of the first round, and the number of rounds.

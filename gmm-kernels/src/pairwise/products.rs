@@ -96,11 +96,9 @@ pub struct ProductsArgs {
     pub segments: u32,
     /// Blocks that divide the segments of a tile, at least one and at most [`Tiling::most_shares`].
     pub shares: u32,
-    /// With several shares: the sums of each share of each tile, (tiles, shares, [`Tiling::products`]); aligned to 16
-    /// bytes.
+    /// With several shares: the sums of each, (tiles, shares, [`Tiling::products`]); aligned to 16 bytes.
     pub sums: *mut f32,
-    /// With several shares: for each tile the number of shares whose sums have been written, zero before and after each
-    /// launch.
+    /// With several shares: each tile's number of shares with written sums; zero before and after each launch.
     pub ready: *mut u32,
     /// The products (N, M); aligned to 8 bytes.
     pub products: *mut f32,

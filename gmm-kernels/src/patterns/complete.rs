@@ -27,8 +27,7 @@ pub struct CompleteArgs {
     pub layout: Layout,
     /// The patterns.
     pub masks: Masks,
-    /// The first slice of each pattern and, behind them, the number of slices (patterns + 1,), counted from
-    /// `first_slice` on.
+    /// Each pattern's first slice, then the number of slices (patterns + 1,), counted from `first_slice` on.
     pub slices: *const u32,
     /// The number of the first slice.
     pub first_slice: u32,

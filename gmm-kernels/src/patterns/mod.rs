@@ -13,8 +13,7 @@ use crate::simt::WARP;
 /// Threads of a block of these kernels.
 pub const BLOCK: u32 = 8 * WARP;
 
-/// Numbers of a slice in the table of slices: its first row, the row behind its last, and its pattern. A slice begins
-/// with a quad.
+/// A slice's numbers in the table: first row, row behind the last, and pattern. A slice begins with a quad.
 pub const SLICE: usize = 3;
 
 /// The parameters of each quad of samples.

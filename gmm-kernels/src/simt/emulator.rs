@@ -105,7 +105,6 @@ fn text(reason: &(dyn Any + Send)) -> String {
     text.or_else(|| reason.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// A barrier.
 struct Meeting {
     threads: Cell<u32>,
     waiting: Cell<u32>,

@@ -38,8 +38,7 @@ pub const WARP: u32 = 32;
 /// Number of threads of a warpgroup.
 pub const WARPGROUP: u32 = 4 * WARP;
 
-/// Index of the thread. Everything derived from it is computed again where needed, to save registers for a kernel's
-/// sums.
+/// Index of the thread. What depends on it is computed again where needed, to save registers.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) fn thread() -> u32 {

@@ -1,4 +1,3 @@
-//! The code of the `array_columns` kernels.
 use super::*;
 use crate::arrays::COLUMNS;
 use crate::math::Float;

@@ -1,4 +1,3 @@
-//! The code of the `array_ranges` kernels.
 use super::*;
 use crate::arrays::COLUMNS;
 use crate::math::Float;

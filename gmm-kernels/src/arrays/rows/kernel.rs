@@ -1,4 +1,3 @@
-//! The code of the `array_rows` kernels.
 use super::*;
 use crate::math::Float;
 use crate::simt::*;

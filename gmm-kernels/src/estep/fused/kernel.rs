@@ -1,4 +1,3 @@
-//! The code of the `fused` kernels.
 pub(crate) mod components;
 pub(crate) mod lane;
 pub(crate) mod likelihoods;

@@ -1,5 +1,4 @@
-//! The code of the `fused64` kernels. Loops over a lane's arrays have constant bounds, so that the arrays are
-//! registers.
+//! Loops over a lane's arrays have constant bounds, so that the arrays are registers.
 use super::*;
 use crate::math::{Float, LogProduct64, float64, smaller, warp_sum};
 use crate::simt::*;

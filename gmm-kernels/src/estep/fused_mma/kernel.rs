@@ -1,4 +1,3 @@
-//! The code of the `fused_mma` kernels.
 mod block;
 mod diagonal;
 mod expanded;

@@ -1,4 +1,3 @@
-//! The code of the `fused_patterns` kernels.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::fused::kernel::components::Components;

@@ -1,4 +1,3 @@
-//! The code of the kernels of the tensor cores.
 mod exponents;
 mod weigh;
 
@@ -41,8 +40,7 @@ pub(crate) fn split_feature(x: [f32; QUAD]) -> Feature {
     [first[0], second[0], first[1], second[1]]
 }
 
-/// The product of two features. The high part's rounding error is itself a float16 number; the product of both low
-/// parts is left out.
+/// The product of two features. The high part's rounding error is itself a float16 number; low times low is left out.
 #[inline(always)]
 pub(crate) fn product(a: Feature, b: Feature) -> Feature {
     /// The signs of both numbers.
@@ -74,7 +72,6 @@ pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
     }
 }
 
-/// The number one as a feature.
 #[inline(always)]
 pub(crate) fn one() -> Feature {
     split_feature([ONE; QUAD])

@@ -1,4 +1,3 @@
-//! The code of the kernels of warpgroups.
 mod exponents;
 mod operands;
 mod weigh;

@@ -27,7 +27,6 @@ struct PatchBlock<'a> {
     counts: Shared<f32>,
     /// The largest responsibility of each component and quad, for the current stage and the one before.
     largest: Shared<f32>,
-    /// The components' weights.
     weights: Shared<f32>,
     /// The components' centres, a row for each component, in the order of a stage's features.
     centres: Shared<f32>,
@@ -46,15 +45,14 @@ impl<'a> PatchBlock<'a> {
         Self { args, shape, tile, patch, stages, counts, largest, weights, centres }
     }
 
-    /// Row of a feature in a stage. The rows of a quad are far apart, so that lanes with neighbouring quads use
-    /// different banks.
+    /// Row of a feature in a stage. A quad's rows are far apart, so that lanes with neighbouring quads use different
+    /// banks.
     #[inline(always)]
     fn row(&self, feature: u32) -> usize {
         let feature = if self.shape.full { feature } else { feature - self.patch * QUAD as u32 };
         (feature % QUAD as u32 * self.shape.quads() + feature / QUAD as u32) as usize
     }
 
-    /// First feature of a stage.
     #[inline(always)]
     fn first_feature(&self) -> u32 {
         if self.shape.full { 0 } else { self.patch * QUAD as u32 }

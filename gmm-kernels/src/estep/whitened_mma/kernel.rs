@@ -1,4 +1,3 @@
-//! The code of the kernels for matrices on the tensor cores.
 mod outer;
 mod whiten;
 

@@ -1,4 +1,3 @@
-//! The code of the warpgroup kernels for matrices.
 mod exponents;
 mod operands;
 mod respond;

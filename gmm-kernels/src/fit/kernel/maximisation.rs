@@ -2,8 +2,7 @@
 use super::*;
 use crate::math::{ROOT_HALF_LOG2_E, float64, warp_sum};
 
-/// A sum of squares around the old mean may shrink to this fraction around the new one: 2⁻²⁰, as in the host's
-/// `CentredSums::cancel`.
+/// The least fraction to which a sum of squares may shrink around the new mean: 2⁻²⁰, as in `CentredSums::cancel`.
 const LOST: f64 = 1048576.0;
 /// The least pivot over its variance: 2⁻⁴⁰, far above a zero's rounding error.
 const LEAST_PIVOT: f64 = 9.094947017729282e-13;

@@ -1,4 +1,3 @@
-//! The code of the `accumulate` kernels.
 mod wide;
 
 use super::*;
@@ -27,7 +26,6 @@ fn sum_over_lanes<T: Float>(mut v: [T; NUMBERS]) -> [T; 2] {
     [v[0], v[1]]
 }
 
-/// A slice of the samples.
 #[derive(Clone, Copy)]
 struct Slice {
     number: u32,
@@ -185,8 +183,7 @@ impl<T: Float> Tile<T> for Triangle<T> {
     }
 }
 
-/// A tile of the diagonals of a group of components: the centres of each. `GAPS`: over the samples that have the
-/// feature.
+/// A tile of the diagonals of a group of components: their centres. `GAPS`: over the samples with the feature.
 struct Diagonals<T, const GAPS: bool> {
     centres: [[T; SIDE]; SIDE],
 }

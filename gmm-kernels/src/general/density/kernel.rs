@@ -1,4 +1,3 @@
-//! The code of the `density` kernels.
 mod wide;
 
 use super::*;

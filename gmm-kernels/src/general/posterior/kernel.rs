@@ -1,4 +1,3 @@
-//! The code of the `posterior` kernels.
 use super::*;
 use crate::data::QUAD;
 use crate::math::{Float, float64, warp_sum};
@@ -203,8 +202,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
         let exists = i < args.n;
         // Threads past the last sample read the last one.
         let last = if exists { i as usize } else { args.n as usize - 1 };
-        // SAFETY: the sample exists, and each array that is not null has a place for it; all threads take part in the
-        // exchanges.
+        // SAFETY: the sample exists, with a place in each array that is not null; all threads take part.
         unsafe {
             let weights = args.weights.add(args.of_quads.offset(last / QUAD));
             let own = Part { args, sample: last, first: if exists { part } else { args.k }, weights };

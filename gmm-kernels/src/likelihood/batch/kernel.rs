@@ -1,4 +1,3 @@
-//! The code of `batch`.
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};

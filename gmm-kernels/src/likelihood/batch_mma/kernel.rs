@@ -1,4 +1,3 @@
-//! The code of `batch_mma`.
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::THRESHOLD;
@@ -12,8 +11,7 @@ struct Samples<const S: usize> {
 }
 
 impl<const S: usize> Samples<S> {
-    /// Splits a thread's features: a quad of samples for each half step. The first two samples of a quad are in the
-    /// first tile.
+    /// Splits a thread's features: a quad of samples for each half step, its first two samples in the first tile.
     #[inline(always)]
     fn new(x: &[[[f32; QUAD]; 2]; S]) -> Self {
         let mut samples = Self { high: [[[0; 4]; S]; 2], low: [[[0; 4]; S]; 2] };
@@ -173,8 +171,7 @@ unsafe fn write_exponents<const S: usize>(
     });
 }
 
-/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of them. All lanes take
-/// part.
+/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each. All lanes take part.
 #[inline(always)]
 pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     let (power, mantissa) = butterfly((power, mantissa), ROWS_OF_TILE, |(power, mantissa), distance| {

@@ -1,4 +1,3 @@
-//! The code of `batch_parameters`.
 mod arithmetic;
 mod scaled;
 
@@ -40,8 +39,8 @@ struct SetBlock<'a> {
     slot: usize,
     /// The lane's feature.
     feature: Option<usize>,
-    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants, of the reference and the set; their largest coefficients; and
-    /// their losses.
+    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants (reference, set), their largest coefficients, and their
+    /// losses.
     bounds: Shared<f64>,
     /// (8·⌈K / 8⌉, 4): w and the seed of the reference and the set.
     weights: Shared<f32>,
@@ -241,8 +240,7 @@ impl<'a> SetBlock<'a> {
     #[inline(always)]
     unsafe fn run(self) {
         let components = self.components();
-        // SAFETY: components below `components`; a barrier is between a warp's write to shared memory and another's
-        // read.
+        // SAFETY: components below `components`; a barrier separates a warp's write from another's read.
         unsafe {
             counted!(for c in (self.warp..components).step_by(COMPONENTS) {
                 self.scale(c);

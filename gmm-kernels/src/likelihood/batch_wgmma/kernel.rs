@@ -1,4 +1,3 @@
-//! The code of `batch_wgmma`.
 mod block;
 mod memory;
 mod samples;
@@ -49,8 +48,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let operand = Operand::new(block.coefficients(0, 0), 4 * S * MATRIX, MATRIX);
     let start = |samples: &Samples<S>, octet: u32, bundle: u32| {
         let place = (octet * room as u32 + bundle) as usize * S * STEP_SIZE * size_of::<Halves>();
-        // SAFETY: the coefficients of a group are in shared memory since the barrier; all threads of the warpgroup call
-        // it.
+        // SAFETY: the group's coefficients are there since the barrier; the whole warpgroup calls it.
         unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
     };
     // Samples of a warpgroup's four warps.

@@ -1,4 +1,3 @@
-//! The code of `exp2_bias`.
 use super::*;
 use crate::math::{float64, warp_sum};
 use crate::reduce::Output;
@@ -54,8 +53,7 @@ mod tests {
         assert!(exponents.iter().all(|count| *count > 3000), "{exponents:?}");
     }
 
-    /// The host's 2^x is rounded to nearest: errors of up to 2⁻²⁴ = 6·10⁻⁸ of both signs, whose mean over 2¹⁶ arguments
-    /// is about 10⁻¹⁰.
+    /// The host's 2^x is rounded to nearest: errors up to 2⁻²⁴ = 6·10⁻⁸ of both signs, with a mean of about 10⁻¹⁰.
     #[test]
     fn the_host_has_no_bias() {
         let (grid, block, per_thread) = (8, 64, 128);

@@ -1,4 +1,3 @@
-//! The code of `pair`.
 use super::*;
 use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;

@@ -346,8 +346,7 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
-    // Whether the warp's latest samples were far. The next are then likely to be far, and are computed with the maximum
-    // subtracted at once.
+    // Whether the warp's latest samples were far; the next ones are then computed with the maximum subtracted at once.
     let mut far = false;
     // The bound is the same for all lanes of a warp, so that all take part in the vote.
     while i - (lane as u32) < columns.quads() {

@@ -1,4 +1,3 @@
-//! The code of the `tiled` kernels.
 use super::*;
 use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
@@ -296,8 +295,7 @@ fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES];
     });
 }
 
-/// The log-sum-exps of a thread's samples. They are in shared memory because the work between two tiles needs the
-/// registers.
+/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the registers.
 #[derive(Clone, Copy)]
 struct Sums {
     /// Maxima of the thread's first quad of samples.

@@ -1,4 +1,3 @@
-//! The code of `gaussian_centres`.
 use super::*;
 use crate::simt::*;
 

@@ -1,4 +1,3 @@
-//! The code of `gaussian_pairs`.
 use super::*;
 use crate::data::QUAD;
 use crate::simt::*;

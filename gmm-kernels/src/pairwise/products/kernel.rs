@@ -1,4 +1,3 @@
-//! The code of `products_large`, `products_medium` and `products_small`.
 use super::*;
 use crate::pairwise::split::{LARGEST, square_roots};
 use crate::simt::*;
@@ -182,8 +181,7 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     let before = Shared::<Halves>::at(0);
     barrier!();
     if thread_idx() == 0 {
-        // SAFETY: a number for each tile. Blocks that count later see what this block's threads wrote before the
-        // barrier.
+        // SAFETY: a number for each tile. Blocks that count later see this block's writes before the barrier.
         unsafe { before.set(0, count_up(args.ready.add(tile as usize), 1)) };
     }
     barrier!();
@@ -300,8 +298,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         barrier!();
         fetch_segment(segment + ahead, if stage == 0 { ahead } else { stage - 1 });
         let mut step = 0;
-        // Opaque in large tiles: the second step's reads, moved before the first step's products, would need too many
-        // registers.
+        // Opaque in large tiles: the second step's reads, moved ahead of the first products, would need more registers.
         while step < if tiling.vectors == LARGE.vectors { opaque(2) } else { 2 } {
             let at = stage as usize * elements + step as usize * STEP;
             // SAFETY: places of this stage; every lane comes here.
@@ -312,8 +309,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         stage = if stage == ahead { 0 } else { stage + 1 };
     }
     if tiling.most_shares > 1 && args.shares > 1 {
-        // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was last read before the
-        // barrier.
+        // SAFETY: the caller guarantees it; all copies have arrived, and no thread reads them now.
         let last = unsafe { add_parts(args, tiling, [tile, share], &mut sums) };
         if !last {
             return;

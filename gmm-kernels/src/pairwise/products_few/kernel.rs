@@ -1,4 +1,3 @@
-//! The code of `products_few`.
 use super::*;
 use crate::pairwise::split::{
     LARGEST, SEGMENT, SEGMENT_ELEMENTS, max_magnitude, power_of_two, split_pair, square_roots,
@@ -47,8 +46,7 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
     numbers
 }
 
-/// Splits a vector's numbers of a segment, which are in four neighbouring lanes, and returns the power of two that
-/// scales them.
+/// Splits a vector's numbers of a segment, which four neighbouring lanes hold. Returns their power of two as well.
 #[inline(always)]
 fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
@@ -65,8 +63,7 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     (pieces, scale)
 }
 
-/// The products of a segment of 16 rows with a segment of eight vectors: each half of the segment from zero, small
-/// products first.
+/// The products of a segment of 16 rows with one of eight vectors: each half from zero, small products first.
 #[inline(always)]
 fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
     let mut halves = [[0.0f32; 4]; 2];
@@ -120,8 +117,7 @@ kernel! {
         let mut sums = [0.0f32; 4];
         while segment < segments {
             let (of_rows, of_vector) = (next_rows, next_vector);
-            // Read while the previous ones are multiplied; after the last segment the same again, from the nearest
-            // cache.
+            // Read while the previous ones are multiplied; after the last, it is read again from the cache.
             let next = if segment + warps < segments { segment + warps } else { segment };
             (next_rows, next_vector) = (read_rows(next), read_vector(next));
             let (pieces, scale) = split_vector(&of_vector);

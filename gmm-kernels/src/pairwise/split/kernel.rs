@@ -1,4 +1,3 @@
-//! The code of `split_rows`.
 use super::*;
 use crate::simt::*;
 

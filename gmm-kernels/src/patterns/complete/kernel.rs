@@ -1,4 +1,3 @@
-//! The code of `complete_patterns`.
 use super::super::*;
 use super::*;
 use crate::general::accumulate::{self, FEATURES};

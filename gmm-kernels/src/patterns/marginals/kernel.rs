@@ -1,4 +1,3 @@
-//! The code of the `marginals` kernels.
 use super::super::*;
 use super::*;
 use crate::estep::fused;
@@ -112,8 +111,7 @@ impl<'a, T: Float> Component<'a, T> {
         None
     }
 
-    /// Writes column `c` of the inverse of a lower triangle of the observed columns to column `c` of `to`, with zeros
-    /// above it.
+    /// Writes column `c` of the inverse of a lower triangle of the observed columns to `to`, with zeros above it.
     #[inline(always)]
     unsafe fn invert_column(self, lower: Matrix, to: Matrix, c: usize) {
         counted!(for i in 0..self.d() {
@@ -203,8 +201,7 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Writes b, rounded. Returns log₂ of A's determinant in lane 0 and, in all lanes, the first row outside the type's
-    /// range.
+    /// Writes b, rounded. Returns log₂ of A's determinant in lane 0 and, in all lanes, the first row out of range.
     #[inline(always)]
     unsafe fn write_shifts(self, alive: bool) -> (f64, u32) {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
@@ -248,8 +245,7 @@ impl<'a, T: Float> Component<'a, T> {
     #[inline(always)]
     unsafe fn write_e(self) {
         let d = self.d();
-        // SAFETY: elements of the component's matrices and vectors; all lanes meet between a lane's write and another's
-        // read.
+        // SAFETY: the component's matrices and vectors; all lanes meet between a write and another's read.
         unsafe {
             counted!(for i in (self.lane..d).step_by(WARP as usize) {
                 if self.observed.has(i) {

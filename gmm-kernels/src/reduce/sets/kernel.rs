@@ -1,4 +1,3 @@
-//! The code of `reduce_sets`.
 use super::*;
 use crate::math::warp_sum;
 use crate::simt::*;

@@ -1,4 +1,3 @@
-//! The code of `reduce_slices`.
 use super::*;
 use crate::simt::*;
 

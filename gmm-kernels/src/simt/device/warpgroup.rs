@@ -95,8 +95,7 @@ impl Shared<Halves> {
     }
 }
 
-/// An operand of a warpgroup's products in shared memory. It consists of matrices of (8, 8) numbers, 128 contiguous
-/// bytes each.
+/// An operand of a warpgroup's products in shared memory: (8, 8) matrices of 128 contiguous bytes each.
 #[derive(Clone, Copy)]
 pub struct Operand {
     /// The place, and the distance along the sum, in 16 bytes.

@@ -185,8 +185,7 @@ macro_rules! triangles {
         pub unsafe fn $name<const S: usize>(a: &[[Halves; 8]; S], [high, low]: [Operand; 2]) -> [f32; $sums] {
             const { assert!(S >= $steps) };
             let mut c = [0.0f32; $sums];
-            // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread
-            // takes part.
+            // SAFETY: reads shared memory as the caller guarantees, and registers. Every thread takes part.
             unsafe {
                 asm!(
                     begin!(""),
@@ -254,8 +253,7 @@ triangles! {
     [12 13 14 15] 7 + 2432 "yes"
 }
 
-/// Makes a function that adds products of two features. It takes for each band the columns, their sums, and the band of
-/// the first operand.
+/// Makes a function that adds products of two features: for each band the columns, sums, and the first operand's band.
 macro_rules! bands {
     ($name:ident, $bands:literal [$($i:literal)*], $sums:literal [$($s:literal)*], $($columns:literal $eights:tt $band:tt)*) => {
         /// c + A·B of a warpgroup for some bands A (64, 16) and the columns of B for each band, or only A·B if `add` is
@@ -269,8 +267,7 @@ macro_rules! bands {
         /// The operands are in the launch's shared memory, and their copies have arrived for this thread.
         #[inline(always)]
         pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $bands], [high, low]: [Operand; 2], add: u32) {
-            // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread
-            // takes part.
+            // SAFETY: reads shared memory as the caller guarantees, and registers. Every thread takes part.
             unsafe {
                 asm!(
                     begin!("setp.ne.u32 first, {add}, 0; "),

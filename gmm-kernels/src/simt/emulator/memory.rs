@@ -34,8 +34,7 @@ impl<'a> Memory<'a> {
         Self::default()
     }
 
-    /// Takes allocations (start, bytes) that launches may read and write. It is undefined behaviour if a launch uses
-    /// one after it was freed.
+    /// Takes allocations (start, bytes) that launches may read and write. None may be used after it was freed.
     pub fn of_allocations(allocations: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let mut memory = Self::new();
         allocations.into_iter().for_each(|(start, bytes)| memory.add("an allocation", start, bytes, true));

@@ -1,10 +1,8 @@
-//! A lane's part of the E-step: its components and its sums.
 use super::*;
 
 pub(crate) struct Lane<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
     pub(crate) components: Components<COMPONENTS, CAPACITY, D, MATRIX>,
     pub(crate) sums: ComponentSums<COMPONENTS, D, MATRIX>,
-    /// The likelihoods of the samples.
     product: LogProduct,
 }
 
@@ -52,8 +50,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         });
     }
 
-    /// Returns the warp's log₂-likelihood. Only the first of the LANES lanes that share a sample counts it. All lanes
-    /// of the warp take part.
+    /// Returns the warp's log₂-likelihood; the first lane of each group counts it. All lanes of the warp take part.
     #[inline(always)]
     pub(crate) fn total<const LANES: usize>(self) -> f64 {
         let first = ((thread_idx() % WARP) as usize).is_multiple_of(LANES);

@@ -1,4 +1,3 @@
-//! Computes likelihoods and responsibilities from exponents.
 use super::*;
 
 /// Sum of `x` over the lanes that share a sample.
@@ -79,8 +78,8 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
     }
 
-    /// Gives the samples past the last (`first` is the first here) likelihoods of zero with sum one, so that they count
-    /// as nothing.
+    /// Makes samples past the last count as nothing: their likelihoods are zero with sum one. `first`: the first one's
+    /// number.
     #[inline(always)]
     pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
         counted!(for p in 0..SAMPLES {

@@ -1,4 +1,3 @@
-//! The way of a warp's samples through shared memory.
 use super::*;
 
 /// A warp's samples in its two stages in shared memory.

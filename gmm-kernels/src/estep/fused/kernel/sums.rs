@@ -1,4 +1,3 @@
-//! The sums of a lane's components, and their addition to the sums of the warp.
 use super::*;
 
 /// The sums of a lane's components: Σ r, and the first and second moments.

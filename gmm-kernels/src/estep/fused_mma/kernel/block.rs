@@ -1,4 +1,3 @@
-//! A block's shared memory: parameters, and numbers that its warps exchange.
 use super::*;
 
 /// A block's shared memory, and the warp's part of it. `GAPS`: values may be missing; `P`: pairs of tiles of features;
@@ -15,14 +14,12 @@ pub(super) struct FusedBlock<const GAPS: bool, const P: usize, const N: usize> {
     /// The lane's place in `coefficients` and `constants`, within the warp's part.
     pub(super) own_coefficients: Shared<Halves>,
     own_constants: Shared<f32>,
-    /// The parts of the warps.
     parts: Shared<f32>,
     /// The warp's own part: two places in which all features are transposed.
     pub(super) transposed: Shared<Halves>,
 }
 
 impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
-    /// Takes the shape of a warp.
     #[inline(always)]
     pub(super) fn new(of_warp: FusedShape, member: Member) -> Self {
         let shape = FusedShape { team: member.team, ..of_warp };
@@ -43,7 +40,6 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         }
     }
 
-    /// The memory behind the parts of all warps.
     #[inline(always)]
     pub(super) fn behind_parts(&self) -> Shared<f32> {
         self.parts.offset((block_dim() / WARP) as usize * self.shape.part())

@@ -31,8 +31,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     }
     let mut sums = RoundSums::<S, N>::new();
     let mut since = 0;
-    // The bounds are the same for all threads of a block, so that all meet at the barriers. A block without samples
-    // leaves zeros.
+    // The bounds are the same for all threads of a block, so that all meet at the barriers.
     loop {
         counted!(for h in (0..H).step_by(G) {
             // If a round has one turn, the places alternate from round to round.

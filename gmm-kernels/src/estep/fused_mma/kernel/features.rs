@@ -28,8 +28,7 @@ impl Split {
         counted!(for i in 0..4 {
             let (feature, first) = (i % 2, i / 2 * 2);
             let (a, b) = (x[feature][first], x[feature][first + 1]);
-            // The rounded number is scaled, and the rest is of the scaled number: as exact as scaling first, and
-            // shorter.
+            // Scaled after the rounding: as exact as scaling first, and shorter.
             let high = multiply_halves(round_halves(a, b), FEATURE_SCALES);
             let [high_a, high_b] = widen_halves(high);
             split.high[i] = high;
@@ -38,8 +37,8 @@ impl Split {
         split
     }
 
-    /// Returns the squares. The rounding error of the high part is itself a float16 number; the square of the low part
-    /// is left out.
+    /// Returns the squares. The high part's rounding error is itself a float16 number; the low part's square is left
+    /// out.
     #[inline(always)]
     pub(super) fn square(self) -> Self {
         let mut split = self;

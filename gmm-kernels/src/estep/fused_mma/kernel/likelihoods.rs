@@ -1,4 +1,3 @@
-//! Likelihoods of a group of samples, from exponents.
 use super::*;
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::Float;
@@ -42,7 +41,6 @@ pub(super) fn finish_exponents(q: &mut Quad, scale: f32, constant: f32) {
     });
 }
 
-/// Likelihoods of the samples of G groups.
 pub(super) struct Likelihoods<const N: usize, const G: usize> {
     /// Likelihoods of each of the lane's components.
     pub(super) each: [Components<N>; G],

@@ -1,4 +1,3 @@
-//! A warp's place among the warps that share samples.
 use super::*;
 
 /// The place of a warp in its team, and of the team in the block.
@@ -8,8 +7,7 @@ pub(super) struct Member {
     /// Whether the kernel is for teams, and for teams that share features: constants of a kernel.
     pub(super) of_team: bool,
     pub(super) adds_exponents: bool,
-    /// Whether samples are fetched into the cache one round ahead: if a round takes so long that this does not delay
-    /// its own samples.
+    /// Whether samples are fetched into the cache a round ahead: for rounds so long that this does not delay their own.
     pub(super) fetches_ahead: bool,
     /// The number of teams of the block, and this team's number.
     pub(super) teams: u32,
@@ -20,7 +18,6 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A warp that is not in a team.
     #[inline(always)]
     pub(super) fn alone(_: Team) -> Self {
         let (teams, number) = (block_dim() / WARP, thread_idx() / WARP);
@@ -36,19 +33,16 @@ impl Member {
         }
     }
 
-    /// A warp of a team that shares features.
     #[inline(always)]
     pub(super) fn of_features(team: Team) -> Self {
         Self { fetches_ahead: false, ..Self::of(Team { components: 1, ..team }, true) }
     }
 
-    /// A warp of a team that shares components.
     #[inline(always)]
     pub(super) fn of_components(team: Team) -> Self {
         Self::of(Team { features: 1, ..team }, false)
     }
 
-    /// A warp of a team that shares both.
     #[inline(always)]
     pub(super) fn of_both(team: Team) -> Self {
         Self::of(team, true)
@@ -89,7 +83,6 @@ impl Member {
         self.team.warps() * WARP
     }
 
-    /// Whether the warp is the first of its team.
     #[inline(always)]
     pub(super) fn is_first(&self) -> bool {
         self.features == 0 && self.components == 0

@@ -1,4 +1,3 @@
-//! The samples that a warp takes in each round.
 use super::*;
 use crate::estep::products_mma::RESPONSIBILITY_SCALE;
 use crate::math::LogProduct;

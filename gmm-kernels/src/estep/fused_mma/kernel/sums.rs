@@ -1,10 +1,8 @@
-//! The sums of a warp.
 use super::*;
 use crate::math::Float;
 
 /// Two float16 numbers one.
 const ONES: Halves = 0x3c00_3c00;
-/// The sums of a lane.
 pub(super) struct RoundSums<const S: usize, const N: usize> {
     /// For each step and tile of components, as [`mma`] returns them: products by components.
     products: [[[f32; 4]; N]; S],
@@ -37,8 +35,7 @@ impl<const S: usize, const N: usize> RoundSums<S, N> {
         rounded
     }
 
-    /// Adds the responsibilities of G groups times their products of step `s`; `short`: the products' low parts are
-    /// zeros.
+    /// Adds the responsibilities of G groups times their products of step `s`; `short`: without low parts.
     #[inline(always)]
     pub(super) fn add<const G: usize>(
         &mut self,

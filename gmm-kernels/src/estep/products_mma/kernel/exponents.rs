@@ -3,7 +3,6 @@ use super::*;
 use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The state that the threads of a block share.
 struct ExponentsBlock<'a, const T: usize, const FULL: bool> {
     args: &'a ExponentsArgs,
     shape: ExponentsShape,

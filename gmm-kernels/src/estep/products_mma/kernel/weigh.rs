@@ -1,7 +1,6 @@
 //! `weigh`: responsibilities times products, summed over the samples.
 use super::*;
 
-/// The state that the threads of a block share.
 struct WeighBlock<'a, const T: usize, const FULL: bool> {
     args: &'a WeighArgs,
     shape: WeighShape,
@@ -79,7 +78,6 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         });
     }
 
-    /// First feature of a stage.
     #[inline(always)]
     fn first_feature(&self) -> usize {
         if FULL { 0 } else { self.product / 2 }
@@ -386,7 +384,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
             if phase == turn {
                 if next < all {
                     // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies with it
-                    // any more.
+                    // now.
                     unsafe {
                         block.respond(stage ^ 1);
                         block.form(stage ^ 1);

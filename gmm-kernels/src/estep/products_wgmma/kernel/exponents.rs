@@ -11,13 +11,11 @@ const PRODUCTS: Places<MOST_STEPS> = Places { bytes: FINISH_SHARED_BYTES, of_war
 /// The barriers for the steps of coefficients.
 const STEPS: Places<STEPS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_STEPS, of_warp: 1 };
 
-/// The products of a tile.
 #[inline(always)]
 fn products() -> Shared<Halves> {
     Shared::at(HEAD)
 }
 
-/// A step of coefficients.
 #[inline(always)]
 fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
     Shared::at(HEAD + 2 * shape.part() + place as usize * COEFFICIENTS)
@@ -39,8 +37,7 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     while tile < tiles {
         counted!(for group in 0..groups {
             counted!(for step in 0..steps {
-                // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's
-                // coefficients.
+                // SAFETY: the places were read, or are empty; the arrays have the tile's products and the coefficients.
                 unsafe {
                     if group == 0 {
                         let place = PRODUCTS.claim(MOST_STEPS as u32 * round + step, OCTETS * OCTET_BYTES);

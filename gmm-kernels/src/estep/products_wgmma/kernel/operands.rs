@@ -92,7 +92,6 @@ kernel! {
     }
 }
 
-/// Products that are zero.
 const NOTHING: Feature = [0; QUAD];
 
 /// Replaces missing values of a quad's feature by zeros.

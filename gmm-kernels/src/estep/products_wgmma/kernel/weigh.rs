@@ -48,7 +48,6 @@ impl SliceStages {
         tiles.unwrap_or(0) * Self::OF_TILE
     }
 
-    /// The tile of stage `number`.
     #[inline(always)]
     fn tile(self, number: u32) -> usize {
         (block_idx_y() + number / Self::OF_TILE * self.slices) as usize

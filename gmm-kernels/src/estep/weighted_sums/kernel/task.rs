@@ -12,7 +12,6 @@ pub(super) struct PatchTask {
     pub(super) row: usize,
     /// Row of the first of the two features that multiply the y of a full matrix; the second is `quads` rows on.
     pub(super) pair_row: usize,
-    /// [`PatchShape::quads`].
     pub(super) quads: usize,
 }
 

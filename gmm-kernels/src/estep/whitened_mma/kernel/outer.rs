@@ -16,7 +16,6 @@ impl OuterSums {
     const ZERO: Self = Self { products: [[[0.0; 4]; 2 * PAIRS]; 2], features: [[0.0; 2]; 2] };
 }
 
-/// A warp's task.
 #[derive(Clone, Copy)]
 struct OuterTask {
     /// Its number in the slice.
@@ -30,7 +29,6 @@ struct OuterTask {
     count: usize,
 }
 
-/// The state that the threads of a block share.
 struct OuterBlock<'a> {
     args: &'a OuterArgs,
     shape: OuterShape,
@@ -47,7 +45,6 @@ impl<'a> OuterBlock<'a> {
         Self { args, shape: args.shape, raw, stages: raw.offset(args.shape.raw_stage()).cast() }
     }
 
-    /// First pair of components of the block's tasks.
     #[inline(always)]
     fn first_pair(&self) -> usize {
         self.tasks().0 / self.shape.groups()
@@ -82,8 +79,7 @@ impl<'a> OuterBlock<'a> {
         (block * warps, (block + 1) * warps)
     }
 
-    /// The component and the quad whose responsibilities this thread computes, if any. The block has tasks of the
-    /// component's pair.
+    /// The component and the quad whose responsibilities this thread computes, if any.
     #[inline(always)]
     fn own(&self) -> Option<(usize, usize)> {
         let thread = thread() as usize;
@@ -299,8 +295,7 @@ kernel! {
             barrier!();
             number += args.slices;
             if number < all {
-                // SAFETY: the other stage was multiplied before the barrier, and this thread has used the exponents
-                // that it copied.
+                // SAFETY: the other stage was multiplied before the barrier; this thread has used its copied exponents.
                 unsafe { block.fetch(stage ^ 1, number) };
             }
             if task.count > 0 {

@@ -3,7 +3,6 @@ use super::*;
 use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The state that the threads of a block share.
 struct WhitenBlock<'a> {
     args: &'a WhitenArgs,
     shape: WhitenShape,
@@ -144,8 +143,7 @@ unsafe fn operand(p: *const f32) -> [Halves; 4] {
     [v[0].to_bits(), v[1].to_bits(), v[2].to_bits(), v[3].to_bits()]
 }
 
-/// Adds up the numbers of the eight lanes of the same samples, for the tile of columns `lane / 4`. All lanes of the
-/// warp call it.
+/// Adds up the numbers of the eight lanes of the same samples, for the tile of columns `lane / 4`. All lanes call it.
 #[inline(always)]
 fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
     let lane = thread();
@@ -189,8 +187,8 @@ kernel! {
             let (mut top, mut sum) = ([empty.max; 2], [empty.sum; 2]);
             counted!(for component in (row_of_warps..shape.k).step_by(shape.component_warps) {
                 let c = component as usize;
-                // SAFETY: the barrier made the features visible; parameters of all components, and a place for each
-                // exponent.
+                // SAFETY: the barrier made the features visible; parameters of all components, places for all
+                // exponents.
                 unsafe {
                     let distance = block.distance(c);
                     let constants = args.constants.add(c);

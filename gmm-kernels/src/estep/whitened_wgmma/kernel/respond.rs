@@ -10,7 +10,6 @@ const APART: usize = RESPOND_BLOCK as usize / PAIRS;
 const OWN: usize = RESPOND_GROUP / APART;
 /// Components of a tile of the tensor cores.
 const ROWS: usize = RESPOND_ROWS;
-/// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;
 
 /// A thread's sums, for up to TASKS tiles of 16 components by eight features.
@@ -37,7 +36,6 @@ struct RespondBlock<'a, const OCTETS: usize> {
     exponents: Shared<f32>,
     /// The responsibilities of a tile, a row for each component, then rows of zeros to complete the tensor cores' tile.
     responsibilities: Shared<Halves>,
-    /// The features of a tile.
     features: Shared<Halves>,
 }
 
@@ -62,13 +60,11 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         }
     }
 
-    /// The barrier for the exponents of each tile.
     #[inline(always)]
     fn exponents_arrived(&self) -> Mbarrier {
         Mbarrier::at(0)
     }
 
-    /// The barrier for the features of each tile.
     #[inline(always)]
     fn features_arrived(&self) -> Mbarrier {
         Mbarrier::at(8)
@@ -280,8 +276,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     let (mut phase, mut since_move) = (0, 0);
     while tile < tiles {
         let next = tile + args.slices as usize;
-        // SAFETY: the barrier says that the exponents have arrived; no thread reads the previous tile's
-        // responsibilities.
+        // SAFETY: the exponents have arrived at the barrier; no thread reads the previous responsibilities.
         unsafe {
             block.exponents_arrived().wait(phase);
             block.respond(tile, &mut sums.counts);

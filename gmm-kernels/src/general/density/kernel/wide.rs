@@ -1,5 +1,4 @@
-//! The exponents of triangles in float64, by products of the tensor cores: A·x + b of eight rows and eight samples at a
-//! time.
+//! The exponents of triangles in float64 on the tensor cores: A·x + b of eight rows and eight samples at a time.
 use super::*;
 use crate::math::smaller;
 
@@ -19,7 +18,6 @@ fn panels(first: usize, count: usize) -> usize {
 /// A lane's numbers: two samples of each of QUAD tiles. Tile s has the s-th samples of eight quads.
 type Samples = [[f64; 2]; QUAD];
 
-/// One component's triangle.
 struct Triangle<'a> {
     args: &'a DensityArgs<f64>,
     matrix: *const f64,

@@ -30,7 +30,6 @@ impl Numbers {
 /// s and m of a lane's feature of a component; zeros without a feature, and for a component without weight.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled {
-    /// The component's weight.
     weight: f64,
     pub(super) s: f64,
     pub(super) m: f64,
@@ -94,8 +93,7 @@ pub(super) struct Pair {
     pub(super) m: f64,
 }
 
-/// The difference of the exponents of the set and the reference for a feature, a·x² + b·x + c, with t² expanded for
-/// both.
+/// The exponent of the set less the reference's for a feature, a·x² + b·x + c, with t² expanded for both.
 pub(super) struct Difference {
     pub(super) a: f64,
     pub(super) b: f64,

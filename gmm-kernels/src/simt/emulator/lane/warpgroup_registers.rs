@@ -1,4 +1,3 @@
-//! Products of a warpgroup with the first operand in registers.
 use super::tensor_cores::{Halves, exchange_all};
 use super::warp_sync;
 use super::warpgroup::{Operand, place};
@@ -35,8 +34,7 @@ fn products(
     (0..16).map(of).sum()
 }
 
-/// As on the device, rounded once; `first`: the first of the bands; `more`: the steps that each band has more than the
-/// previous one.
+/// As on the device, rounded once; `first`: the first band; `more`: each band's steps beyond the previous one's.
 fn triangles<const S: usize, const N: usize>(
     first: usize,
     more: usize,

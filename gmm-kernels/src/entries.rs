@@ -208,8 +208,7 @@ entries! {
     fn batch_wgmma(steps: usize in 1..=4, k: usize in CAPACITIES) -> batch_mma::BatchMmaArgs =
         "batch_wgmma_{}s{steps}", if k <= batch_mma::COMPONENTS { "k08_" } else { "" };
 
-    /// Whole fits of small mixtures, each by one block. (With one feature a full covariance is a number, as a diagonal
-    /// is.)
+    /// Whole fits of small mixtures, each by one block. (With one feature, full and diagonal covariances are the same.)
     fn fit(full: bool in BOTH, d: usize in 1..=fit::MAX_FEATURES) -> fit::FitArgs =
         "fit_{}_d{:02}", shape(full && d > 1), fit::features(d);
 

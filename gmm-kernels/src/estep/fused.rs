@@ -100,8 +100,7 @@ pub const fn sums(d: usize, full: bool) -> usize {
     1 + d + matrix(d, full)
 }
 
-/// Numbers that a launch computes: `sums` of each component, (sums, capacity), and Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ. The
-/// capacity is 8 or 32 components.
+/// Numbers that a launch computes: (`sums`, `capacity` of 8 or 32) and Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
 pub const fn values(d: usize, full: bool, capacity: usize) -> usize {
     sums(d, full) * capacity + 1
 }

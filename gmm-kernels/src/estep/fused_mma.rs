@@ -105,8 +105,7 @@ pub struct FusedShape {
     pub pairs: usize,
     /// Tiles of components of a warp: 1, 2, 4 or 8.
     pub components: usize,
-    /// Matrices: the number of features by which each is multiplied: itself, the next one, …; the first follows the
-    /// last. Diagonal covariances: 0.
+    /// Matrices: the features by which each is multiplied: itself, the next, … (cyclic). Diagonal covariances: 0.
     pub rotations: usize,
     /// Steps of products of a warp if exponents are expanded into products of two features; otherwise 0.
     pub expanded: usize,

@@ -61,8 +61,7 @@ pub const RAW_PITCH: usize = STAGE + 4;
 /// Quads of samples of a stage.
 const QUADS: usize = STAGE / QUAD;
 
-/// The place of a quarter of a row of a step's coefficients. The order of quarters differs from row to row, so that
-/// eight rows lie in different banks.
+/// The place of a quarter of a row of a step's coefficients, rotated from row to row: eight rows use different banks.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 fn coefficient_place(row: usize, quarter: usize) -> usize {
@@ -164,8 +163,8 @@ pub struct SplitArgs {
     pub shape: ExponentsShape,
     /// The coefficients (rows, products).
     pub coefficients: *const f32,
-    /// Both parts of each coefficient as float16 numbers: (groups, steps, 2, components, [`STEP`] / 2), the last in the
-    /// order of the shared memory.
+    /// Both parts of each coefficient as float16 numbers: (groups, steps, 2, components, [`STEP`] / 2 as in shared
+    /// memory).
     pub halves: *mut u32,
 }
 
@@ -182,8 +181,7 @@ pub struct ExponentsArgs {
     pub factors: *const u32,
     /// The output of `split_coefficients`; zeros behind K and behind M.
     pub coefficients: *const u32,
-    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, a constant below all others,
-    /// zero.
+    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, the lowest constant, zero.
     pub constants: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,

@@ -152,9 +152,8 @@ impl Shape {
     }
 
     /// The place of the exponent of an even component and a sample. The next component is beside it, followed by both
-    /// for the sample eight further on: the numbers that a thread of either kernel takes. Sixteen samples of two
-    /// components lie one behind the other, then the next sixteen, then the next two components; each tile of samples
-    /// has all of its exponents.
+    /// for the sample eight further on, as a thread of either kernel takes them. Sixteen samples of two components are
+    /// contiguous, then the next sixteen, then the next two components; each tile of samples has all of its exponents.
     #[inline(always)]
     pub fn exponent(&self, component: usize, sample: usize) -> usize {
         let (tile, of_tile) = (sample / SAMPLES, sample % SAMPLES);
@@ -216,8 +215,7 @@ pub struct ExponentsArgs {
     pub products: *const u32,
     /// The output of `warpgroup_coefficients`.
     pub coefficients: *const u32,
-    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, a constant below all others,
-    /// zero.
+    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, the lowest constant, zero.
     pub constants: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,

@@ -101,8 +101,7 @@ impl PatchShape {
         (self.stages as usize * self.stage() + 3 * self.places() + weights + centres) * size_of::<f32>()
     }
 
-    /// Numbers that a slice computes: a sum for each place of a thread's (components, values), tile and patch; then the
-    /// counts of the components.
+    /// Numbers that a slice computes: (components, values) for each tile and patch; then the components' counts.
     #[inline(always)]
     pub fn sums(&self) -> usize {
         COMPONENTS * (VALUES * self.patches as usize + 1) * self.tiles as usize

@@ -173,8 +173,7 @@ impl Shape {
         self.units() * 2 * self.unit_part() / size_of::<u32>()
     }
 
-    /// Bytes of a unit in the shared memory of `warpgroup_whiten`: both parts of its triangles, shifts, and two
-    /// constants of each component.
+    /// Bytes of a unit in the shared memory of `warpgroup_whiten`: both parts of its triangles, shifts, constants.
     fn unit_bytes(&self) -> usize {
         2 * self.unit_part() + (self.unit_rows() + 2 * self.of_unit()) * size_of::<f32>()
     }
@@ -382,8 +381,8 @@ pub struct RespondArgs {
     pub exponents: Exponents,
     /// wₖ ([`Shape::rows`],), zeros behind K.
     pub weights: *const f32,
-    /// The responsibilities written ([`Shape::responsibilities_len`]); of sixteen samples of a component in the order
-    /// of pairs 0, 4, 1, 5, 2, 6, 3, 7.
+    /// The responsibilities written ([`Shape::responsibilities_len`]); pairs of 16 samples in the order 0, 4, 1, 5, 2,
+    /// 6, 3, 7.
     pub responsibilities: *mut u32,
     /// The number of slices, gridDim.y: tile t belongs to slice t modulo this.
     pub slices: u32,

@@ -135,8 +135,8 @@ pub struct FitArgs {
     pub totals: *mut f64,
     /// D, at most the instance's.
     pub d: u32,
-    /// Whether all components share their covariance: `fit_full` computes one matrix for all; `fit_diag` computes one
-    /// number for all features of a component.
+    /// Whether covariances are shared: one matrix for all in `fit_full`; one number for a component's features in
+    /// `fit_diag`.
     pub pooled: bool,
     /// A fit has converged when an iteration changes the mean log-likelihood by less than this.
     pub tol: f64,
@@ -164,8 +164,7 @@ pub const fn sums(full: bool, d: usize) -> usize {
     1 + d + if full { d * (d + 1) / 2 } else { d }
 }
 
-/// Numbers of a fit's results: its [`End`], its iterations, and for each component the mean μ (D,) of the last E-step
-/// and the [`sums`] around it.
+/// Numbers of a fit's results: [`End`], iterations, and each component's last mean μ (D,) with the [`sums`] around it.
 pub const fn results(full: bool, k: usize, d: usize) -> usize {
     2 + k * (d + sums(full, d))
 }
@@ -264,8 +263,7 @@ pub(crate) const fn row_items(i: usize) -> usize {
 
 /// Warps of the largest block.
 pub(crate) const WARPS: usize = (MAX_THREADS / WARP) as usize;
-/// Numbers that the warps exchange: a sum for each warp, and for each warp and trial; the candidates; whether the
-/// M-step failed, for each component.
+/// Numbers that the warps exchange: sums for each warp, and each warp and trial; the candidates; the M-step's failures.
 pub(crate) const EXCHANGE: usize = WARPS + MAX_TRIALS * WARPS + MAX_TRIALS + 1 + MAX_COMPONENTS;
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

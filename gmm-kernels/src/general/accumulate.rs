@@ -43,8 +43,7 @@ pub struct AccumulateArgs<T> {
     pub slices: u32,
     /// Samples of a slice, a multiple of 32; slices times this is at least N.
     pub slice: u32,
-    /// The slices of patterns of missing values (slices, [`SLICE`](crate::patterns::SLICE)), whose rows count from
-    /// `first` on; null: slices of equal length.
+    /// The slices of patterns ([`SLICE`](crate::patterns::SLICE)), with rows counted from `first`; null: equal slices.
     pub table: *const u32,
     /// Rows before these samples.
     pub first: u32,

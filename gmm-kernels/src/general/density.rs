@@ -45,9 +45,8 @@ pub struct DensityArgs<T> {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Triangles: panels of [`ROWS`] rows, each with the columns up to its last row, [`ROWS`] numbers each
-    /// ([`triangle`]). Diagonals: groups of [`COMPONENTS`], (groups, D, [`numbers`], [`COMPONENTS`]): a, b and, in
-    /// `observed`, c in turn.
+    /// Triangles: panels of [`ROWS`] rows, each with the columns up to its last row, [`ROWS`] numbers per column
+    /// ([`triangle`]). Diagonals: (groups, D, [`numbers`], [`COMPONENTS`]): a, b and, in `observed`, c in turn.
     pub matrices: *const T,
     /// Elements from one component's triangle to the next; 0: all share one. Diagonals: from one group to the next.
     pub matrix_stride: u64,

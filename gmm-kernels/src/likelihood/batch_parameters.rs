@@ -56,8 +56,7 @@ pub struct BatchParametersArgs {
     /// The reference's components.
     pub reference: *mut f32,
     /// log₂ of the constant of all components of each set (sets,), without the part that only depends on the frame and
-    /// D; ∞ for a set that is not near to the reference, or whose parameters exceed the range of float32. May be mapped
-    /// host memory.
+    /// D; ∞ if the set is not near to the reference, or exceeds the range of float32. May be mapped host memory.
     pub offsets: *mut f64,
 }
 

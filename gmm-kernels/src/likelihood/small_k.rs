@@ -57,8 +57,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Tied, Self::Full];
 
-    /// Numbers of one component in the arguments: its features' ([`numbers`]; `full`: bⱼ), w, seed, padding to 16
-    /// bytes.
+    /// Numbers of a component in the arguments: its features' ([`numbers`]; `full`: bⱼ), w, seed, padding to 16 bytes.
     pub const fn row(self, d: usize) -> usize {
         match self {
             Self::Diagonal | Self::Tied => row(d, false),

@@ -8,8 +8,7 @@ pub const ROOT_HALF_LOG2_E: f64 = 0.849_321_800_288_019_1;
 /// The smallest exponent of a weight wₖ; the rest of a smaller constant goes into the seed.
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 
-/// wₖ and the seed of a component, from log₂ of its constant over the largest; zeros for a component without weight,
-/// whose constant is the lowest number or −∞.
+/// wₖ and the seed, from log₂ of a component's constant over the largest; zeros if that is the lowest number or −∞.
 #[inline(always)]
 pub fn weight_and_seed<T: Float>(relative: f64) -> (T, T) {
     // The lowest number may have been rounded with the largest constant.

@@ -30,8 +30,7 @@ fn step(layout: SharedLayout, width: usize, t: u32) -> Shared<f64> {
 ///
 /// The two lowest bits of a number (a rounding of 10⁻¹⁶) identify its step. No block is more than a step ahead of
 /// another, and even and odd steps have separate places, so that no number is overwritten unread.
-/// Safety: the first warp of each block calls it once for each t, with all its lanes; `exchange` is as
-/// [`MetropolisArgs`] says.
+/// Safety: each block's whole first warp calls it once for each t; `exchange` is as [`MetropolisArgs`] says.
 #[inline(always)]
 unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     /// Numbers that a lane reads at once: enough for 160 blocks.
@@ -111,8 +110,8 @@ impl<const D: usize> BlockSamples<'_, D> {
         });
     }
 
-    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for copies in progress, and starts those
-    /// that the next step needs first.
+    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for copies, and starts the next step's
+    /// first.
     /// Safety: the components are in shared memory, and the resident rounds have arrived.
     #[inline(always)]
     unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, k: u32) -> LogProduct {
@@ -161,8 +160,7 @@ unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, 
     }
 }
 
-/// Initialises the shared memory before the first step: zeros for the components, and θ. All threads of the block take
-/// part.
+/// Initialises the shared memory: zeros for the components, and θ. All threads of the block take part.
 /// Safety: the places are not in use.
 #[inline(always)]
 unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, dim: usize) {

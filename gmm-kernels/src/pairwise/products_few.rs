@@ -21,8 +21,7 @@ use super::products::SplitRows;
 pub const VECTORS: usize = 8;
 /// Rows of the matrix of a block's tile.
 pub const ROWS: usize = 16;
-/// Floats from one vector's sums to the next in shared memory: 16 bytes more than the rows of a tile, so that the lanes
-/// of a warp write to different banks.
+/// Floats from one vector's sums to the next in shared memory: 16 bytes more than the rows, for different banks.
 pub const PITCH: usize = ROWS + 4;
 
 /// Most warps of a block.

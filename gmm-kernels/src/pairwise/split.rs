@@ -24,8 +24,7 @@ pub const SHARED_BYTES: usize = 32 * size_of::<u32>();
 /// Pairs of numbers that a thread reads at a time, so that enough bytes are being read.
 pub const TOGETHER: usize = 8;
 
-/// Threads of a block for rows of D numbers: enough to read a row at once, at most 256, so that a multiprocessor's
-/// registers suffice for two blocks.
+/// Threads of a block for rows of D numbers: enough to read a row at once, at most 256, so that two blocks fit.
 pub const fn threads(d: usize) -> u32 {
     let warps = d.div_ceil(2 * TOGETHER * 32);
     32 * if warps > 8 { 8 } else { warps as u32 }

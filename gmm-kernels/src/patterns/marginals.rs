@@ -49,8 +49,7 @@ pub struct MarginalsArgs<T> {
     pub stride: u64,
     /// The places of b, the seeds, the weights and the centres in the layout of `general`; the triangles are first.
     pub places: [u32; 4],
-    /// Matrices (patterns, K, [`MATRICES`](super::MATRICES), D, D): the first has the map of v in the columns o, and C
-    /// in the other rows and columns.
+    /// Work, (patterns, K, [`MATRICES`](super::MATRICES), D, D): first the map of v in the columns o, and C elsewhere.
     pub matrices: *mut f64,
     /// Vectors (patterns, K, [`VECTORS`](super::VECTORS), D): the first is e.
     pub vectors: *mut f64,

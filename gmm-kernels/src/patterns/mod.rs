@@ -55,8 +55,7 @@ pub struct Layout {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Components that [`fused_patterns`](crate::estep::fused_patterns) has room for; 0: the layout of
-    /// [`general`](crate::general).
+    /// Components that fit [`fused_patterns`](crate::estep::fused_patterns); 0: as in [`general`](crate::general).
     pub capacity: u32,
 }
 
@@ -77,9 +76,8 @@ pub const fn sums(d: usize) -> usize {
     1 + d + d * (d + 1) / 2
 }
 
-/// Numbers that a batch of patterns computes: the sums of all components; then log₂ of the constant of the samples'
-/// likelihoods times their weight, the components without valid parameters, and the samples' Σ weight·log₂ if
-/// [`complete`] gets them.
+/// Numbers that a batch of patterns computes: the sums of all components; log₂ of the constant of the samples'
+/// likelihoods times their weight; the components without valid parameters; Σ weight·log₂ if [`complete`] gets it.
 pub const fn values(k: usize, d: usize) -> usize {
     k * sums(d) + 3
 }

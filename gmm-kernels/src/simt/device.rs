@@ -8,8 +8,7 @@ macro_rules! instructions {
         #[inline(always)]
         pub fn $name($($x: $t),+) -> $y {
             let y: $y;
-            // SAFETY: only registers; if it exchanges them within the warp, every lane takes part (the kernels'
-            // contract).
+            // SAFETY: only registers; every lane takes part in exchanges within the warp (the kernels' contract).
             unsafe { asm!($text, out(reg32) y, $(in(reg32) $x),+, options $options) };
             y
         }
@@ -46,8 +45,7 @@ instructions! {
 
 instructions! {
     (nostack):
-    /// Returns `x`, hiding its value from the compiler: results that depend on it are not computed ahead of a loop,
-    /// where they would take registers.
+    /// Returns `x`, hidden from the compiler, which then computes nothing from it ahead of a loop, to save registers.
     opaque(x: u32) -> u32: "mov.u32 {}, {};";
 }
 
@@ -88,9 +86,8 @@ orders! {
     copies_wait_but_two: "cp.async.wait_group 2;";
     /// Waits for all lanes of the warp; orders their accesses to shared memory.
     warp_sync: "bar.warp.sync -1;";
-    /// Orders earlier writes of this thread, and of threads that it has met at a barrier, before its later writes to
-    /// [`store_fresh`]; and its earlier reads by [`load_fresh`] before later reads of its own and of threads that it
-    /// meets at a barrier.
+    /// Orders earlier writes of this thread, and of threads met at a barrier, before its later [`store_fresh`]; and its
+    /// earlier [`load_fresh`] before later reads of its own and of threads that it meets at a barrier.
     fence: "fence.acq_rel.gpu;";
 }
 
@@ -307,8 +304,7 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Reads a number that another block wrote in this launch (never from a stale cache line). The compiler does not move
-/// the read in front of a condition.
+/// Reads another block's write in this launch, not from a stale cache line, and never ahead of a condition.
 ///
 /// # Safety
 /// `p` is an aligned, readable address of global memory.

@@ -53,8 +53,8 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
             unsafe { to.set(i, load(args.parameters.add(i))) };
         });
     } else if thread_idx().is_multiple_of(WARP) {
-        // The first lanes of up to four warps share the copy. The places are constants: an index computed at run time
-        // would move the arguments to local memory.
+        // The first lanes of up to four warps share it. The places are constants, which keeps the arguments out of
+        // local memory.
         const SHARES: usize = 4;
         counted!(for share in 0..SHARES {
             let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
@@ -68,9 +68,8 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
     }
 }
 
-/// The kernel. A group of LANES lanes shares SAMPLES samples at a time, and each lane takes COMPONENTS components (one
-/// if A is a triangle). CAPACITY = LANES · COMPONENTS; NUMBERS = [`numbers`] · CAPACITY; MATRIX = [`matrix`] and SUMS =
-/// [`sums`] of D features.
+/// The kernel. A group of LANES lanes shares SAMPLES samples at a time; each lane takes COMPONENTS components, one if A
+/// is a triangle. CAPACITY = LANES·COMPONENTS, NUMBERS = [`numbers`]·CAPACITY; MATRIX and SUMS are for D features.
 #[inline(always)]
 unsafe fn body<
     M: Moments,
@@ -124,8 +123,7 @@ unsafe fn body<
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
-        // SAFETY: the stage has arrived; the parameters are in shared memory since the barrier; the weights are padded
-        // with zeros like the samples.
+        // SAFETY: stage and parameters have arrived; the weights are padded with zeros like the samples.
         unsafe { of_lane.add_stage::<M, LANES, SAMPLES>(samples, columns, base, args.sample_weights) };
         base += step;
         stage ^= 1;
@@ -153,8 +151,8 @@ unsafe fn body<
 }
 
 /// Adds up the warps' sums into the block's.
-/// Safety: all threads of the block call it; the warps' sums are in shared memory, `per_warp` apart; `partials` has a
-/// place for each value and block.
+/// Safety: all threads of the block call it; the warps' sums are `per_warp` apart; each value has a place in
+/// `partials`.
 #[inline(always)]
 unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, warps: usize) {
     counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {

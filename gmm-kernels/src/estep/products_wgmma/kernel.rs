@@ -44,8 +44,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         });
     }
 
-    /// Waits until all have read the place that copy `number` needs, and makes its barrier expect `bytes`. Returns the
-    /// place. All lanes of the warp call it.
+    /// Waits until copy `number` has a free place, whose barrier then expects `bytes`; returns it. All lanes call it.
     ///
     /// # Safety
     /// The barriers are ready.

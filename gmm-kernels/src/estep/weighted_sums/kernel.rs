@@ -20,8 +20,7 @@ struct PatchBlock<'a> {
     tile: u32,
     /// The block's first patch.
     patch: u32,
-    /// The stages, in rows of [`PITCH`] numbers: one for each feature, then one for each component, where exponents
-    /// arrive and become responsibilities.
+    /// The stages, rows of [`PITCH`] numbers: the features, then the components' exponents, later responsibilities.
     stages: Shared<f32>,
     /// Σ r of each component and quad of a stage since the sums last moved to memory.
     counts: Shared<f32>,
@@ -45,8 +44,7 @@ impl<'a> PatchBlock<'a> {
         Self { args, shape, tile, patch, stages, counts, largest, weights, centres }
     }
 
-    /// Row of a feature in a stage. A quad's rows are far apart, so that lanes with neighbouring quads use different
-    /// banks.
+    /// Row of a feature in a stage. A quad's rows are apart, so that lanes with neighbouring quads use different banks.
     #[inline(always)]
     fn row(&self, feature: u32) -> usize {
         let feature = if self.shape.full { feature } else { feature - self.patch * QUAD as u32 };
@@ -111,8 +109,7 @@ impl<'a> PatchBlock<'a> {
         }
     }
 
-    /// Starts to copy the samples' stage `number` to `to`. Each thread copies the exponents that it will turn into
-    /// responsibilities.
+    /// Starts to copy the samples' stage `number` to `to`. Each thread copies exponents that it later converts.
     /// Safety: no thread computes on the place.
     #[inline(always)]
     unsafe fn fetch(&self, to: Shared<f32>, number: u32) {
@@ -140,8 +137,7 @@ impl<'a> PatchBlock<'a> {
         });
     }
 
-    /// Maxima and factors of the quad of a stage whose exponents this thread copies; the quad is the same for all
-    /// components.
+    /// Maxima and factors of the quad of a stage whose exponents this thread copies, for all components.
     /// Safety: the stage exists.
     #[inline(always)]
     unsafe fn normalisers(&self, number: u32) -> [[f32; QUAD]; 2] {
@@ -183,8 +179,8 @@ impl<'a> PatchBlock<'a> {
         });
     }
 
-    /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of component 0. All threads of
-    /// the block take part.
+    /// Moves the counts to memory like [`move_sums`]. `to`: the place of component 0. All threads of the block take
+    /// part.
     /// Safety: each component has a place, and no other block uses the places of this block's.
     #[inline(always)]
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {

@@ -18,8 +18,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         t
     }
 
-    /// The exponent of a sample under a component: log₂ of its weighted density, without the constant that depends on
-    /// D.
+    /// A sample's exponent under a component: log₂ of its weighted density, without the constant that depends on D.
     /// Safety: the parameters have been written.
     #[inline(always)]
     unsafe fn exponent(x: &[f64; FEATURES], mean: Shared<f64>, factor: Shared<f64>, seed: f64) -> f64 {
@@ -140,8 +139,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         if j < self.d() { unsafe { self.mean(c).get(j) } } else { 0.0 }
     }
 
-    /// Adds the tile's samples `first`, `first + step`, … below `end` to an item of component `c`, whose sums are at
-    /// `to`.
+    /// Adds the tile's samples `first`, `first + step`, … below `end` to an item of component `c`, with sums at `to`.
     /// Safety: the tile and the means have been written, and no other thread uses the sums.
     #[inline(always)]
     unsafe fn add(&self, c: usize, item: usize, to: Shared<f64>, (first, step, end): (usize, usize, usize)) {

@@ -54,8 +54,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         unsafe { if FULL { self.sum(c, row_items(i) + j / CHUNK, j % CHUNK) } else { self.sum(c, i, 1) } }
     }
 
-    /// Σ r·(xᵢ − x̄ᵢ)·(xⱼ − x̄ⱼ) around the new means, of component `c` or of all; and whether it is a difference of
-    /// numbers that cancel.
+    /// Σ r·(xᵢ − x̄ᵢ)·(xⱼ − x̄ⱼ) around the new means, of component `c` or all; and whether it cancels.
     /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn scatter(&self, c: usize, all: bool, i: usize, j: usize) -> (f64, bool) {
@@ -176,7 +175,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         }
     }
 
-    /// Takes the step that ends a pass, and sets the next pass. Returns whether the fit goes on. `rounds`: Lloyd's
+    /// Takes the step that ends a pass, and sets the next. Returns whether the fit goes on. `rounds`: Lloyd's
     /// iterations.
     /// Safety: all threads of the block call it; the sums are over all samples.
     #[inline(always)]

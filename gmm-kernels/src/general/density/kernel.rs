@@ -5,8 +5,7 @@ use crate::math::Float;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is subtracted from the
-/// samples first.
+/// q of four samples and one component. `AROUND_MEANS`: `b` is the mean, which is subtracted from the samples first.
 /// Safety: `a`, `b` and `x` are of a component and of samples as the arguments describe them.
 #[inline(always)]
 unsafe fn full<T: Float, const AROUND_MEANS: bool>(

@@ -28,9 +28,8 @@ impl<const S: usize> Samples<S> {
         samples
     }
 
-    /// The sums of products for components 2i and 2i + 1 of the lane's set: for each tile first those of the quad's
-    /// first or third sample, then those of the next one. `coefficients`: the lane's coefficients of tile i in step 0.
-    /// All lanes of the warp call it.
+    /// The sums of products for components 2i and 2i + 1 of the lane's set: in each tile first those of the quad's
+    /// first or third sample, then the next one's. `coefficients`: the lane's, of tile i in step 0. All lanes call it.
     /// Safety: the coefficients of all steps are there.
     #[inline(always)]
     unsafe fn sums(&self, coefficients: Shared<Halves>) -> [[f32; 4]; 2] {
@@ -193,8 +192,8 @@ struct Filled {
 }
 
 impl Filled {
-    /// Copies the parameters of the reference and of a group's bundles to shared memory, and sets all products to 1.
-    /// All threads of the block call it.
+    /// Copies the parameters of the reference and of a group's bundles, and sets all products to 1. All threads call
+    /// it.
     /// Safety: the bundles exist, and the shared memory has room for them.
     #[inline(always)]
     unsafe fn fill<const S: usize>(&self, args: &BatchMmaArgs, first_bundle: usize, bundles: usize) {
@@ -227,8 +226,7 @@ impl Filled {
     }
 }
 
-/// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's threads. All threads
-/// of the block call it.
+/// Writes the block's sum of each set: each warp takes other sets, over all threads. All threads of the block call it.
 /// Safety: the products of all threads are in shared memory.
 #[inline(always)]
 unsafe fn write_totals(

@@ -39,8 +39,7 @@ struct SetBlock<'a> {
     slot: usize,
     /// The lane's feature.
     feature: Option<usize>,
-    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants (reference, set), their largest coefficients, and their
-    /// losses.
+    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants (reference, set), largest coefficients, and losses.
     bounds: Shared<f64>,
     /// (8·⌈K / 8⌉, 4): w and the seed of the reference and the set.
     weights: Shared<f32>,
@@ -158,12 +157,10 @@ impl<'a> SetBlock<'a> {
         }
     }
 
-    /// Writes a component of the set to its place among four; if the set is not `near`, zeros and the reference's
-    /// weight.
+    /// Writes a component of the set to its place among four; unless `near`, zeros and the reference's weight.
     ///
-    /// The rounded coefficients belong to a Gaussian with a slightly different mean and deviation. The constant that
-    /// belongs to −s²·x² − 2·s·m·x is −m² = −(2·s·m)² / (4·s²), and its change follows from the changes of the two
-    /// coefficients.
+    /// The rounded coefficients belong to a Gaussian with a slightly different mean and deviation. The constant for
+    /// −s²·x² − 2·s·m·x is −m² = −(2·s·m)² / (4·s²); its change follows from the changes of the two coefficients.
     #[inline(always)]
     unsafe fn write(self, c: usize, exponent: i32, near: bool) {
         let d = self.args.d as usize;

@@ -55,8 +55,8 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     const ROUND: u64 = 4 * SAMPLES as u64;
     let groups = u64::from(block_dim() / WARPGROUP);
     let step = u64::from(grid_dim()) * groups * ROUND;
-    // The bound is the same for the whole block, so that all warps of a warpgroup take part in the products, and
-    // uniform values are in uniform registers.
+    // The same bound for the whole block: all warps take part in the products, and uniform values are in uniform
+    // registers.
     let mut first = u64::from(block_idx()) * groups * ROUND;
     let mine = (warp * SAMPLES + lane / 4 * ROWS) as u64;
     // SAFETY: the columns are valid.

@@ -10,8 +10,8 @@ kernel! {
         let (n, k, d, stride) = (args.n as usize, args.k, args.d as usize, args.stride as usize);
         let step = (grid_dim() * WARP) as usize;
 
-        // Shared memory: the features of 32 samples, and the log density of each thread's pair, each twice: while one
-        // is read, the next is filled.
+        // Shared memory: the features of 32 samples and each thread's log density, twice: one is read, the other
+        // filled.
         let mut samples = Shared::<f32>::at(FINISH_SHARED_BYTES);
         let mut next_samples = samples.offset(d * WARP as usize);
         let mut densities = next_samples.offset(d * WARP as usize);

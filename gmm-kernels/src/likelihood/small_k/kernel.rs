@@ -192,8 +192,7 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
 
 /// Calls `add` with the weight and the exponents of each of `k` components with their own triangles. `components`: b, w
 /// and seed of each, `ROW4` 16-byte reads; `triangles`: A of each.
-/// Safety: `components` has `k` times `ROW4` reads, and `triangles` `k` times [`padded_triangle`]`(D)` elements; both
-/// are aligned to 16 bytes.
+/// Safety: `k` components and triangles ([`padded_triangle`]`(D)` numbers) are there, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     x: &[[f32; QUAD]; D],

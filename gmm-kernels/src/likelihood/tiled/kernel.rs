@@ -233,8 +233,7 @@ pub unsafe fn finish_sample(
     }
 }
 
-/// As [`subtract_distances`], with missing values: q −= (s·x + m)² + c for samples that have the feature. `parameters`:
-/// s of each component, then m and c of each.
+/// As [`subtract_distances`], with q −= (s·x + m)² + c for observed features. `parameters`: all s, all m, all c.
 /// Safety: `parameters` has 3·T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {

@@ -77,8 +77,7 @@ impl<const D: usize> Proposal<'_, D> {
         self.terms_of_columns() + D * COLUMN_TERMS
     }
 
-    /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ) with zᵢ = 1 / (1 + e^−tᵢ), for the lane's component. All lanes take
-    /// part.
+    /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ), zᵢ = 1 / (1 + e^−tᵢ), for the lane's component. All lanes take part.
     /// Safety: as for [`Self::at`] and [`Self::term`].
     #[inline(always)]
     unsafe fn log2_weight(&self) -> f64 {

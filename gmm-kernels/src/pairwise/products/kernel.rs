@@ -164,8 +164,7 @@ fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, fou
     args.sums.wrapping_add(of_share + 4 * (four * tiling.threads as usize + thread_idx() as usize))
 }
 
-/// Writes the sums of this share of a tile; the block that is the tile's last replaces them by the sums of all shares.
-/// Returns whether this block is the last.
+/// Writes this share's sums of a tile; the tile's last block replaces them by those of all shares, and returns true.
 /// Safety: as for [`body`]; no thread of the block uses shared memory any more.
 #[inline(always)]
 unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(

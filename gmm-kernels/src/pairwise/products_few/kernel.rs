@@ -21,8 +21,7 @@ unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
     unsafe { [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(SEGMENT_ELEMENTS / 2)).map(f32::to_bits)] }
 }
 
-/// Reads a lane's numbers of a vector, from `first` on, with zeros past its end. Reads have no condition, so that none
-/// waits for another.
+/// Reads a lane's numbers of a vector from `first` on, with zeros past its end; unconditionally, so that none waits.
 /// Safety: `vector` has `d` numbers; it is aligned to 16 bytes if `d` is a multiple of four.
 #[inline(always)]
 unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS as usize] {

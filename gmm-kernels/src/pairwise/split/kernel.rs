@@ -8,9 +8,8 @@ pub(crate) fn power_of_two(magnitude: u32) -> [f32; 2] {
     [f32::from_bits(exponent << 23), f32::from_bits((254 - exponent) << 23)]
 }
 
-/// Two powers of two, of about the same size, whose product is 2^e. With those of another 2^f, a number times the
-/// product of the first and the product of the second powers overflows, or loses digits by underflow, only if 2^(e + f)
-/// times it does.
+/// Two powers of two, of about the same size, whose product is 2^e. A number times the product of the first powers of
+/// 2^e and 2^f, then of the second, overflows or loses digits only if 2^(e + f) times it does.
 #[inline(always)]
 pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     // Biased.
@@ -19,8 +18,8 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     [f32::from_bits(half << 23), f32::from_bits((exponent + 127 - half) << 23)]
 }
 
-/// Reads numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, from segment `first` on, `step` segments apart,
-/// with zeros past the end of the row.
+/// Reads numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, `step` apart from `first` on; zeros past the
+/// end.
 /// Safety: `x` has `d` numbers, at least one.
 #[inline(always)]
 unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) -> [[f32; 2]; TOGETHER] {

@@ -104,8 +104,7 @@ impl<'a> Component<'a> {
     #[inline(always)]
     unsafe fn complete(self) {
         let (d, observed) = (self.d(), self.observed);
-        // SAFETY: elements of the component's matrices and vectors, and a place for each result; all lanes meet between
-        // a lane's write and another's read.
+        // SAFETY: the component's matrices, vectors and results; all lanes meet between a write and another's read.
         unsafe {
             let count = self.sum(d, d);
             let mut cell = Cells::of(self.lane, d);

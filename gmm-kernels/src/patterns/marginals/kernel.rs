@@ -132,8 +132,7 @@ impl<'a, T: Float> Component<'a, T> {
         });
     }
 
-    /// Writes column `c` of `rows`·`lower` to column `c` of `to`; `rows` are the missing ones, and `lower` is a lower
-    /// triangle of the observed ones.
+    /// Writes column `c` of `rows`·`lower` to `to`; `rows` are the missing ones, `lower` an observed lower triangle.
     #[inline(always)]
     unsafe fn multiply_column(self, rows: Matrix, lower: Matrix, to: Matrix, c: usize) {
         counted!(for m in 0..self.d() {
@@ -367,8 +366,7 @@ impl<'a, T: Float> Component<'a, T> {
     }
 }
 
-/// Splits the components' constants into an offset common to all, weights and seeds. All threads of the block take
-/// part.
+/// Splits the components' constants into a common offset, weights and seeds. All threads of the block take part.
 /// Safety: the constants of the pattern have been written.
 #[inline(always)]
 unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {

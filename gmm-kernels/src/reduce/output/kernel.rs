@@ -3,13 +3,11 @@ use super::*;
 use crate::math::{LogProduct, warp_sum};
 use crate::simt::*;
 
-/// Block sums that a thread reads at once: 128 threads then read the sums of four blocks on each of an H200's 132
-/// multiprocessors.
+/// Block sums that a thread reads at once: with 128 threads, four blocks for each of an H200's 132 multiprocessors.
 const ROUND: u32 = 5;
 
 impl Output {
-    /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the same bits every
-    /// time.
+    /// The sum of the block's log-likelihoods, in thread 0. The order is fixed: the same bits every time.
     ///
     /// # Safety
     /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory exist and are unused.
@@ -42,8 +40,8 @@ impl Output {
     }
 
     /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds them up in a fixed
-    /// order, and publishes the total. (The sums themselves show whether they have arrived: a counter would cost an
-    /// exchange with the memory behind each.)
+    /// order, and publishes the total. ([`UNWRITTEN`] shows missing sums; a counter would cost an exchange with
+    /// memory.)
     ///
     /// # Safety
     /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional; `partials` has
@@ -54,8 +52,7 @@ impl Output {
         unsafe { self.finish_by::<false>(product, || ()) }
     }
 
-    /// As [`Output::finish`]; all threads of the last block call `last`, which sees everything that all blocks wrote
-    /// before.
+    /// As [`Output::finish`]; all threads of the last block call `last`, which sees all earlier writes of all blocks.
     ///
     /// # Safety
     /// As for [`Output::finish`].
@@ -117,9 +114,8 @@ impl Output {
         }
     }
 
-    /// The sum of a round of this thread's block sums from `start` on, as soon as the warp's have arrived. Leaves them
-    /// unwritten. All lanes of one warp call it.
-    /// Safety: `partials` has gridDim.x places.
+    /// The sum of a round of block sums from `start` on, once the warp's have arrived; leaves [`UNWRITTEN`].
+    /// Safety: all lanes of one warp call it; `partials` has gridDim.x places.
     #[inline(always)]
     unsafe fn take_round(self, start: u32) -> f64 {
         let mut v = [0.0f64; ROUND as usize];

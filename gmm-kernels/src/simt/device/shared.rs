@@ -203,9 +203,9 @@ impl Shared<Halves> {
         }
     }
 
-    /// Reads four matrices of (8, 8) numbers for [`mma`](super::mma). All lanes of the warp take part: each passes the
-    /// place of a row of eight numbers, lanes 0 to 7 for the first matrix, and so on, and gets two neighbours of row
-    /// `lane / 4` of each matrix.
+    /// Reads four matrices of (8, 8) numbers for [`mma`](super::mma). All lanes take part: each passes the place of a
+    /// row of eight numbers (lanes 0 to 7 the first matrix's, …), and gets two neighbours of row `lane / 4` of each
+    /// matrix.
     ///
     /// # Safety
     /// As for [`Self::get`]; each row is aligned to 16 bytes.

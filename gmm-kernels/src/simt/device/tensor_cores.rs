@@ -28,8 +28,7 @@ pub fn widen_halves(h: Halves) -> [f32; 2] {
     [a, b]
 }
 
-/// Splits two numbers into float16: rounded, and the rounded remainder. The sum differs from the number by 2^-22 of it,
-/// or 2^-25 if that is more.
+/// Splits two numbers into a float16 and the rounded rest; the error is 2^-22 of the number, or 2^-25 if that is more.
 #[inline(always)]
 pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
     let high = round_halves(a, b);

@@ -135,8 +135,7 @@ macro_rules! low_half {
 }
 
 /// One product: its columns, the eights of its sums, the first operand, the place of the second one and its offset in
-/// 16 bytes, the predicate that says whether to add to the sums, and whether matrices of the second operand have rows
-/// across the sum.
+/// 16 bytes, the predicate that says whether to add, and whether the second operand's rows go across the sum.
 macro_rules! product {
     ($columns:literal [$first:tt $($more:tt)*] $half:ident $a:tt, $b:literal + $offset:literal, $add:literal, $across:literal) => {
         concat!(

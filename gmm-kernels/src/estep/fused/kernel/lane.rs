@@ -14,8 +14,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         Self { components, sums: ComponentSums::new(), product: LogProduct::new() }
     }
 
-    /// Adds the samples of a stage that begins at quad `base` of `columns`, SAMPLES at a time in each group of LANES
-    /// lanes. All lanes of the warp take part.
+    /// Adds the samples of a stage from quad `base` of `columns` on, SAMPLES at a time per group. All lanes take part.
     /// Safety: the samples have arrived; the parameters are in shared memory; `sample_weights` is null, or readable for
     /// the samples and the padding behind the last.
     #[inline(always)]

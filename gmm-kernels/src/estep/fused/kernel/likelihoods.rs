@@ -78,7 +78,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
     }
 
-    /// Makes samples past the last count as nothing: their likelihoods are zero with sum one. `first`: the first one's
+    /// Makes samples past the last count as nothing (likelihoods of zero with sum one). `first`: the first one's
     /// number.
     #[inline(always)]
     pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
@@ -92,8 +92,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
     }
 
-    /// Adds the samples' log-likelihoods to `product`. Returns the factor that turns likelihoods into responsibilities
-    /// times sample weights.
+    /// Adds the log-likelihoods to `product`. Returns the factor from likelihoods to responsibilities times weights.
     /// Safety: `sample_weights` is readable for all of the samples.
     #[inline(always)]
     pub(crate) unsafe fn normalise(

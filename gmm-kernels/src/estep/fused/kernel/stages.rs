@@ -19,9 +19,8 @@ impl<const D: usize> Stages<'_, D> {
         unsafe { self.fetch_by::<false>(base, stage) }
     }
 
-    /// As [`fetch`](Self::fetch). `THREAD` keeps the copies' whole address in a register of each thread, as is needed
-    /// if ring and stage are the same for all threads of the block ([`Shared::in_thread_register`]). All lanes take
-    /// part.
+    /// As [`fetch`](Self::fetch). `THREAD` keeps the copies' address in a register of each thread, needed if ring and
+    /// stage are uniform in the block ([`Shared::in_thread_register`]). All lanes take part.
     /// Safety: as for [`fetch`](Self::fetch).
     #[inline(always)]
     pub(crate) unsafe fn fetch_by<const THREAD: bool>(&self, base: u32, stage: usize) {

@@ -65,9 +65,8 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
     }
 }
 
-/// Adds the lanes' float32 sums to the warp's float64 sums: sum v in lane l, added over the groups of lanes, goes to
-/// `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes exchange sums through `room`, `size` numbers of shared memory. All
-/// lanes take part.
+/// Adds the lanes' float32 sums to the warp's float64 sums: sum v in lane l, over the groups, goes to
+/// `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes exchange sums through `room` (`size` numbers). All lanes take part.
 /// Safety: `warp_sums` has these places, which only this warp uses, and no lane needs the contents of `room`.
 #[inline(always)]
 pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SUMS: usize>(
@@ -85,9 +84,8 @@ pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
     unsafe { add_lanes::<LANES, SUMS>(sums, room, size, add) };
 }
 
-/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and the sum over the
-/// groups of sum v in lane l, each in one lane. The lanes exchange sums through `room`, `size` numbers of shared
-/// memory. All lanes take part.
+/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and sum v of lane l,
+/// each in one lane. The lanes exchange sums through `room` (`size` numbers). All lanes take part.
 /// Safety: no lane needs the contents of `room`.
 #[inline(always)]
 pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(

@@ -1,13 +1,11 @@
 use super::*;
 
-/// A block's shared memory, and the warp's part of it. `GAPS`: values may be missing; `P`: pairs of tiles of features;
-/// `N`: tiles of components.
+/// A block's shared memory, and the warp's part. `GAPS`: values may be missing; `P`, `N`: [`FusedShape`]'s tiles.
 pub(super) struct FusedBlock<const GAPS: bool, const P: usize, const N: usize> {
     pub(super) shape: FusedShape,
     pub(super) member: Member,
     /// With one tile of components: the coefficients (products, capacity). With more: both parts of them in float16, as
-    /// lanes read them: (parts of the components, parts of the features, steps of a warp, pairs of tiles of a warp, 2,
-    /// lanes, 4).
+    /// lanes read them: (component parts, feature parts, steps of a warp, pairs of tiles of a warp, 2, lanes, 4).
     pub(super) coefficients: Shared<f32>,
     /// (parts of the components, [`CONSTANTS`], capacity of a warp).
     constants: Shared<f32>,
@@ -147,8 +145,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     }
 
     /// Transposes the features of a group of samples from the first operand of [`mma`] (features by samples) to the
-    /// second (two numbers for the first eight samples, then two for the last eight). All lanes of the warp call it,
-    /// alternately with `place` 0 and 1.
+    /// second (two numbers each for the first and the last eight samples). All lanes call it, alternately with `place`
+    /// 0 and 1.
     /// Safety: no lane reads the place.
     #[inline(always)]
     pub(super) unsafe fn transpose(&self, place: usize, x: &[Split; P]) -> [Split; P] {
@@ -194,9 +192,9 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         unsafe { self.own_constants.get((i * N + tile) * TILE) }
     }
 
-    /// Adds up the parts of a group's exponents over the warps of the team, in the order of their features, so that
-    /// each warp gets the same sums. All threads of the team call it, alternately with `place` 0 and 1: each has read a
-    /// place before it reaches the next barrier.
+    /// Adds up the parts of a group's exponents over the warps of the team, in the order of their features, so that all
+    /// get the same sums. All threads of the team call it, alternately with `place` 0 and 1, each read before the next
+    /// barrier.
     /// Safety: the block has the shared memory of its shape.
     #[inline(always)]
     pub(super) unsafe fn add_exponents(&self, place: usize, q: &mut Components<N>) {

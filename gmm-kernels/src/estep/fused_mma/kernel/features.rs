@@ -9,9 +9,8 @@ const _: () = assert!(FEATURE_SCALE == 16.0);
 const OBSERVED_TWICE: Halves = 0x5c00_5c00;
 const _: () = assert!(OBSERVED == 256.0);
 
-/// The products of a step for a group of samples as an operand of [`mma`], each in two float16 numbers. The first and
-/// the third element are of the step's first eight products; the first two are of the first two samples of the lane's
-/// quad.
+/// The products of a step for a group of samples as an operand of [`mma`], in two float16 numbers each. Elements 0 and
+/// 2 are of the step's first eight products, elements 0 and 1 of the first two samples of the lane's quad.
 #[derive(Clone, Copy)]
 pub(super) struct Split {
     pub(super) high: [Halves; 4],
@@ -37,7 +36,7 @@ impl Split {
         split
     }
 
-    /// Returns the squares. The high part's rounding error is itself a float16 number; the low part's square is left
+    /// Returns the squares. The high part's rounding error is a float16 number itself; the low part's square is left
     /// out.
     #[inline(always)]
     pub(super) fn square(self) -> Self {

@@ -2,8 +2,7 @@ use super::*;
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::Float;
 
-/// Combines a lane's four numbers with those of the seven lanes of the same samples, and leaves each lane the result
-/// for one sample, [`own_sample`].
+/// Combines the four numbers of the eight lanes of the same samples; each lane gets the result for its [`own_sample`].
 #[inline(always)]
 pub(super) fn scatter(v: Quad, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let lane = thread_idx();

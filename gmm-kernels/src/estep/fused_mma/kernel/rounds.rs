@@ -66,9 +66,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Returns responsibilities, times sample weights and [`RESPONSIBILITY_SCALE`], from exponents of G groups, the
-    /// first of which is group `h` of the round. Adds up the log-likelihoods. All threads of the team call it,
-    /// alternately with `place` 0 and 1.
+    /// Returns responsibilities times sample weights and [`RESPONSIBILITY_SCALE`] from exponents of G groups, from
+    /// group `h` of the round on; adds up the log-likelihoods. All threads of the team call it, alternately with
+    /// `place` 0 and 1.
     /// Safety: the pointers of the arguments are valid.
     #[inline(always)]
     pub(super) unsafe fn respond<const GAPS: bool, const P: usize, const N: usize, const G: usize>(
@@ -124,8 +124,7 @@ impl<'a> Rounds<'a> {
         each
     }
 
-    /// Ends the launch: each block leaves its log-likelihood, and the last block writes all sums. All threads of all
-    /// blocks call it.
+    /// Ends the launch: each block leaves its log-likelihood, and the last writes all sums. All threads call it.
     /// Safety: the start of the shared memory is free; `count` sums have their places.
     #[inline(always)]
     pub(super) unsafe fn finish(self, count: usize) {

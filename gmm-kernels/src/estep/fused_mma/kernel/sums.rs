@@ -60,8 +60,7 @@ impl<const S: usize, const N: usize> RoundSums<S, N> {
         });
     }
 
-    /// Moves the warp's sums to shared memory, (products + 2, capacity), and leaves zeros. All lanes of the warp call
-    /// it.
+    /// Moves the warp's sums to shared memory, (products + 2, capacity), and leaves zeros. All lanes call it.
     /// Safety: the places exist, and no other thread uses them.
     #[inline(always)]
     pub(super) unsafe fn take(&mut self, to: Shared<f32>) {

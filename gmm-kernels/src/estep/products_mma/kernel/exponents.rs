@@ -60,10 +60,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         });
     }
 
-    /// Starts to copy a step's coefficients for a group of components to one stage (0 or 1), and the features of the
-    /// next step's products to the other.
-    /// Safety: all threads of the block call it; none computes on the stage, or forms products with the other one's
-    /// features.
+    /// Starts to copy a step's coefficients for a group to a stage (0 or 1), and the next step's features to the other.
+    /// Safety: all threads of the block call it; none computes on the stage, or uses the other one's features.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, group: u32, step: u32) {
         let (shape, policy) = (self.shape, policy_keep());
@@ -182,8 +180,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
                 let (h, l) = unsafe {
                     (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n))
                 };
-                // Small products first; the product of both low parts is left out. In this order, neighbouring
-                // instructions do not wait for each other.
+                // Small products first; low times low is left out. In this order, neighbouring instructions do not wait
+                // for each other.
                 let mut products = [[[0.0f32; 4]; 2]; T];
                 multiply_tiles(&mut products, &low, h);
                 multiply_tiles(&mut products, &high, l);

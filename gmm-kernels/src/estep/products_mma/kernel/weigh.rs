@@ -267,8 +267,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
     }
 
     /// Moves the warp's sums to memory in float64, replacing or adding, and leaves zeros.
-    /// Safety: `to` has the sums of a slice, and no other block uses the places of this block's components and
-    /// products.
+    /// Safety: `to` has a slice's sums; no other block uses the places of this block's components and products.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut TileSums<T>, to: *mut f64, add: bool) {
         let (row_of_warps, column_of_warps) = self.warp();
@@ -291,8 +290,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         });
     }
 
-    /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other block has its
-    /// components.
+    /// As [`Self::move_sums`], for the counts. All threads of the block take part; no other block has its components.
     /// Safety: as for [`Self::move_sums`].
     #[inline(always)]
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {
@@ -383,8 +381,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
         counted!(for phase in 0..opaque(2) {
             if phase == turn {
                 if next < all {
-                    // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies with it
-                    // now.
+                    // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies it now.
                     unsafe {
                         block.respond(stage ^ 1);
                         block.form(stage ^ 1);

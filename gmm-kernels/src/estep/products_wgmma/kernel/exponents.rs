@@ -73,8 +73,7 @@ unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExp
     unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
 }
 
-/// Turns a group's sums into exponents, writes them to memory, and adds them to the log-sum-exps of the thread's
-/// samples, of which `sample` is the first.
+/// Turns a group's sums into exponents, writes them, and adds them to the thread's samples from `sample` on.
 /// Safety: the constants of all rows are there, and places for the exponents.
 #[inline(always)]
 unsafe fn finish_group(

@@ -130,8 +130,7 @@ pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize,
 
 /// Writes the rows of a quad (two neighbouring threads hold eight rows): high parts, and `part` bytes behind them low
 /// parts. They write two neighbouring rows at once: 32 bytes, which memory takes whole. All lanes of the warp call it.
-/// Safety: `to`, which differs by a row between the two, and its part are valid for the rows; no other thread accesses
-/// them.
+/// Safety: `to`, a row apart in the two threads, and its part are valid; no other thread accesses the rows.
 #[inline(always)]
 pub(crate) unsafe fn store_quad(
     to: *mut u32,

@@ -36,10 +36,8 @@ impl PatchTask {
         Self { works, tile, patch, row: quad as usize, pair_row, quads }
     }
 
-    /// Adds quad `quad` of the stage `samples` to the sums: for each component the responsibilities `r` times the
-    /// values.
-    /// Safety: responsibilities and features of the stage are in shared memory; `centres` are the tile's, `features`
-    /// apart.
+    /// Adds quad `quad` of the stage `samples`: for each component, responsibilities `r` times values.
+    /// Safety: responsibilities and features have arrived; `centres` are the tile's, `features` apart.
     #[inline(always)]
     pub(super) unsafe fn add_quad<const FULL: bool, const CENTRAL: bool>(
         &self,

@@ -54,8 +54,8 @@ impl<'a> OuterBlock<'a> {
     fn task(&self) -> OuterTask {
         let shape = self.shape;
         let warp = thread() / WARP;
-        // Four neighbouring warps have different schedulers, and tasks of a row of tiles differ in length: each four
-        // warps take them in another order.
+        // Four neighbouring warps have different schedulers; each four take tasks, which differ in length, in another
+        // order.
         let turned = (warp & !3) + (warp + warp / 4) % 4;
         let own = if shape.warps.is_multiple_of(4) { turned } else { warp };
         let number = (block_idx() * shape.warps + own) as usize;
@@ -145,8 +145,7 @@ impl<'a> OuterBlock<'a> {
         copies_commit();
     }
 
-    /// Computes a stage's responsibilities from the numbers that this thread has copied, and counts them. `weight`: wₖ
-    /// of the thread's component.
+    /// Computes responsibilities from the thread's copies, and counts them. `weight`: wₖ of its component.
     /// Safety: this thread's copies have arrived; no other thread reads the stage's responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, stage: usize, weight: f32, counts: &mut [f32; 2]) {
@@ -226,8 +225,7 @@ impl<'a> OuterBlock<'a> {
         });
     }
 
-    /// Moves the warp's sums and the thread's counts to memory in float64, replacing or adding, and leaves zeros. All
-    /// threads of the block take part.
+    /// Moves the sums and counts to memory in float64, replacing or adding, and leaves zeros. All threads take part.
     /// Safety: `to` has the sums of a slice, and no other block has these tasks.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut OuterSums, counts: &mut [f32; 2], task: OuterTask, to: *mut f64, add: bool) {
@@ -289,8 +287,7 @@ kernel! {
         let (mut stage, mut since_move) = (0, 0);
         while number < all {
             copies_wait();
-            // SAFETY: this thread's copies have arrived. The stage before the last was multiplied before the last
-            // barrier.
+            // SAFETY: this thread's copies have arrived. The stage before the last was multiplied before the barrier.
             unsafe { block.respond(stage, weight, &mut counts) };
             barrier!();
             number += args.slices;

@@ -78,8 +78,7 @@ impl<'a> WhitenBlock<'a> {
         });
     }
 
-    /// |A·x + b|² of a component for the lane's two samples, `2·lane` and `2·lane + 1` of the warp's. All lanes of the
-    /// warp call it.
+    /// |A·x + b|² of a component for the lane's two samples, the warp's 2·lane and 2·lane + 1. All lanes call it.
     /// Safety: the features and the component's parameters are there.
     #[inline(always)]
     unsafe fn distance(&self, component: usize) -> [f32; 2] {
@@ -187,8 +186,7 @@ kernel! {
             let (mut top, mut sum) = ([empty.max; 2], [empty.sum; 2]);
             counted!(for component in (row_of_warps..shape.k).step_by(shape.component_warps) {
                 let c = component as usize;
-                // SAFETY: the barrier made the features visible; parameters of all components, places for all
-                // exponents.
+                // SAFETY: the barrier made the features visible; all components have parameters and places.
                 unsafe {
                     let distance = block.distance(c);
                     let constants = args.constants.add(c);

@@ -69,8 +69,8 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
     x
 }
 
-/// Adds the contribution of the sums of some bands to |A·x + b|² of the lane's samples, `lane / 4` and eight further
-/// on, for the components of a unit.
+/// Adds the sums of some bands to |A·x + b|² of the lane's samples, `lane / 4` and eight further, for a unit's
+/// components.
 /// Safety: the constants of the unit are there, and the shifts of the bands.
 #[inline(always)]
 unsafe fn add_squares<const UNIT: usize, const N: usize>(
@@ -97,8 +97,7 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
     });
 }
 
-/// Adds up the distances over four neighbouring lanes, and writes the exponents of two components. All lanes of the
-/// warp call it.
+/// Adds up the distances over four neighbouring lanes; writes the exponents of two components. All lanes call it.
 /// Safety: the constants of both are there; each exponent has a place, which no other thread accesses.
 #[inline(always)]
 unsafe fn finish(args: &WhitenArgs, squares: [[f32; 2]; 2], constants: Shared<f32>, component: usize, sample: usize) {

@@ -121,8 +121,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Computes the responsibilities of a tile, and counts them.
-    /// Safety: all threads of the block call it; the tile's exponents have arrived, and no thread reads the
-    /// responsibilities in shared memory.
+    /// Safety: all threads of the block call it; the exponents have arrived; no thread reads the responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, tile: usize, counts: &mut [[f32; 2]; OWN]) {
         let (args, shape) = (self.args, self.shape);
@@ -163,8 +162,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         });
     }
 
-    /// The first component and the first feature of the warp's `i`-th tile of sums; warp w takes every sixteenth tile
-    /// from w on. `None` behind the last.
+    /// The first component and feature of the warp's `i`-th tile of sums (every sixteenth is its own), if it exists.
     #[inline(always)]
     fn task(&self, i: usize) -> Option<(usize, usize)> {
         let task = (thread() / WARP) as usize + WARPS * i;

@@ -91,8 +91,7 @@ impl<const S: usize> SetsBlock<S> {
         });
     }
 
-    /// Both samples' likelihoods under the thread's set of a bundle, with the maximum subtracted. All lanes of the warp
-    /// call it.
+    /// Both samples' likelihoods under the thread's set of a bundle, with the maximum subtracted. All lanes call it.
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
     unsafe fn far(&self, samples: &Samples<S>, bundle: usize) -> [LogSumExp; ROWS] {
@@ -125,8 +124,7 @@ impl<const S: usize> SetsBlock<S> {
         likelihoods
     }
 
-    /// Adds the samples that are far from all components of some sets to those sets' sums. `is_far` has two bits for
-    /// each of the `bundles`.
+    /// Adds far samples to the sums of the sets from whose components they are far; `is_far`: two bits for each bundle.
     /// Safety: as for [`Self::multiply_far`].
     #[inline(always)]
     pub(super) unsafe fn multiply_all_far(
@@ -150,8 +148,8 @@ impl<const S: usize> SetsBlock<S> {
         }
     }
 
-    /// Multiplies a bundle's products by the likelihoods of the thread's samples that are `mine`; the powers of 2 of
-    /// all lanes are added to `far`.
+    /// Multiplies the likelihoods of the samples that are `mine` into a bundle's products; all lanes' powers go to
+    /// `far`.
     /// Safety: as for [`Self::far`]; only this warp uses its places of `products` and `far`.
     #[inline(always)]
     unsafe fn multiply_far(

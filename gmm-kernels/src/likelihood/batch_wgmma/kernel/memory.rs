@@ -71,8 +71,7 @@ pub(super) unsafe fn write_coefficients<const S: usize>(
     }
 }
 
-/// Copies the weights and scales of a group's bundles, `size` numbers each, to shared memory, with zeros behind the
-/// last. All threads of the block call it.
+/// Copies the weights and scales (`size` numbers) of a group's bundles, with zeros behind. All threads call it.
 /// Safety: the bundles exist, and there is room for `room` of them.
 #[inline(always)]
 pub(super) unsafe fn write_weights(
@@ -119,8 +118,7 @@ pub(super) unsafe fn fill<const S: usize>(
     });
 }
 
-/// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's threads. All threads
-/// of the block call it.
+/// Writes the block's sum of each set: each warp takes other sets, over all threads. All threads of the block call it.
 /// Safety: all products and `far` are in shared memory.
 #[inline(always)]
 pub(super) unsafe fn write_totals(

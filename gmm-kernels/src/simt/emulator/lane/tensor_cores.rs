@@ -47,8 +47,7 @@ pub(super) fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     warp.meeting.wait(block().launch);
     all
 }
-/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32. Rounded once, which is
-/// more exact than a device.
+/// c + A·B of a warp: A (16, 16), B (16, 8) in float16, c (16, 8) in float32. Rounded once, unlike on a device.
 pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     let lanes = exchange_all([a[0], a[1], a[2], a[3], b[0], b[1]]);
     let lane = (here().thread % 32) as usize;

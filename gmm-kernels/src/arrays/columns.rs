@@ -17,7 +17,7 @@ pub struct ColumnsArgs<S, T> {
     pub shift: *const f64,
     /// The factor of each column after that, (D,).
     pub scale: *const f64,
-    /// The columns written, (D, stride); zeros behind the last sample.
+    /// Receives the columns, (D, stride); zeros behind the last sample.
     pub columns: *mut T,
     /// Elements from one column to the next: at least N.
     pub stride: u64,

@@ -14,7 +14,7 @@ pub struct RowsArgs<T> {
     pub rows: *const u64,
     /// R.
     pub count: u64,
-    /// The rows written, (R, D).
+    /// Receives the rows, (R, D).
     pub out: *mut T,
 }
 

@@ -381,9 +381,9 @@ pub struct FusedMmaArgs {
     pub pairs: *const u32,
     /// The factor that turns sums into integers: [`unit()`].
     pub unit: f64,
-    /// The sums written ([`FusedShape::sums`]); may be mapped host memory that the host polls.
+    /// Receives the sums ([`FusedShape::sums`]); may be mapped host memory that the host polls.
     pub sums: *mut f64,
-    /// Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ, written.
+    /// Receives Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
     pub output: Output,
 }
 

@@ -187,9 +187,9 @@ pub struct ExponentsArgs {
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// The exponents written; null pointers if none are wanted.
+    /// Receives the exponents; null pointers if none are wanted.
     pub exponents: Exponents,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 

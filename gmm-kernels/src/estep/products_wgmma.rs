@@ -187,7 +187,7 @@ pub struct CoefficientsArgs {
     pub shape: Shape,
     /// The coefficients ([`Shape::rows`], [`Shape::products`]), zeros behind K and behind the products.
     pub coefficients: *const f32,
-    /// The operand written ([`Shape::coefficients_len`]).
+    /// Receives the operand ([`Shape::coefficients_len`]).
     pub halves: *mut u32,
 }
 
@@ -199,7 +199,7 @@ pub struct ProductsArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// The products written as an operand ([`Shape::products_len`]); zeros behind N.
+    /// Receives the products as an operand ([`Shape::products_len`]); zeros behind N.
     pub products: *mut u32,
 }
 
@@ -219,9 +219,9 @@ pub struct ExponentsArgs {
     pub constants: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
-    /// The exponents written, at [`Shape::exponent`]; places for whole tiles.
+    /// Receives the exponents, at [`Shape::exponent`]; has places for whole tiles.
     pub exponents: Exponents,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 

@@ -151,11 +151,11 @@ pub struct WhitenArgs {
     pub constants: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
-    /// The exponents written.
+    /// Receives the exponents.
     pub exponents: Exponents,
-    /// Both parts of the features, written: see [`OuterArgs::halves`].
+    /// Receives both parts of the features: see [`OuterArgs::halves`].
     pub halves: *mut u32,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 

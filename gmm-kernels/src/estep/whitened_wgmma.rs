@@ -311,7 +311,7 @@ pub struct TrianglesArgs {
     pub shape: Shape,
     /// Lower triangles row by row, (K, D·(D + 1)/2).
     pub matrices: *const f32,
-    /// The operand written ([`Shape::triangles_len`]).
+    /// Receives the operand ([`Shape::triangles_len`]).
     pub triangles: *mut u32,
 }
 
@@ -323,7 +323,7 @@ pub struct FeaturesArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// The features written as an operand ([`Shape::features_len`]); zeros behind N and behind D.
+    /// Receives the features as an operand ([`Shape::features_len`]); zeros behind N and behind D.
     pub features: *mut u32,
 }
 
@@ -345,7 +345,7 @@ pub struct WhitenArgs {
     pub shifts: *const f32,
     /// For each component the factor of sums of products, and the seed: (2, K).
     pub constants: *const f32,
-    /// The exponents written; places for whole tiles.
+    /// Receives the exponents; has places for whole tiles.
     pub q: *mut f32,
 }
 
@@ -361,9 +361,9 @@ pub struct NormaliseArgs {
     pub weights: *const f32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
-    /// The exponents from `warpgroup_whiten`, and the maxima and factors written.
+    /// The exponents from `warpgroup_whiten`; receives the maxima and factors.
     pub exponents: Exponents,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 
@@ -381,7 +381,7 @@ pub struct RespondArgs {
     pub exponents: Exponents,
     /// wₖ ([`Shape::rows`],), zeros behind K.
     pub weights: *const f32,
-    /// The responsibilities written ([`Shape::responsibilities_len`]); pairs of 16 samples in the order 0, 4, 1, 5, 2,
+    /// Receives the responsibilities ([`Shape::responsibilities_len`]); pairs of 16 samples in the order 0, 4, 1, 5, 2,
     /// 6, 3, 7.
     pub responsibilities: *mut u32,
     /// The number of slices, gridDim.y: tile t belongs to slice t modulo this.

@@ -56,7 +56,7 @@ pub struct DensityArgs<T> {
     pub seeds: *const T,
     /// The place of a quad's parameters, counted from the first pattern of missing values.
     pub of_quads: ParametersOfQuads,
-    /// The exponents written, (K, `q_stride`), aligned like the samples.
+    /// Receives the exponents, (K, `q_stride`), aligned like the samples.
     pub q: *mut T,
     /// Elements from one component to the next: as for `stride`.
     pub q_stride: u64,

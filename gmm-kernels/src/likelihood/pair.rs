@@ -33,7 +33,7 @@ pub struct PairArgs {
     pub parameters: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 

@@ -114,7 +114,7 @@ pub struct SmallKArgs<const ROW: usize> {
     pub columns: Columns,
     /// A weight for each sample of whole quads, aligned to 16 bytes; or null.
     pub sample_weights: *const f32,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 

@@ -49,9 +49,9 @@ pub struct TiledArgs {
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// The exponents written for the E-step; null pointers if none are wanted.
+    /// Receives the exponents for the E-step; null pointers if none are wanted.
     pub exponents: Exponents,
-    /// The total written.
+    /// Receives the total.
     pub output: Output,
 }
 

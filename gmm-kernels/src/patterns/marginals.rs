@@ -43,7 +43,7 @@ pub struct MarginalsArgs<T> {
     pub max_deviation: f64,
     /// The smallest positive normal number of the element type.
     pub min_positive: f64,
-    /// The parameters written, (patterns, `stride`).
+    /// Receives the parameters, (patterns, `stride`).
     pub parameters: *mut T,
     /// Numbers from one pattern's parameters to the next.
     pub stride: u64,

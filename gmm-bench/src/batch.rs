@@ -16,14 +16,14 @@ const FEATURES: [usize; 2] = [13, 20];
 const K: usize = 8;
 /// Parameter sets of a batch.
 const SETS: [usize; 4] = [64, 32, 16, 8];
-/// Threads that evaluate batches side by side, each with a share of them.
+/// Threads that evaluate batches side by side, each a share of them.
 const THREADS: [usize; 5] = [1, 2, 3, 4, 6];
 /// Batches of one measurement.
 const BATCHES: usize = 40;
 
 /// Time batches of parameter sets on a GPU, by several threads side by side
 ///
-/// D = 13 and D = 20, K = 8, diagonal covariances; a time is that of one set.
+/// D = 13 and D = 20, K = 8, diagonal covariances; times are per set.
 #[derive(Debug, Args)]
 pub struct Batch {
     /// Numbers of samples
@@ -32,7 +32,7 @@ pub struct Batch {
     /// Kernels by name or variant, such as batch_mma or batch_mma/64:512x1:0
     #[arg(long, value_delimiter = ',')]
     kernel: Vec<String>,
-    /// How far sets are from each other; by default about as far as a posterior of 10⁶ samples is wide
+    /// Distance between sets; by default about the width of a posterior of 10⁶ samples
     #[arg(long, default_value = "3e-3")]
     apart: f64,
 }
@@ -47,7 +47,7 @@ impl Batch {
                 for &n in &self.n {
                     let options = CudaOptions::default().with_kernel(kernel.clone());
                     let mut cuda = CudaEvaluator::new(Samples::from_f32(x.slice(s![..n, ..]))?, 0, &options)?;
-                    // The reference of all batches, and the choice of the kernel.
+                    // Fixes the reference of all batches, and the choice of the kernel.
                     cuda.sampling().into_iter().for_each(|sampling| sampling.fix_batch_reference(&sets[0]));
                     cuda.log_likelihood_batch(&sets)?;
                     for threads in THREADS {
@@ -79,12 +79,12 @@ impl Batch {
     }
 }
 
-/// The kernels that are asked for; none for the one that the device chooses.
+/// The kernels asked for; `None` is the device's own choice.
 pub fn kernels(asked: &[String]) -> Vec<Option<String>> {
     if asked.is_empty() { vec![None] } else { asked.iter().cloned().map(Some).collect() }
 }
 
-/// Seconds a set where so many threads evaluate batches of these sets at the same time.
+/// Seconds per set if `threads` threads evaluate batches of these sets at the same time.
 fn side_by_side(cuda: &CudaEvaluator<'_>, threads: usize, sets: &[Mixture]) -> Result<f64> {
     let mut shares: Vec<_> = (0..threads).map(|_| cuda.share()).collect::<Result<_>>()?;
     let batches = BATCHES / threads;

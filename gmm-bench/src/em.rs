@@ -17,11 +17,11 @@ use std::time::Instant;
 pub enum Em {
     /// Ten iterations from weights 1/K, the means of a file, and precisions of 2 on the diagonal
     ///
-    /// Prints the seconds, with the loading of the samples, and the last lower bound.
+    /// Prints the seconds, including the loading of the samples, and the last lower bound.
     Ten { x: PathBuf, means: PathBuf, covariance_type: CovarianceType },
-    /// A fit from a start by k-means for each seed from 0
+    /// A fit from a k-means start for each seed from 0
     ///
-    /// Prints the seconds of the start, those of the whole fit, the iterations, and the last lower bound.
+    /// Prints the seconds of the start and of the whole fit, the iterations, and the last lower bound.
     Start { x: PathBuf, k: usize, covariance_type: CovarianceType, seeds: u64 },
 }
 
@@ -45,7 +45,7 @@ fn ten(x: &Array2<f32>, means: &Array2<f32>, covariance_type: CovarianceType) ->
         CovarianceType::Full => {
             Covariances::Full(Array3::from_shape_fn((k, d, d), |(_, i, j)| if i == j { 0.5 } else { 0.0 }))
         }
-        other => bail!("the covariances are {other} where diag or full are needed"),
+        other => bail!("the covariance type must be diag or full, not {other}"),
     };
     let start = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means.mapv(f64::from), covariances)?;
     let params = GaussianMixtureParams::new(k).covariance_type(covariance_type).max_iter(10).tol(0.0).start(start);

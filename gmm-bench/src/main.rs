@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// Measure what `gmm bench` does not
 ///
-/// Times are medians, from parameters on the host to results on the host unless a column says
-/// otherwise. Samples are in float32, from a standard normal distribution.
+/// Times are medians, from parameters on the host to results on the host unless a column says otherwise. Samples are
+/// float32, from a standard normal distribution.
 #[derive(Debug, Parser)]
 #[command(name = "gmm-bench", arg_required_else_help = true, max_term_width = 100)]
 enum Bench {

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Name, sets, N, D, K, the centres' standard deviation, and whether fits go on to 100 iterations.
+/// Name, sets, N, D, K, the centres' standard deviation, and whether fits continue to 100 iterations.
 const CASES: [(&str, usize, usize, usize, usize, f64, bool); 5] = [
     ("groups", 1000, 500, 5, 3, 4.0, false),
     ("columns", 20, 100_000, 1, 10, 4.0, false),
@@ -29,7 +29,7 @@ const SELECTION: (usize, usize) = (20_000, 10);
 pub struct Many {
     #[arg(long, default_value = "cpu")]
     device: Device,
-    /// Some of the cases: groups, columns, small fits, images, histograms and selection
+    /// Cases to time: groups, columns, small fits, images, histograms, selection
     #[arg(long, value_delimiter = ',')]
     case: Vec<String>,
 }

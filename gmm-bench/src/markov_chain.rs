@@ -15,18 +15,18 @@ const MILLION: f64 = 1e6;
 /// The talk's figures for N = 10⁶, D = 13, K = 8: seconds of one evaluation.
 const TALK: [(&str, f64); 3] =
     [("NumPy, 2018", 36.0), ("scikit-learn, 2018", 0.5), ("CUDA C on a GTX 970, 2018", 0.01)];
-/// Most draws to record. The chain is thinned where it makes more steps.
+/// Most draws to record. A chain with more steps is thinned.
 const MAX_DRAWS: usize = 2000;
 /// Most iterations of warm-up.
 const MAX_WARMUP: usize = 1000;
-/// The least iterations of warm-up with which every sampler works.
+/// The fewest iterations of warm-up with which every sampler works.
 const MIN_WARMUP: usize = 20;
 
 /// A sampler to measure.
 struct Case {
     sampler: Sampler,
     chains: usize,
-    /// The kernel, where it is not the one that the device chooses.
+    /// The kernel, if not the device's choice.
     kernel: Option<&'static str>,
 }
 
@@ -35,8 +35,7 @@ fn cases(device: Device, dim: usize) -> Vec<Case> {
     let case = |sampler, chains| Case { sampler, chains, kernel: None };
     let mut cases = vec![case(Sampler::METROPOLIS, 1)];
     if let Device::Cuda(_) = device {
-        // With this kernel the host decides on each step. The kernel that the device chooses
-        // decides by itself.
+        // With this kernel the host decides on each step; the one that the device chooses decides by itself.
         cases.push(Case { kernel: Some("small_k"), ..case(Sampler::METROPOLIS, 1) });
     }
     cases.extend([case(Sampler::METROPOLIS, 64), case(Sampler::ENSEMBLE, 2 * dim), case(Sampler::NUTS, 1)]);
@@ -53,22 +52,22 @@ struct Row {
     n: usize,
     k: usize,
     d: usize,
-    /// The number of evaluations that were measured; for NUTS, of gradients.
+    /// The number of evaluations measured; for NUTS, of gradients.
     evaluations: u64,
     /// The time of one evaluation.
     seconds: f64,
     /// The time of a million evaluations.
     seconds_per_million: f64,
     acceptance: f64,
-    /// The smallest effective sample size of a parameter, bulk or tail, a second; `None` for a run
-    /// too short to estimate it.
+    /// The smallest effective sample size of a parameter, bulk or tail, per second; `None` if a run is too short to
+    /// estimate it.
     ess_per_second: Option<f64>,
 }
 
 /// Time a million evaluations in a Markov chain
 ///
-/// Beside the figures of the talk of 2018 that this program grew from ("Accelerating your Python
-/// Code For GMMs with PyCUDA").
+/// Shows the figures of the talk of 2018 from which this program grew ("Accelerating your Python Code For GMMs with
+/// PyCUDA") beside them.
 #[derive(Debug, Args)]
 pub struct Mcmc {
     #[command(flatten)]
@@ -112,10 +111,10 @@ impl Mcmc {
     }
 }
 
-/// The data and the mixture, and how long to measure.
+/// The data, the mixture, and the limits of a measurement.
 struct Bench<'a> {
     samples: Samples<'a>,
-    /// The chains begin near this mixture.
+    /// The mixture near which the chains begin.
     mixture: &'a Mixture,
     /// Longest time of each measurement, without warm-up.
     budget: Duration,
@@ -134,7 +133,7 @@ fn measure(bench: &Bench<'_>, model: &PosteriorModel, device: Device, case: &Cas
     let begin = Instant::now();
     evaluator.log_likelihood(bench.mixture)?;
     let one = begin.elapsed().as_secs_f64().max(1e-9);
-    // The iterations that the budget has room for. An iteration of NUTS takes some 30 gradients.
+    // The iterations that fit into the budget. An iteration of NUTS takes some 30 gradients.
     let iteration = one * chains as f64 * if sampler == Sampler::NUTS { 30.0 } else { 1.0 };
     let room = (bench.budget.as_secs_f64() / iteration) as usize;
     if room < MIN_WARMUP {

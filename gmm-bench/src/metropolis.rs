@@ -15,7 +15,7 @@ use rand_distr::StandardNormal;
 const D: usize = 13;
 const K: usize = 8;
 
-/// Time a step of random-walk Metropolis on a GPU, beside one that the host decides on
+/// Time a step of random-walk Metropolis on a GPU, beside a step decided by the host
 ///
 /// D = 13, K = 8, diagonal covariances. `by the host` is an evaluation from parameters to total.
 #[derive(Debug, Args)]
@@ -23,15 +23,14 @@ pub struct Metropolis {
     /// Numbers of samples
     #[arg(long, value_delimiter = ',', value_parser = whole_number, default_value = "1e2,1e3,1e4,1e5,1e6,1e7")]
     n: Vec<usize>,
-    /// Shapes of the launch in place of the one that the device chooses, as
-    /// metropolis:BLOCKxBLOCKS/RESIDENT:CACHED
+    /// Shapes of the launch instead of the device's choice, as metropolis:BLOCKxBLOCKS/RESIDENT:CACHED
     #[arg(long, value_delimiter = ',')]
     kernel: Vec<String>,
     #[command(flatten)]
     rates: Rates,
 }
 
-/// The same few steps again and again, so that making them takes no time.
+/// The same few steps repeated, so that making them takes no time.
 struct Steps<'a> {
     rows: &'a [f64],
     width: usize,
@@ -69,7 +68,7 @@ impl Metropolis {
             let mut rng = ChaCha8Rng::seed_from_u64(1);
             let point: Vec<f64> = (0..dim).map(|_| 0.3 * rng.sample::<f64, _>(StandardNormal)).collect();
             let mixture = target.mixture(&point).ok_or(Error::UnreachableSample { row: 0 })?;
-            // So long that some are accepted.
+            // Long enough that some are accepted.
             let length = 1.0 / (n as f64 * dim as f64).sqrt();
             let mut rows = vec![0.0; 512 * width];
             for row in rows.chunks_exact_mut(width) {

@@ -12,8 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// The share of the values that is missing, and the most patterns of missing values (none: each row
-/// has its own draw).
+/// The share of missing values, and the most patterns of missing values (`None`: each row has its own draw).
 const CASES: [(f64, Option<usize>); 6] =
     [(0.0, None), (0.1, Some(10)), (0.1, Some(100)), (0.1, Some(1000)), (0.1, None), (0.5, None)];
 

@@ -12,18 +12,18 @@ use gaussmix::{Error, Result};
 use gaussmix_cli::bench::{Rates, Task, mixtures, text};
 use ndarray::{Array1, Array2};
 
-/// Mixtures that take turns.
+/// Mixtures used in turn.
 const SETS: usize = 16;
-/// Rows that are read back.
+/// Rows read back.
 const ROWS: usize = 1000;
 /// Launches back to back.
 const LAUNCHES: u32 = 100;
 
 /// Time every operation on a GPU beside its floor
 ///
-/// `launch` is a launch of the kernels of a total among many, by the device's clock; `iteration` an
-/// iteration of EM, from parameters to new parameters; `rows` the reading of 1000 samples. The floors
-/// of the total and of the E-step are those of `gmm bench map`; float64 takes half the rates.
+/// `launch` is one of many launches of the kernels of a total, by the device's clock; `iteration` an iteration of EM,
+/// from parameters to new parameters; `rows` the reading of 1000 samples. The floors of the total and of the E-step are
+/// as in `gmm bench map`; float64 has half the rates.
 #[derive(Debug, Args)]
 pub struct Operations {
     /// Numbers of samples
@@ -78,8 +78,7 @@ impl Operations {
         Ok(text::print(text::table(&header.split(' ').collect::<Vec<_>>(), rows, 0))?)
     }
 
-    /// The kernels, and the times in their columns; a dash where the kernel that was asked for is for
-    /// other operations.
+    /// The kernels, and the times in their columns; a dash if the requested kernel is for other operations.
     fn times(
         &self,
         x: &Array2<f32>,

@@ -24,10 +24,10 @@ pub struct InnerProducts {
     /// Number of rows of the matrix
     #[arg(short, value_parser = whole_number, default_value = "1000")]
     k: usize,
-    /// Number of numbers of a vector
+    /// Length of a vector
     #[arg(short, value_parser = whole_number, default_value = "1000")]
     d: usize,
-    /// Time the shape of the published times too, which takes 1.3 GB
+    /// Also time the shape of the published times, which takes 1.3 GB
     #[arg(long)]
     published: bool,
 }
@@ -47,10 +47,10 @@ pub struct GaussianKernel {
     d: usize,
 }
 
-/// Report and draw times that --json printed, here or of `gmm bench likelihood`
+/// Report and draw times printed by --json, of this program or of `gmm bench likelihood`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The rows, of this machine or another
+    /// The rows, from this machine or another
     #[arg(value_name = "ROWS.json")]
     rows: PathBuf,
     #[command(flatten)]
@@ -69,9 +69,9 @@ struct Common {
     output: OutputOptions,
 }
 
-/// A workload beside the times of those who timed it before.
+/// A workload and its published times.
 struct Comparison {
-    /// The name of its rows' kernel.
+    /// The kernel's name in its rows.
     name: &'static str,
     workload: Workload,
     /// Name, N, D and K, seconds.
@@ -91,8 +91,7 @@ const INNER_PRODUCTS: Comparison = Comparison {
         about: |row| format!("{} × {}", text::grouped(row.k as u64), text::grouped(row.d as u64)),
     },
     published: &[
-        // Of the page only the whole of five minutes is known, and of the matrix only that its rows
-        // have 1000 numbers.
+        // The page only gives the total of five minutes, and the length of the matrix's rows, 1000.
         ("the page that took five minutes", [50_000, 1000, 1000], 300.0),
         ("NumPy without MKL", LARGE_PRODUCT, 7.18),
         ("NumPy with MKL", LARGE_PRODUCT, 4.06),
@@ -167,8 +166,7 @@ impl Common {
 }
 
 impl Comparison {
-    /// A table of published times, each with how many times the best measured one of the same shape
-    /// it is.
+    /// A table of published times, each with its ratio to the best measured time of the same shape.
     fn history(&self, rows: &[Row]) -> String {
         let table = self.published.iter().map(|&(name, shape, seconds)| {
             let same = |r: &&Row| [r.n, r.d, r.k] == shape;

@@ -10,15 +10,15 @@ const LAUNCHES: u32 = 10;
 
 /// Time comparisons of vectors with vectors: a launch by the device's clock, and a call
 ///
-/// Inner products with a matrix of M rows, the Gaussian kernel of pairs of rows, and of rows with M
-/// centres. The rate is that of the launch, or of the call where the device has no clock.
+/// Inner products with a matrix of M rows, the Gaussian kernel of pairs of rows, and of rows with M centres. The rate
+/// is of the launch, or of the call if the device has no clock.
 #[derive(Debug, Args)]
 pub struct Pairwise {
     #[arg(long, default_value = "cpu")]
     device: Device,
 }
 
-/// The row of a case; what is done in a second is `work` with its unit.
+/// The row of a case; `work`, with its unit, is the work done per second.
 fn row(
     name: &str,
     shape: [usize; 3],

@@ -8,15 +8,15 @@ use gaussmix_cli::bench::{mixtures, text};
 
 /// N, D and K.
 const CASES: [(usize, usize, usize); 3] = [(200_000_000, 13, 8), (10_000_000, 13, 8), (8_000_000, 128, 1024)];
-/// Mixtures that take turns.
+/// Mixtures used in turn.
 const SETS: usize = 4;
 
 /// Time totals and E-steps over one, two, four ... GPUs
 ///
-/// Diagonal covariances; behind a time stands the share of the linear gain that is reached.
+/// Diagonal covariances; each time is followed by its share of the linear gain.
 #[derive(Debug, Args)]
 pub struct Several {
-    /// The gigabytes of samples that the largest case may take
+    /// Most gigabytes of samples of a case
     #[arg(long, default_value = "11")]
     gigabytes: f64,
 }

@@ -1,4 +1,4 @@
-//! Tests of `gmm-bench`: each runs it as a user does, and looks at what it prints and writes.
+//! Tests of `gmm-bench`: each runs the program like a user, and checks its output and files.
 use assert_cmd::Command;
 use serde_json::Value;
 use std::fs;
@@ -12,7 +12,7 @@ fn bench(folder: impl AsRef<Path>, args: &[&str]) -> Command {
     command
 }
 
-/// What a run prints that succeeds.
+/// The output of a successful run.
 fn stdout(folder: &TempDir, args: &[&str]) -> String {
     let run = bench(folder, args).assert().success();
     String::from_utf8(run.get_output().stdout.clone()).unwrap()
@@ -38,7 +38,7 @@ fn rows_of_a_file_are_reported() {
     let row = |device: &str, n: u32, seconds: f64| {
         format!(r#"{{"device": "{device}", "kernel": "x", "n": {n}, "k": 8, "d": 13, "seconds": {seconds}}}"#)
     };
-    // The times of the CPU are proportional to N and meet that of the GPU at N = 1000.
+    // The CPU's times are proportional to N and meet the GPU's at N = 1000.
     let times = [row("cpu", 100, 1e-6), row("cpu", 10_000, 1e-4), row("cuda", 100, 1e-5), row("cuda", 10_000, 1e-5)];
     fs::write(folder.path().join("rows.json"), format!("[{}]", times.join(","))).unwrap();
     let report = ["report", "rows.json", "--plot", "p.svg"];
@@ -73,7 +73,7 @@ fn workloads_are_set_beside_published_times() {
         let json = stdout(&folder, &with(&["--json"]));
         let sizes: Vec<_> = rows(&json).iter().map(|r| r["n"].as_u64().unwrap()).collect();
         assert_eq!(sizes, [10, 100, 10, 100]);
-        // What was measured is reported as it was when it was measured.
+        // Rows are reported as they were when measured.
         fs::write(folder.path().join("rows.json"), json).unwrap();
         let reported = stdout(&folder, &["report", "rows.json"]);
         assert!(reported.contains(published) && reported.contains(if title == "D = 7" { "5 × 7" } else { title }));
@@ -94,14 +94,14 @@ fn a_million_evaluations_are_measured() {
         assert_eq!((row["n"].as_u64(), row["k"].as_u64(), row["d"].as_u64()), (Some(200), Some(2), Some(2)));
         let seconds = row["seconds"].as_f64().unwrap();
         assert!(seconds > 0.0 && row["evaluations"].as_u64().unwrap() > 0);
-        // Both follow from one measurement.
+        // Both come from one measurement.
         assert!((row["seconds_per_million"].as_f64().unwrap() / (seconds * 1e6) - 1.0).abs() < 1e-12);
     }
     let text = stdout(&folder, &[&args[..], &["--evaluations", "500"]].concat());
     assert!(text.contains("NumPy, 2018") && text.contains("1.1 years"), "{text}");
 }
 
-/// Every option that decides a size.
+/// Tests every option that decides a size.
 #[test]
 fn absurd_sizes_are_refused() {
     let folder = folder();
@@ -118,13 +118,13 @@ fn absurd_sizes_are_refused() {
     }
 }
 
-/// Small cases of what the CPU can do; the others need GPUs.
+/// Tests small cases that the CPU can run; the others need GPUs.
 #[test]
 fn tables_have_their_rows() {
     let folder = folder();
     let missing = stdout(&folder, &["missing", "--n", "50", "-k", "2", "--covariance-type", "diag"]);
     let rows: Vec<Vec<&str>> = missing.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-    // With 50 rows there are no more patterns.
+    // 50 rows have at most 50 patterns.
     let patterns: Vec<usize> = rows.iter().map(|row| row[2].parse().unwrap()).collect();
     assert!(patterns[0] == 1 && patterns[1] == 10 && patterns[2..].iter().all(|n| *n <= 50), "{missing}");
     assert!(patterns.len() == 6 && rows.iter().all(|row| row.contains(&"diag")), "{missing}");

@@ -1,5 +1,4 @@
-//! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by
-//! these entries only.
+//! Every entry of the PTX by name, with the type of its one argument. The host launches kernels through these only.
 use crate::arrays::{columns, ranges, rows};
 use crate::estep::fused_mma::{self, FusedShape};
 use crate::estep::{
@@ -42,9 +41,9 @@ impl<A> Entry<A> {
     }
 }
 
-/// An element type of the kernels that have an instance for each.
+/// An element type with kernels of its own.
 pub trait Element {
-    /// The end of the names of its kernels.
+    /// The end of its kernels' names.
     const SUFFIX: &'static str;
 }
 
@@ -56,12 +55,12 @@ impl Element for f64 {
     const SUFFIX: &'static str = "f64";
 }
 
-/// The part of a kernel's name that says whether its matrices are triangles or diagonals.
+/// The part of a kernel's name for its matrices: triangles or diagonals.
 fn shape(full: bool) -> &'static str {
     if full { "full" } else { "diag" }
 }
 
-/// The same, or for samples with missing values under diagonals.
+/// As [`shape`], with a third name for samples with missing values under diagonals.
 fn shape_or_observed(full: bool, gaps: bool) -> &'static str {
     if gaps { "observed" } else { shape(full) }
 }
@@ -69,7 +68,7 @@ fn shape_or_observed(full: bool, gaps: bool) -> &'static str {
 const BOTH: [bool; 2] = [false, true];
 const CAPACITIES: [usize; 2] = [8, 32];
 
-/// Runs a statement for all values of the variables before it.
+/// Runs a statement for all values of the variables.
 macro_rules! each {
     ($statement:stmt;) => { $statement };
     ($statement:stmt; $variable:ident in $values:expr $(, $($rest:tt)*)?) => {
@@ -92,8 +91,8 @@ macro_rules! of_elements {
     };
 }
 
-/// Makes a function for each entry, and [`all`], which lists their instances: for each value of an argument
-/// and each type of elements, as far as the condition holds.
+/// Makes a function for each entry, and [`all`], which lists the instances: one for each value of an argument and each
+/// element type for which the condition holds.
 macro_rules! entries {
     ($(
         $(#[$doc:meta])*
@@ -107,7 +106,7 @@ macro_rules! entries {
             }
         )*
 
-        /// The name of every entry, and the bytes of its argument.
+        /// Returns the name of every entry, and the size of its argument in bytes.
         pub fn all() -> BTreeMap<String, usize> {
             let mut all = BTreeMap::new();
             all_small_k(&mut all);
@@ -127,8 +126,7 @@ macro_rules! entries {
     };
 }
 
-/// Total of at most 8 components over D ≤ 16 features. `None` unless a component of D features has
-/// `ROW` numbers.
+/// Total of at most 8 components over D ≤ 16 features. `None` unless a component of D features has `ROW` numbers.
 pub fn small_k<const ROW: usize>(d: usize, kind: small_k::Kind) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
     let exists = (1..=small_k::MAX_FEATURES).contains(&d) && kind.row(d) == ROW;
     exists.then(|| Entry::new(small_k_name(d, kind)))
@@ -158,7 +156,7 @@ fn all_small_k(all: &mut BTreeMap<String, usize>) {
     of_rows.iter().for_each(|add| add(all));
 }
 
-/// Shapes with every instance of `fused_mma`.
+/// The shapes of all instances of `fused_mma`.
 fn fused_shapes() -> impl Iterator<Item = FusedShape> {
     let sizes = (1..=12).flat_map(|tiles| [13, 9, 15, 16, 32, 64].map(|d| (fused_mma::TILE * tiles, d)));
     sizes.flat_map(|(k, d)| {
@@ -183,7 +181,7 @@ fn fused_mma_name(shape: FusedShape) -> String {
     format!("fused_mma_{of}{team}d{:02}_k{:02}", warp.features(), warp.capacity())
 }
 
-/// A size for each instance of `whitened_wgmma`.
+/// One size for each instance of `whitened_wgmma`.
 fn widths() -> impl Iterator<Item = Whitened> {
     (1..=whitened_wgmma::MAX_FEATURES as u32).map(|d| Whitened { d, k: 1 })
 }
@@ -203,26 +201,25 @@ entries! {
     /// The parameters of many similar sets, for the kernels on the tensor cores.
     fn batch_parameters() -> batch_parameters::BatchParametersArgs = "batch_parameters";
 
-    /// Totals of many parameter sets on the tensor cores, over the features of so many steps (1 to 4).
+    /// Totals of many parameter sets on the tensor cores, over the features of 1 to 4 `steps`.
     fn batch_mma(steps: usize in 1..=4) -> batch_mma::BatchMmaArgs = "batch_mma_s{steps}";
 
-    /// As [`batch_mma()`], with the products of warpgroups; `k`: the number of components.
+    /// As [`batch_mma()`], with warpgroup products; `k`: the number of components.
     fn batch_wgmma(steps: usize in 1..=4, k: usize in CAPACITIES) -> batch_mma::BatchMmaArgs =
         "batch_wgmma_{}s{steps}", if k <= batch_mma::COMPONENTS { "k08_" } else { "" };
 
-    /// Whole fits of small mixtures, each by a block, with full or diagonal covariances. (With one feature a
-    /// matrix is a number.)
+    /// Whole fits of small mixtures, each by one block. (With one feature, full and diagonal covariances are the same.)
     fn fit(full: bool in BOTH, d: usize in 1..=fit::MAX_FEATURES) -> fit::FitArgs =
         "fit_{}_d{:02}", shape(full && d > 1), fit::features(d);
 
-    /// Total and scores, with one thread for each (sample, component).
+    /// Total and scores, with one thread for each (sample, component) pair.
     fn pair() -> pair::PairArgs = "pair";
 
     /// The bias of the device's approximate 2^x.
     fn exp2_bias() -> exp2_bias::Exp2BiasArgs = "exp2_bias";
 
-    /// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles;
-    /// `gaps`: of samples with missing values, for diagonals in tiles of 8.
+    /// Total, scores and exponents in tiles of `rows` (8 or 16) components or rows of triangles. `gaps`: for samples
+    /// with missing values, with diagonals in tiles of 8.
     fn tiled(rows: usize in [8, 16], full: bool in BOTH, gaps: bool in BOTH) -> tiled::TiledArgs =
         "tiled{}{rows}", match (full, gaps) {
             (true, _) => "_full",
@@ -234,27 +231,25 @@ entries! {
     fn fused(moments: Moments in Moments::ALL, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
         -> fused::FusedArgs = "fused_{}_k{capacity:02}_d{d:02}", moments.name();
 
-    /// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8,
-    /// 12 or 16).
+    /// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8, 12 or 16).
     fn fused64(capacity: usize in CAPACITIES, features: usize in [4, 8, 12, 16]) -> fused64::Fused64Args =
         "fused64_k{capacity:02}_d{features:02}";
 
     /// The E-step of few components on the tensor cores, in one read of the data.
     fn fused_mma(shape: FusedShape in fused_shapes()) -> fused_mma::FusedMmaArgs = "{}", fused_mma_name(shape);
 
-    /// The sums of the E-step over samples whose exponents are known, raw or central.
+    /// The sums of the E-step from known exponents, raw or central.
     fn weighted_sums(full: bool in BOTH, central: bool in BOTH) -> weighted_sums::WeightedSumsArgs =
         "weighted_sums_{}_{}", shape(full), if central { "central" } else { "raw" };
 
     /// The coefficients of `products_mma`, in float16.
     fn split_coefficients() -> products_mma::SplitArgs = "split_coefficients";
 
-    /// The exponents of `products_mma`, with `tiles` (1 or 2) tiles of components a warp.
+    /// The exponents of `products_mma`, with `tiles` (1 or 2) tiles of components per warp.
     fn exponents(full: bool in BOTH, tiles: usize in 1..=2) -> products_mma::ExponentsArgs =
         "exponents_{}_m{tiles}", shape(full);
 
-    /// The sums of `products_mma` over samples whose exponents are known, with `tiles` (1 or 2) tiles of
-    /// components a warp.
+    /// The sums of `products_mma` from known exponents, with `tiles` (1 or 2) tiles of components per warp.
     fn weigh(full: bool in BOTH, tiles: usize in 1..=2) -> products_mma::WeighArgs = "weigh_{}_m{tiles}", shape(full);
 
     /// The coefficients of `products_wgmma`, in float16.
@@ -266,7 +261,7 @@ entries! {
     /// The exponents of `products_wgmma`.
     fn warpgroup_exponents() -> products_wgmma::ExponentsArgs = "warpgroup_exponents";
 
-    /// The sums of `products_wgmma` over samples whose exponents are known.
+    /// The sums of `products_wgmma` from known exponents.
     fn warpgroup_weigh() -> products_wgmma::WeighArgs = "warpgroup_weigh";
 
     /// The triangles of `whitened_mma`, in float16.
@@ -275,7 +270,7 @@ entries! {
     /// The exponents of `whitened_mma`.
     fn whiten() -> whitened_mma::WhitenArgs = "whiten";
 
-    /// The sums of `whitened_mma`, of products of two features over samples whose exponents are known.
+    /// The sums of `whitened_mma` from known exponents: products of two features.
     fn outer() -> whitened_mma::OuterArgs = "outer";
 
     /// The triangles of `whitened_wgmma`, in float16.
@@ -295,30 +290,27 @@ entries! {
     fn warpgroup_respond(shape: Whitened in widths()) -> whitened_wgmma::RespondArgs =
         "warpgroup_respond_d{}", shape.width();
 
-    /// The sums of `whitened_wgmma`, of products of two features over samples whose responsibilities are
-    /// known.
+    /// The sums of `whitened_wgmma` from known responsibilities: products of two features.
     fn warpgroup_outer(shape: Whitened in widths()) -> whitened_wgmma::OuterArgs =
         "warpgroup_outer_d{}", shape.width();
 
-    /// Exponents of all components, for any shape; `gaps`: of samples with missing values, for
-    /// diagonals; `around_means`: of differences from the means, in float64.
+    /// Exponents of all components, for any shape. `gaps`: for samples with missing values, with diagonals;
+    /// `around_means`: of differences from the means, in float64.
     fn density<T>(full: bool in BOTH, gaps: bool in BOTH, around_means: bool in BOTH) -> density::DensityArgs<T> =
         "density_{}_{}{}", shape_or_observed(full, gaps), if around_means { "around_means_" } else { "" }, T::SUFFIX;
         if !around_means || T::SUFFIX == f64::SUFFIX;
 
-    /// Exponents of components with triangles of many features, in float64.
+    /// Exponents with triangles of many features, in float64.
     fn wide_density<T>() -> density::DensityArgs<T> = "density_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
 
     /// Scores, labels and responsibilities from exponents.
     fn posterior<T>() -> posterior::PosteriorArgs<T> = "posterior_{}", T::SUFFIX;
 
-    /// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for
-    /// diagonals.
+    /// Sufficient statistics from responsibilities; `gaps`: for samples with missing values, with diagonals.
     fn accumulate<T>(full: bool in BOTH, gaps: bool in BOTH) -> accumulate::AccumulateArgs<T> =
         "accumulate_{}_{}", shape_or_observed(full, gaps), T::SUFFIX;
 
-    /// Sufficient statistics from responsibilities, of components with triangles of many features, in
-    /// float64.
+    /// Sufficient statistics from responsibilities, with triangles of many features, in float64.
     fn wide_accumulate<T>() -> accumulate::AccumulateArgs<T> =
         "accumulate_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
 
@@ -328,15 +320,14 @@ entries! {
     /// The sums of all columns of each pattern of missing values.
     fn complete_patterns() -> complete::CompleteArgs = "complete_patterns";
 
-    /// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over
-    /// D ≤ 16 features.
+    /// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over D ≤ 16 features.
     fn fused_patterns(capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
         -> fused_patterns::FusedPatternsArgs = "fused_patterns_k{capacity:02}_d{d:02}";
 
     /// Steps of random-walk Metropolis over D ≤ 16 features.
     fn metropolis(d: usize in 1..=small_k::MAX_FEATURES) -> metropolis::MetropolisArgs = "metropolis_d{d:02}";
 
-    /// Sums over blocks, a number for each of several sets.
+    /// Sums over blocks, for each of several sets.
     fn reduce_sets() -> sets::ReduceSetsArgs = "reduce_sets";
 
     /// Sums over slices of the samples.
@@ -345,7 +336,7 @@ entries! {
     /// Rows as pairs of float16 numbers.
     fn split_rows() -> split::SplitArgs = "split_rows";
 
-    /// Inner products of split rows, in tiles of this size.
+    /// Inner products of split rows, in tiles of one size.
     fn products(tiling: Tiling in TILINGS) -> products::ProductsArgs = "products_{}", tiling_name(tiling);
 
     /// Inner products of few vectors with split rows.
@@ -360,10 +351,10 @@ entries! {
     /// The range of each column of an array, and its first element that is not finite.
     fn array_ranges<T>() -> ranges::RangesArgs<T> = "array_ranges_{}", T::SUFFIX;
 
-    /// An array's samples as columns of another type, or of the same.
+    /// An array's samples as columns of the same or another type.
     fn array_columns<S, T>() -> columns::ColumnsArgs<S, T> = "array_columns_{}_{}", S::SUFFIX, T::SUFFIX;
 
-    /// Some rows of an array.
+    /// Chosen rows of an array.
     fn array_rows<T>() -> rows::RowsArgs<T> = "array_rows_{}", T::SUFFIX;
 }
 
@@ -374,8 +365,7 @@ mod tests {
     use crate::simt::emulator::KERNELS;
     use std::vec::Vec;
 
-    /// The entries are the kernels of the PTX, and both the PTX and the kernel's code take an argument as long
-    /// as the entry's.
+    /// The entries are the kernels of the PTX; the PTX and the kernel's code take an argument of the entry's size.
     #[test]
     fn every_kernel_has_an_entry_with_its_argument() {
         let all = all();

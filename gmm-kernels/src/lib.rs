@@ -1,14 +1,13 @@
-//! The device code of gmm, and what host and device must agree on.
+//! The device code of gmm, and all that host and device must agree on.
 //!
-//! Folders are named after what is computed. Each kernel has a file with what host and device must
-//! agree on, and its code is in `kernel.rs` of the folder of the same name. Kernels are written
-//! against [`simt`] alone, so that the same source runs on a GPU (compiled by rustc's NVPTX target
-//! or by rust-cuda) and on the host, where tests execute it thread by thread.
+//! Each folder is one kind of computation. The part of a kernel that host and device must agree on is a file, and its
+//! code is `kernel.rs` in the folder of the same name. Kernels use only the interface of [`simt`], so that the same
+//! source runs on a GPU (compiled by rustc's NVPTX target or by rust-cuda) and on the host, where tests execute it
+//! thread by thread.
 //!
-//! All kernels compute in units of log₂, from parameters that the host makes of a mixture. With
-//! t = s·x + m for each feature (scale s, shift m), or z = A·x + b with a lower triangle A, a
-//! component has the exponent q = seed − |t|² or seed − |z|². A sample's likelihood is Σₖ wₖ·2^qₖ
-//! times a constant that the host adds in float64.
+//! All kernels compute in units of log₂, from parameters that the host derives from a mixture. With t = s·x + m for
+//! each feature (scale s, shift m), or z = A·x + b with a lower triangle A, a component's exponent is q = seed − |t|²
+//! or seed − |z|². A sample's likelihood is Σₖ wₖ·2^qₖ times a constant that the host adds in float64.
 #![no_std]
 #![cfg_attr(
     all(target_arch = "nvptx64", not(feature = "rust-cuda")),
@@ -23,7 +22,7 @@ extern crate std;
 #[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: ends the kernel with an error; nothing to uphold.
+    // SAFETY: ends the kernel with an error; there is nothing to uphold.
     unsafe { core::arch::nvptx::trap() }
 }
 

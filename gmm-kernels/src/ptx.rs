@@ -1,5 +1,5 @@
-//! The kernels as PTX, the text that a CUDA driver compiles for its GPU: from the archive that is
-//! part of the program, or from one that replaces it.
+//! The kernels as PTX, the text that a CUDA driver compiles for its GPU, from the program's own archive or from one
+//! that replaces it.
 use std::borrow::ToOwned as _;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -12,20 +12,20 @@ use gmm_ptx::Archive;
 /// The committed PTX, made by `cargo xtask ptx`.
 static COMMITTED: &[u8] = include_bytes!("../ptx.packed");
 
-/// The archive in use, set when a kernel is first asked for.
+/// The archive in use, set when the first kernel is requested.
 static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();
 
 fn archive() -> Option<&'static Archive<'static>> {
     if let Some(archive) = IN_USE.get() {
         return Some(archive);
     }
-    // The tests below unpack all of it, so that opening it does not fail.
+    // The tests below unpack all of it, so opening it does not fail.
     let committed = Archive::open(COMMITTED).ok()?;
     Some(IN_USE.get_or_init(|| committed))
 }
 
-/// The PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is
-/// unpacked when it is first asked for, and then stays in memory until the process ends.
+/// Returns the PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is unpacked at
+/// the first request, and stays in memory until the process ends.
 ///
 /// ```
 /// let ptx = gmm_kernels::ptx::entry("pair").expect("a kernel of this name");
@@ -44,14 +44,13 @@ pub fn entry(name: &str) -> Option<&'static str> {
     Some(text)
 }
 
-/// A number that changes when the PTX of a kernel does, without unpacking it; `None` if there is no
-/// such kernel.
+/// Returns a number that changes with the PTX of a kernel, without unpacking it; `None` if there is no such kernel.
 #[must_use]
 pub fn checksum(name: &str) -> Option<u32> {
     archive()?.checksum(name)
 }
 
-/// The names of all kernels, sorted.
+/// Returns the names of all kernels, sorted.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = archive().into_iter().flat_map(Archive::names).collect();
@@ -59,12 +58,11 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Uses another archive than the committed one, for the rest of the process: for kernels that
-/// another compiler made. To be called before any kernel is asked for, so at the start of a
-/// program.
+/// Replaces the committed archive for the rest of the process, by kernels that another compiler made. To be called
+/// before any kernel is requested, at the start of a program.
 ///
 /// # Errors
-/// The archive is damaged, or a kernel was asked for before.
+/// The archive is damaged, or a kernel has been requested before.
 pub fn replace(bytes: &'static [u8]) -> io::Result<()> {
     let archive = Archive::open(bytes)?;
     for name in archive.names() {
@@ -106,13 +104,12 @@ mod tests {
         assert!(replace(&COMMITTED[100..200]).is_err());
     }
 
-    /// All kernels in one module, as rust-cuda gives them, come out one by one as they are
-    /// committed.
+    /// All kernels in one module, as from rust-cuda, are split into the committed ones.
     #[test]
     fn kernels_that_were_joined_come_apart_again() {
         let names = ["density_diag_f32", "pair", "posterior_f64", "reduce_sets", "weighted_sums_diag_raw"];
         let kernels = names.map(|name| entry(name).unwrap());
-        // In an archive's text an empty line stands before each item.
+        // In an archive's text an empty line precedes each item.
         let header_and_items = |text: &'static str| {
             let (header, items) = text.trim_end().split_once("\n\n").unwrap();
             (header, items.split("\n\n").collect::<Vec<_>>())
@@ -125,8 +122,7 @@ mod tests {
                 module.push_str(header);
             }
             for item in items {
-                // Numbers are distinct within a module, and items that kernels share stand in it
-                // once.
+                // Numbers are unique within a module, and items that kernels share occur once.
                 let item =
                     item.replace("BB0_", &format!("BB{number}_")).replace("constant_", &format!("alloc_{number}"));
                 if !seen.contains(&item) {
@@ -140,8 +136,7 @@ mod tests {
         assert_eq!(entries.len(), names.len());
         for ((name, kernel), entry) in names.iter().zip(kernels).zip(entries) {
             assert_eq!(entry.name, *name);
-            // A function that several kernels call may stand at another place than in the module of
-            // the kernel alone.
+            // A function that several kernels call may be at another place than in the kernel's own module.
             let sorted = |text: &'static str| {
                 let (header, items) = header_and_items(text);
                 (header, items.into_iter().collect::<BTreeSet<_>>())

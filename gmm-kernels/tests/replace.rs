@@ -1,5 +1,4 @@
-//! Another archive in the place of the committed one. This test needs a process without other
-//! tests, because the replacement holds for the whole process.
+//! Replaces the committed archive, in a process of its own because the replacement holds for the whole process.
 use gmm_kernels::ptx::{checksum, entry, names, replace};
 use gmm_ptx::{Entry, pack};
 
@@ -8,7 +7,7 @@ fn a_replacement_holds_for_all_kernels() {
     let kernel = Entry { name: "other".into(), text: "// PTX of another compiler\n".into() };
     let archive = pack(std::slice::from_ref(&kernel)).unwrap().leak();
 
-    // An archive with a damaged text, which is its last bytes, is refused, and changes nothing.
+    // An archive whose last bytes, a text, are damaged is refused, and changes nothing.
     let damaged = archive.to_vec().leak();
     damaged[archive.len() - 8] ^= 0x55;
     let error = replace(damaged).unwrap_err().to_string();

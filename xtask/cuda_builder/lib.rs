@@ -1,7 +1,6 @@
-//! A stand-in for rust-cuda's `cuda_builder`: the part that `build.rs` uses, as declared in the
-//! revision that `rust-cuda.toml` pins. It compiles nothing and gives a module of two small
-//! kernels, so that `cargo xtask rust-cuda --check` can run `build.rs` where the real one cannot be
-//! compiled.
+//! A stand-in for rust-cuda's `cuda_builder`: the part that `build.rs` uses, as declared in the revision that
+//! `rust-cuda.toml` pins. It compiles nothing and returns a module of two small kernels, so that
+//! `cargo xtask rust-cuda --check` can run `build.rs` where the real one cannot be compiled.
 use std::path::{Path, PathBuf};
 
 pub enum NvvmArch {

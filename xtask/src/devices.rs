@@ -1,5 +1,4 @@
-//! Times whole commands, from the start of the process to its end: what `--device auto` takes
-//! beside the better of the others.
+//! Times whole commands, from the start of the process to its end: `--device auto` beside the best other device.
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,13 +17,13 @@ pub struct Options {
     /// Largest number of samples; the smallest is 10
     #[arg(long, default_value_t = 10_000_000)]
     most: usize,
-    /// Runs of each command, of which the fastest counts
+    /// Runs of each command; the fastest counts
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// The devices that `auto` chooses from
+    /// The devices from which `auto` chooses
     #[arg(long, value_delimiter = ',', default_value = "cpu,cuda")]
     devices: Vec<String>,
-    /// Fail where `auto` takes more than this times the better of the others
+    /// Fail if `auto` takes more than this times the best of the devices
     #[arg(long)]
     limit: Option<f64>,
 }
@@ -32,7 +31,7 @@ pub struct Options {
 const D: usize = 13;
 
 pub fn run(options: &Options) -> Result<()> {
-    ensure!(options.runs > 0 && !options.devices.is_empty(), "at least one run and one device are needed");
+    ensure!(options.runs > 0 && !options.devices.is_empty(), "give at least one run and one device");
     let folder = std::env::temp_dir().join(format!("gmm-devices-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
     let worst = measure(options, &folder);
@@ -40,12 +39,12 @@ pub fn run(options: &Options) -> Result<()> {
     let worst = worst?;
     println!("worst ratio {worst:.2}");
     match options.limit {
-        Some(limit) if worst > limit => bail!("`auto` takes up to {worst:.2} times what the better device does"),
+        Some(limit) if worst > limit => bail!("`auto` takes up to {worst:.2} times as long as the best device"),
         _ => Ok(()),
     }
 }
 
-/// Prints a line for each command and number of samples; returns the worst ratio.
+/// Prints a line for each command and number of samples. Returns the worst ratio.
 fn measure(options: &Options, folder: &Path) -> Result<f64> {
     let model = folder.join("model.json");
     let mut worst: f64 = 0.0;
@@ -105,7 +104,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.1} ms", seconds * 1e3)
 }
 
-/// Writes float32 samples of eight overlapping clusters as `.npy`: the same for the same N.
+/// Writes float32 samples of eight overlapping clusters as `.npy`, the same for the same N.
 fn write_samples(path: &Path, n: usize) -> Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({n}, {D}), }}");

@@ -20,30 +20,28 @@ struct Arguments {
 enum Chore {
     /// Compile the kernels and write gmm-kernels/ptx.packed
     Ptx {
-        /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was
-        /// duplicated, if ptxas refuses a kernel or finds a stack or spills in a fast one, or if the
-        /// machine code was made of other PTX
+        /// Write nothing; fail if the committed PTX differs from the source's, a barrier was duplicated, ptxas refuses
+        /// a kernel or finds a stack or spills in a fast one, or the machine code was made from other PTX
         #[arg(long)]
         check: bool,
         /// Compile nothing; print the committed PTX of this kernel
         #[arg(long, value_name = "KERNEL", conflicts_with = "check")]
         show: Option<String>,
-        /// Compile nothing; print all texts of an archive, as `git diff` needs them
+        /// Compile nothing; print all texts of an archive, for `git diff`
         #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "show"])]
         texts: Option<PathBuf>,
     },
     /// Assemble the committed PTX for common GPUs and write gmm-machine-code/cards; needs ptxas
     MachineCode {
-        /// Write nothing; fail if the committed machine code was made of other PTX: `ptx --check`
-        /// does this too
+        /// Write nothing; fail if the committed machine code was made from other PTX, as `ptx --check` does too
         #[arg(long)]
         check: bool,
     },
     /// Time whole commands of a built `gmm` on each device, from few samples to many
     Devices(devices::Options),
-    /// Check what the feature `rust-cuda` compiles, on the host
+    /// Check on the host the code that the feature `rust-cuda` compiles
     RustCuda {
-        /// Type-check and lint; there is nothing else to do without rust-cuda's compiler
+        /// Type-check and lint; without rust-cuda's compiler nothing else is possible
         #[arg(long, required = true)]
         check: bool,
     },

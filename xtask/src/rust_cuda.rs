@@ -6,18 +6,16 @@ use anyhow::{Context, Result};
 
 use crate::ptx::{cargo, run};
 
-/// Type-checks and lints the kernels against `cuda_std`, whose functions have bodies for the host
-/// too, and the test and the benchmark of `pair` against `cust`, whose build script asks for a
-/// folder of CUDA's libraries, and for nothing in it. Then builds a package with the build script,
-/// its dependencies and what embeds its archive, with a stand-in for `cuda_builder`: without the
-/// feature and then with it, as a user may.
+/// Type-checks and lints the kernels against `cuda_std`, whose functions also have bodies for the host, and the test
+/// and the benchmark of `pair` against `cust`, whose build script requires a folder of CUDA's libraries, but no file in
+/// it. Then builds a package with the build script, its dependencies and the code that embeds its archive, with a
+/// stand-in for `cuda_builder`: without the feature and then with it, as a user may.
 ///
-/// The package is built, and not only checked, in a folder that has nothing in it: cargo gives what
-/// it builds of a `cdylib` no hash in its file name, and what it checks has one, so that only a
-/// build can fail because a crate is needed with two sets of features.
+/// The package is built, not only checked, in an empty folder: cargo builds a `cdylib` without a hash in its file name,
+/// but checks it with one, so that only a build can fail because a crate is needed with two sets of features.
 ///
-/// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of
-/// 2021, and the pinned revision needs a nightly.
+/// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of 2021, and the pinned
+/// revision needs a nightly.
 pub fn check(root: &Path) -> Result<()> {
     run(cargo(root).args(["clippy", "--quiet", "--package=gmm-kernels", "--features=rust-cuda", "--", "-Dwarnings"]))?;
 
@@ -28,8 +26,7 @@ pub fn check(root: &Path) -> Result<()> {
     let lints = ["--", "-Dwarnings"];
     run(cargo(root).args(["clippy", "--quiet"]).args(of_cust).args(lints).env("CUDA_LIBRARY_PATH", cuda))?;
 
-    // A package with the build script and the source file that embeds its archive, and the files
-    // that the build script reads.
+    // A package with the build script, the files that it reads, and the source file that embeds its archive.
     let package = root.join("target/xtask/rust-cuda");
     let write = |file: &str, content: String| {
         let path = package.join(file);
@@ -65,7 +62,7 @@ pub fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A path within a string of a manifest, where a backslash would begin an escape.
+/// A path for a string in a manifest, where a backslash would begin an escape.
 fn toml(path: &Path) -> String {
     path.display().to_string().replace('\\', "/")
 }

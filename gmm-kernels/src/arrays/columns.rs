@@ -1,12 +1,9 @@
-//! `array_columns_f32_f32`, `array_columns_f32_f64`, `array_columns_f64_f32`,
-//! `array_columns_f64_f64`: an array's samples as the columns that all other kernels read, (x −
+//! `array_columns_{f32,f64}_{f32,f64}`: copies an array's samples into the columns that all other kernels read: (x −
 //! shift)·scale in float64, then rounded.
 //!
-//! A thread takes a row and [`COLUMNS`](super::COLUMNS) of its columns, so that what a warp writes
-//! lies side by side.
+//! A thread takes [`COLUMNS`](super::COLUMNS) columns of a row, so that a warp writes neighbouring elements.
 //!
-//! * Launch: any number of blocks along x, one for each [`COLUMNS`](super::COLUMNS) columns along
-//!   y; no shared memory.
+//! * Launch: any number of blocks along x, one for each [`COLUMNS`](super::COLUMNS) columns along y; no shared memory.
 //! * Necessary work for each element: read it once, write it once.
 use super::Array;
 
@@ -16,11 +13,11 @@ use super::Array;
 pub struct ColumnsArgs<S, T> {
     /// The array.
     pub array: Array<S>,
-    /// What is subtracted from each column, (D,).
+    /// Subtracted from each column, (D,).
     pub shift: *const f64,
-    /// What each column is multiplied with then, (D,).
+    /// The factor of each column after that, (D,).
     pub scale: *const f64,
-    /// Where the columns go, (D, stride); zeros behind the last sample.
+    /// Receives the columns, (D, stride); zeros behind the last sample.
     pub columns: *mut T,
     /// Elements from one column to the next: at least N.
     pub stride: u64,

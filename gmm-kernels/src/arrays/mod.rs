@@ -1,11 +1,10 @@
-//! Arrays that another library has put into the device's memory, in any layout: what the host needs
-//! to know of them, and their samples as the columns that all other kernels read.
+//! Arrays of any layout that another library has put into the device's memory.
 
-/// An array (N, D) in global memory, which no one writes during a launch.
+/// An array (N, D) in global memory, which nobody writes during a launch.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Array<T> {
-    /// The element of row 0 and column 0.
+    /// Element (0, 0).
     pub x: *const T,
     /// Elements from one row to the next.
     pub row_stride: i64,
@@ -18,16 +17,15 @@ pub struct Array<T> {
 }
 
 impl<T> Array<T> {
-    /// The place of column `j` of row `i`.
+    /// The address of element (i, j).
     #[inline(always)]
     pub fn at(&self, i: u64, j: u64) -> *const T {
         self.x.wrapping_offset((i as i64 * self.row_stride + j as i64 * self.column_stride) as isize)
     }
 }
 
-/// Columns that a thread of `array_ranges` and `array_columns` takes side by side: half a cache
-/// line of float32, so that the rows of a warp stay in the first-level cache while it goes through
-/// them.
+/// Columns that a thread of `array_ranges` and `array_columns` takes: half a cache line of float32, so that the rows of
+/// a warp stay in the first-level cache meanwhile.
 pub const COLUMNS: usize = 16;
 
 pub mod columns;

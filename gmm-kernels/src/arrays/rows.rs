@@ -1,7 +1,7 @@
-//! `array_rows_f32`, `array_rows_f64`: some rows of an array, one behind the other.
+//! `array_rows_f32`, `array_rows_f64`: copies chosen rows of an array, one behind the other.
 //!
 //! * Launch: any one-dimensional grid; no shared memory.
-//! * Necessary work for each element of these rows: read it once, write it once.
+//! * Necessary work for each element of the rows: read it once, write it once.
 use super::Array;
 
 /// Arguments of the kernels.
@@ -14,7 +14,7 @@ pub struct RowsArgs<T> {
     pub rows: *const u64,
     /// R.
     pub count: u64,
-    /// Where they go, (R, D).
+    /// Receives the rows, (R, D).
     pub out: *mut T,
 }
 

@@ -1,27 +1,24 @@
-//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: the E-step in one read of the
-//! data: log-likelihood and sufficient statistics, for K up to 8 or 32 and D up to 16, without an
-//! array of size N·K.
+//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: log-likelihood and sufficient statistics in one
+//! read of the data, without an array of size N·K, for K up to 8 or 32 and D up to 16.
 //!
-//! A lane of a warp has one component (`raw`: two), and holds its sums in registers. The lanes that
-//! together have all components read the same samples; an exchange between them gives Σₖ wₖ·2^qₖ,
-//! the denominator of the responsibilities r.
+//! A lane of a warp takes one component (`raw`: two), and holds its sums in registers. The lanes of all components read
+//! the same samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
 //!
-//! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ +
-//! mⱼ), which is zero at the component's centre, so that nothing cancels. The `raw` kernels sum the
-//! same of x, which is zero at the centre of the data, with less arithmetic: the host uses them for
-//! diagonal A where no component is many of its standard deviations away from that centre.
+//! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ + mⱼ), which is zero at
+//! the component's centre, so that nothing cancels. The `raw` kernels need less arithmetic: they sum the same of x,
+//! which is zero at the centre of the data. The host uses them for diagonal A if no component is many of its standard
+//! deviations away from that centre.
 //!
-//! Where they are few enough, the parameters are part of the launch's arguments, so that no upload
-//! is needed.
+//! If the parameters are few enough, they are part of the launch's arguments, which saves an upload.
 //!
-//! Sums of a few hundred samples are float32. They are then added in float64, warp by warp, to sums
-//! in shared memory, in a fixed order.
+//! Sums of a few hundred samples are float32. They are added in float64, warp by warp, in a fixed order, to sums in
+//! shared memory.
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
-//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z,
-//!   its square, and three for the moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an
-//!   H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
+//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three
+//!   for the moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a
+//!   second.
 use crate::data::{Columns, QUAD};
 use crate::simt::WARP;
 
@@ -31,19 +28,18 @@ use crate::simt::WARP;
 pub struct FusedArgs {
     /// The data.
     pub columns: Columns,
-    /// Weight of each sample (stride), zeros behind N; or null: every weight is one.
+    /// Weight of each sample (stride), zeros behind N; null: all weights are one.
     pub sample_weights: *const f32,
-    /// Parameters ([`numbers`]`(D, full)`, capacity): for each number of a component, its value for
-    /// each component; zeros for the components behind K. The numbers: A row by row (diagonal: sⱼ;
-    /// full: the lower triangle), b (D), w, seed. Not read where [`by_value`] says so.
+    /// Parameters ([`numbers`]`(D, full)`, capacity): each number for all components, with zeros behind the K-th. The
+    /// numbers: A row by row (diagonal: sⱼ; full: the lower triangle), b (D), w, seed. Not read if [`by_value`].
     pub parameters: *const f32,
-    /// The same by value.
+    /// The same parameters by value.
     pub by_value: [f32; BY_VALUE],
-    /// ([`values`], gridDim.x).
+    /// The blocks' sums, ([`values`], gridDim.x).
     pub partials: *mut f64,
 }
 
-/// The kernels of the family: which moments they sum up, and with which matrices.
+/// The moments that a kernel sums up, and its matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moments {
     /// Diagonal A; moments of x, whose origin is the centre of the data.
@@ -73,7 +69,7 @@ impl Moments {
     }
 }
 
-/// Most numbers that an instance takes by value: those of 8 diagonal components of 16 features.
+/// Most parameters that an instance takes by value: 8 diagonal components of 16 features.
 pub const BY_VALUE: usize = numbers(16, false) * 8;
 
 /// Whether an instance takes its parameters by value.
@@ -104,13 +100,12 @@ pub const fn sums(d: usize, full: bool) -> usize {
     1 + d + matrix(d, full)
 }
 
-/// Numbers that a launch gives: `sums` for each component, (sums, capacity), and Σᵢ (weight·)log₂
-/// Σₖ wₖ·2^qₖ. The capacity of an instance is 8 or 32 components.
+/// Numbers that a launch computes: (`sums`, `capacity` of 8 or 32) and Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
 pub const fn values(d: usize, full: bool, capacity: usize) -> usize {
     sums(d, full) * capacity + 1
 }
 
-/// Samples of a warp's stage in shared memory: one quad a lane.
+/// Samples of a warp's stage in shared memory: one quad for each lane.
 pub const TILE: usize = QUAD * WARP as usize;
 
 /// Dynamic shared memory of a launch.

@@ -1,19 +1,18 @@
-//! `fused_patterns_kKK_dDD`: the E-step of samples with missing values under covariances with
-//! matrices, for K up to 8 or 32 and D up to 16, as [`fused`] makes that of complete samples.
+//! `fused_patterns_kKK_dDD`: the E-step of samples with missing values under full covariances, for K up to 8 or 32 and
+//! D up to 16. [`fused`] is its counterpart for complete samples.
 //!
-//! The rows of a pattern of missing values are neighbours, and 0 is in the place of what is
-//! missing; the parameters of the pattern ([`marginals`](crate::patterns::marginals)) have zeros
-//! there. A warp takes a slice of a pattern's rows: it reads the pattern's parameters to shared
-//! memory, and goes through the rows as a warp of `fused` does. Its float32 sums of so many samples
-//! are all that it has, and it adds them up over its lanes in float64 and leaves them. Blocks of
-//! one warp start as others end, so that the slices may have different lengths.
+//! The rows of a pattern of missing values are neighbours. Missing values are 0, and so are their places in the
+//! pattern's parameters ([`marginals`](crate::patterns::marginals)). A warp takes a slice of a pattern's rows: it reads
+//! the pattern's parameters to shared memory, and goes through the rows like a warp of `fused`. Then it adds up its
+//! float32 sums over its lanes in float64, and writes them. Blocks of one warp start as others end, so that slices may
+//! have different lengths.
 //!
 //! * Launch: a block of one warp for each slice, shared memory [`shared_bytes`]; then
 //!   [`complete`](crate::patterns::complete).
-//! * Necessary work for each sample: that of `fused` for complete samples: read 4·D bytes, K·(D² +
-//!   4·D) multiply-adds. For each slice, read the parameters and write the sums, K·(D + 1)·(D +
-//!   2)/2 numbers of 4 and of 8 bytes. K = 8, D = 13, N = 10⁶ in 1,000 patterns and 2,000 slices on
-//!   an H200: 53 µs of arithmetic; 52 MB, 13 µs, and 20 MB to and from the second-level cache.
+//! * Necessary work for each sample: as `fused` for complete samples: read 4·D bytes, K·(D² + 4·D) multiply-adds. For
+//!   each slice, read the parameters and write the sums, K·(D + 1)·(D + 2)/2 numbers of 4 and of 8 bytes. K = 8, D =
+//!   13, N = 10⁶ in 1,000 patterns and 2,000 slices on an H200: 53 µs of arithmetic; 52 MB, 13 µs, and 20 MB to and
+//!   from the second-level cache.
 use crate::data::Columns;
 use crate::estep::fused::{self, TILE};
 use crate::patterns::ParametersOfQuads;
@@ -24,21 +23,21 @@ use crate::patterns::ParametersOfQuads;
 pub struct FusedPatternsArgs {
     /// The data. N counts the rows of whole quads.
     pub columns: Columns,
-    /// Weight of each sample (stride), or null: every weight is one.
+    /// Weight of each sample (stride); null: all weights are one.
     pub sample_weights: *const f32,
     /// The slices (gridDim.x, [`SLICE`](crate::patterns::SLICE)).
     pub slices: *const u32,
-    /// The first pattern, and numbers from the parameters of one to those of the next.
+    /// The first pattern, and the distance from one pattern's parameters to the next.
     pub of_patterns: ParametersOfQuads,
-    /// Parameters, for each pattern as [`FusedArgs`](crate::estep::fused::FusedArgs) has them.
+    /// Each pattern's parameters, as in [`FusedArgs`](crate::estep::fused::FusedArgs).
     pub parameters: *const f32,
-    /// (gridDim.x, [`values`]).
+    /// The slices' sums, (gridDim.x, [`values`]).
     pub sums: *mut f64,
     /// Σ (weight·)log₂ Σₖ wₖ·2^qₖ of each slice, (gridDim.x,).
     pub totals: *mut f64,
 }
 
-/// Numbers that a slice gives, for each number of [`fused::sums`] its value for each component.
+/// Numbers that a slice computes: each of [`fused::sums`] for all components.
 pub const fn values(d: usize, capacity: usize) -> usize {
     fused::sums(d, true) * capacity
 }

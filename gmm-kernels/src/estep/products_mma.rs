@@ -1,35 +1,32 @@
-//! `split_coefficients`, `exponents_diag_m1`, `exponents_diag_m2`, `exponents_full_m1`, …,
-//! `weigh_diag_m1`, …: the E-step on the tensor cores, for any K and D.
+//! `split_coefficients`, `exponents_diag_m1`, `exponents_diag_m2`, `exponents_full_m1`, …, `weigh_diag_m1`, …: the
+//! E-step on the tensor cores, for any K and D.
 //!
-//! A mixture is an exponential family: the exponent of a component is a constant and the sum of its
-//! *coefficients* times the *products* of a sample, which are its features, and products of two
-//! features: squares for diagonal covariances, all pairs for matrices. With the number one as a
-//! feature behind the others, all of them are products of two features, and a list of pairs says
-//! which. So both halves of the E-step are matrix products: exponents are coefficients times
-//! products (summed over the products), and the statistics are responsibilities times products
-//! (summed over the samples). Products are formed in shared memory where they are needed.
+//! A mixture is an exponential family: a component's exponent is a constant plus the sum of its *coefficients* times a
+//! sample's *products*. The products are the features, and products of two features: squares for diagonal covariances,
+//! all pairs for matrices. With the number one as the last feature, each is a product of two features, given by a list
+//! of pairs. So both halves of the E-step are matrix products: exponents are coefficients times products (summed over
+//! the products), and statistics are responsibilities times products (summed over the samples). Products are formed in
+//! shared memory where they are needed.
 //!
-//! The tensor cores multiply float16 numbers. Coefficients and products are each split into two of
-//! them (`simt::split_halves`), which keeps 22 bits; of the four partial products the smallest is
-//! left out. Responsibilities are rounded to float16, products are not: means and covariances are
-//! ratios of sums of the same rounded responsibilities, and the counts are summed before the
-//! rounding. The units truncate their sums, so these are short: of [`STEP`] products or [`STAGE`]
-//! samples, added up in float32 by ordinary, rounded additions, and those of at most
-//! [`FLUSH`]·[`STAGE`] samples in float64.
+//! The tensor cores multiply float16 numbers. Coefficients and products are each split into two (`simt::split_halves`),
+//! which keeps 22 bits; the smallest of the four partial products is left out. Responsibilities are rounded to float16,
+//! products are not: means and covariances are ratios of sums of the same rounded responsibilities, and counts are
+//! summed before the rounding. The tensor cores truncate their sums, so these are short: [`STEP`] products or [`STAGE`]
+//! samples. They are added up in float32 by rounded additions, and sums of at most [`FLUSH`]·[`STAGE`] samples in
+//! float64.
 //!
-//! [`whitened_mma`](super::whitened_mma) has other kernels for wide matrices, and
-//! [`products_wgmma`](super::products_wgmma) for diagonal covariances on newer devices.
+//! [`whitened_mma`](super::whitened_mma) is for wide matrices, and [`products_wgmma`](super::products_wgmma) for
+//! diagonal covariances on newer devices.
 //!
-//! Expanding the square costs digits where a component is narrow and far from the centre of the
-//! data: the host bounds the loss from the parameters, and does not choose these kernels where it
-//! is too large.
+//! Expanding the square loses digits if a component is narrow and far from the centre of the data. The host bounds the
+//! loss from the parameters, and uses other kernels if it is too large.
 //!
-//! * Launch of `exponents`: one-dimensional grid; [`ExponentsShape::block`] threads,
-//!   [`ExponentsShape::shared_bytes`]. Of `weigh`: grid ([`WeighShape::blocks`], slices of the
-//!   samples), [`WeighShape::block`], [`WeighShape::shared_bytes`].
-//! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D +
-//!   3)/2), `weigh` 2·N·K·M; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes
-//!   twice, write and read 4·N·K bytes of exponents.
+//! * Launch of `exponents`: one-dimensional grid; [`ExponentsShape::block`] threads, [`ExponentsShape::shared_bytes`].
+//!   Launch of `weigh`: grid ([`WeighShape::blocks`], slices of the samples), [`WeighShape::block`],
+//!   [`WeighShape::shared_bytes`].
+//! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D + 3)/2), `weigh`
+//!   2·N·K·M; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes twice, write and read 4·N·K bytes
+//!   of exponents.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -45,42 +42,39 @@ pub const STEP: usize = 32;
 pub const STAGE: usize = 32;
 /// Stages after which the float32 sums are added up in float64.
 pub const FLUSH: u32 = 256;
-/// Features are at most 8 in the frame. They are multiplied by this, which brings products of two
-/// of them to at most 2^14: where float16 has its largest numbers, so that small products keep
-/// their digits.
+/// The factor of features, which are at most 8 in the frame. It brings products of two to at most 2^14, where float16
+/// has its largest numbers, so that small products keep their digits.
 pub const FEATURE_SCALE: f32 = 16.0;
-/// What products are multiplied by, therefore.
+/// The factor of products, therefore.
 pub const PRODUCT_SCALE: f32 = FEATURE_SCALE * FEATURE_SCALE;
-/// The feature that stands for the number one.
+/// The feature that represents the number one.
 pub const ONE: f32 = 8.0;
-/// Responsibilities are multiplied by this.
+/// The factor of responsibilities.
 pub const RESPONSIBILITY_SCALE: f32 = 16384.0;
 
 /// Elements (two numbers each) of a component's coefficients of a step.
 const COEFFICIENT_ROW: usize = STEP / 2;
-/// Elements from one row of float16 numbers of a stage of `weigh` to the next: rows begin in
-/// different banks.
+/// Elements from one row of float16 numbers of a stage of `weigh` to the next; rows begin in different banks.
 const STAGE_PITCH: usize = STAGE / 2 + 4;
 /// Numbers from one row of float32 samples of a stage to the next.
 pub const RAW_PITCH: usize = STAGE + 4;
 /// Quads of samples of a stage.
 const QUADS: usize = STAGE / QUAD;
 
-/// The place of a quarter of a row of a step's coefficients: the quarters change places from row to
-/// row, so that eight rows lie in different banks.
+/// The place of a quarter of a row of a step's coefficients, rotated from row to row: eight rows use different banks.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 fn coefficient_place(row: usize, quarter: usize) -> usize {
     row * COEFFICIENT_ROW + (quarter ^ (row / 2 % 4)) * (COEFFICIENT_ROW / 4)
 }
 
-/// How `exponents` divides its work. A warp has `tiles` tiles of components by [`COLUMNS`] samples.
+/// The division of `exponents`'s work. A warp has `tiles` tiles of components by [`COLUMNS`] samples.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExponentsShape {
     /// D.
     pub d: u32,
-    /// Whether products are of all pairs of features; else they are each feature and its square.
+    /// Whether products are of all pairs of features; otherwise each feature and its square.
     pub full: bool,
     /// Tiles of a warp: 1 or 2.
     pub tiles: u32,
@@ -142,14 +136,13 @@ impl ExponentsShape {
         2 * self.components() * COEFFICIENT_ROW
     }
 
-    /// Numbers of the float32 part of the shared memory: the maxima and sums of each warp along the
-    /// components, and the features.
+    /// Float32 numbers in shared memory: the maxima and sums of each warp along the components, and the features.
     #[inline(always)]
     fn numbers(&self) -> usize {
         (2 * self.component_warps as usize + self.feature_rows()) * self.samples()
     }
 
-    /// Rows of features: with the number one behind them, or with zeros up to whole steps.
+    /// Rows of features, with the number one or with zeros up to whole steps behind them.
     #[inline(always)]
     fn feature_rows(&self) -> usize {
         if self.full { self.d as usize + 1 } else { self.products() / 2 }
@@ -170,8 +163,8 @@ pub struct SplitArgs {
     pub shape: ExponentsShape,
     /// The coefficients (rows, products).
     pub coefficients: *const f32,
-    /// Both parts of each coefficient as two float16 numbers: (groups, steps, 2, components,
-    /// [`STEP`] / 2), the latter in the order of the shared memory.
+    /// Both parts of each coefficient as float16 numbers: (groups, steps, 2, components, [`STEP`] / 2 as in shared
+    /// memory).
     pub halves: *mut u32,
 }
 
@@ -183,31 +176,30 @@ pub struct ExponentsArgs {
     pub shape: ExponentsShape,
     /// The samples.
     pub columns: Columns,
-    /// `full`: the two features of each product, (products,): the first in the lower 16 bits, times
-    /// the samples of a block; D stands for the number one. Behind M they are D and D.
+    /// `full`: the two features of each product, (products,), each times the samples of a block, the first in the lower
+    /// 16 bits. D represents the number one; behind M both are D.
     pub factors: *const u32,
-    /// What `split_coefficients` wrote; zeros behind K and behind M.
+    /// The output of `split_coefficients`; zeros behind K and behind M.
     pub coefficients: *const u32,
-    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ:
-    /// (3, rows). Behind K: zero, a constant below all others, zero.
+    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, the lowest constant, zero.
     pub constants: *const f32,
-    /// Weight of each sample, or null: every weight is one.
+    /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// Where to write the exponents; null pointers if they are not asked for.
+    /// Receives the exponents; null pointers if none are wanted.
     pub exponents: Exponents,
-    /// Where to write the total.
+    /// Receives the total.
     pub output: Output,
 }
 
-/// How `weigh` divides its work. A warp has `tiles` tiles of components by [`COLUMNS`] products.
+/// The division of `weigh`'s work. A warp has `tiles` tiles of components by [`COLUMNS`] products.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeighShape {
     /// D.
     pub d: u32,
-    /// Whether products are of all pairs of features; else they are each feature and its square.
+    /// Whether products are of all pairs of features; otherwise each feature and its square.
     pub full: bool,
     /// Tiles of a warp: 1 or 2.
     pub tiles: u32,
@@ -256,21 +248,20 @@ impl WeighShape {
         self.groups * self.parts
     }
 
-    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the
-    /// responsibilities, and that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`].
+    /// Numbers that a slice computes: the sums (rows, products), then for each row the sum of the responsibilities and
+    /// of the rounded ones; all times [`RESPONSIBILITY_SCALE`].
     #[inline(always)]
     pub fn sums(&self) -> usize {
         self.rows() * (self.products() + 2)
     }
 
-    /// Numbers of a stage as it comes: exponents, maxima, factors, features.
+    /// Numbers of a stage as it arrives: exponents, maxima, factors, features.
     #[inline(always)]
     fn raw_stage(&self) -> usize {
         (self.components() + 2 + self.feature_rows()) * RAW_PITCH
     }
 
-    /// Rows of features of a stage: all, with the number one behind them, or those of the block's
-    /// products.
+    /// Rows of features of a stage: all, with the number one behind them, or only the block's products'.
     #[inline(always)]
     fn feature_rows(&self) -> usize {
         if self.full { self.d as usize + 1 } else { self.part() / 2 }
@@ -291,7 +282,7 @@ impl WeighShape {
     /// Dynamic shared memory of a launch.
     pub fn shared_bytes(&self) -> usize {
         let components = self.components();
-        // Counts before and after the rounding of each component and quad; weights; pairs.
+        // Counts of each component and quad before and after the rounding; weights; pairs.
         let other = 2 * components * QUADS + components + self.part();
         let stages = self.raw_stage() + self.responsibilities_stage() + self.products_stage();
         (2 * stages + other) * size_of::<f32>()
@@ -306,18 +297,17 @@ pub struct WeighArgs {
     pub shape: WeighShape,
     /// The samples.
     pub columns: Columns,
-    /// The exponents of these samples that `exponents` wrote, for all rows.
+    /// The exponents of these samples, for all rows, from `exponents`.
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
     /// As in [`ExponentsArgs::factors`], for whole parts, times [`RAW_PITCH`].
     pub factors: *const u32,
-    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
-    /// Where `add` is 0, no more than there are stages.
+    /// The number of slices, gridDim.y; stage s is in slice s modulo this. At most the number of stages if `add` is 0.
     pub slices: u32,
-    /// Whether to add to what is in `sums`, or to replace it.
+    /// Whether to add to `sums` instead of replacing them.
     pub add: u32,
-    /// ([`WeighShape::sums`]) of each slice.
+    /// [`WeighShape::sums`] of each slice.
     pub sums: *mut f64,
 }
 

@@ -1,63 +1,57 @@
-//! `warpgroup_coefficients`, `warpgroup_products`, `warpgroup_exponents`, `warpgroup_weigh`: the
-//! E-step of many components with diagonal covariances on the tensor cores of
-//! compute capability 9.0, whose products four warps make together.
+//! `warpgroup_coefficients`, `warpgroup_products`, `warpgroup_exponents`, `warpgroup_weigh`: the E-step of many
+//! components with diagonal covariances on the tensor cores of compute capability 9.0, where four warps multiply
+//! together.
 //!
-//! The arithmetic is that of [`products_mma`](super::products_mma): exponents are coefficients
-//! times products of features, statistics are responsibilities times products, and both factors are
-//! split into two float16 numbers each, responsibilities are rounded. But products are formed once,
-//! by `warpgroup_products`, which leaves them in memory as both of the other kernels' operands;
-//! copies in bulk, which a block's last warp starts, bring them into shared memory while the tensor cores
-//! are at work.
+//! The arithmetic is as in [`products_mma`](super::products_mma): exponents are coefficients times products of
+//! features, statistics are responsibilities times products; coefficients and products are split into two float16
+//! numbers each, responsibilities are rounded. But products are formed once, by `warpgroup_products`, which leaves them
+//! in memory as operands of both other kernels. A block's last warp starts bulk copies of them into shared memory while
+//! the tensor cores work.
 //!
-//! The units truncate their sums, so these are short: exponents of [`STEP`] products, added up in
-//! float32 by ordinary, rounded additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums
-//! are added up in shared memory in float32, and in memory in float64. A sum of so many products of
-//! one sign loses less than 64·2⁻²⁴ of itself.
+//! The tensor cores truncate their sums, so these are short: exponents of [`STEP`] products, added up in float32 by
+//! rounded additions; statistics of [`FLUSH`]·[`STAGE`] samples, added up in shared memory in float32, and in memory in
+//! float64. A sum of that many products of one sign loses less than 64·2⁻²⁴ of itself.
 //!
-//! Where values are missing, which are NaN, a third product of each feature says whether it is
-//! observed. It comes behind the features and squares of all of them.
+//! If values are missing (NaN), a third product of each feature says whether it is observed; these products follow all
+//! features and squares.
 //!
-//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products:
-//! (tiles, 2 parts, [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients:
-//! (groups, steps, 2 parts, [`GROUP`] / 8, [`STEP`] / 8) matrices, a row for a component. A part
-//! is the high or the low halves of the numbers.
+//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products: (tiles, 2 parts,
+//! [`SAMPLES`] / 8, [`Shape::octets`]) matrices, one row per sample. Coefficients: (groups, steps, 2 parts, [`GROUP`] /
+//! 8, [`STEP`] / 8) matrices, one row per component. A part is the high or the low halves of the numbers.
 //!
-//! * Launch of `warpgroup_exponents`: one-dimensional grid; of `warpgroup_weigh`: grid
-//!   ([`Shape::groups`], slices of the samples). Both: [`BLOCK`] threads,
-//!   [`Shape::exponents_bytes`] or [`Shape::weigh_bytes`] of shared memory. The others: any number
-//!   of threads.
-//! * Necessary work: `warpgroup_exponents` 6·N·K·D multiply-adds in float16, `warpgroup_weigh`
-//!   4·N·K·D; an H200 does 4.9·10¹⁴ a second. Write 8·N·D bytes of products, read them twice or
-//!   more; write and read 4·N·K bytes of exponents.
+//! * Launch of `warpgroup_exponents`: one-dimensional grid; of `warpgroup_weigh`: grid ([`Shape::groups`], slices of
+//!   the samples). Both: [`BLOCK`] threads, [`Shape::exponents_bytes`] or [`Shape::weigh_bytes`] of shared memory. The
+//!   other kernels: any number of threads.
+//! * Necessary work: `warpgroup_exponents` 6·N·K·D multiply-adds in float16, `warpgroup_weigh` 4·N·K·D; an H200 does
+//!   4.9·10¹⁴ a second. Write 8·N·D bytes of products, read them twice or more; write and read 4·N·K bytes of
+//!   exponents.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
 
-/// Components that a block has at a time.
+/// Components of a block at a time.
 pub const GROUP: usize = 128;
 /// Samples of a tile.
 pub const SAMPLES: usize = 128;
-/// Products that `warpgroup_exponents` multiplies with at a time.
+/// Products that `warpgroup_exponents` multiplies at a time.
 pub const STEP: usize = 64;
-/// Samples that `warpgroup_weigh` multiplies with at a time.
+/// Samples that `warpgroup_weigh` multiplies at a time.
 pub const STAGE: usize = 32;
-/// Stages after which the sums of the tensor cores are added up in shared memory.
+/// Stages between additions of the tensor cores' sums in shared memory.
 pub const FLUSH: u32 = 16;
 /// Threads of a block that multiply: two warpgroups.
 const MULTIPLYING: u32 = 8 * WARP;
-/// Threads of a block of the kernels that multiply. One warp of the last warpgroup starts the
-/// copies; the others take no part.
+/// Threads of a block of the kernels that multiply. Of the last warpgroup, only one warp works: it starts the copies.
 pub const BLOCK: u32 = MULTIPLYING + 4 * WARP;
-/// Registers of a thread of such a block when it starts. Then the last warpgroup leaves most of its
-/// own to the others.
+/// Registers of a thread of such a block at the start. The last warpgroup then leaves most of its own to the others.
 pub const REGISTERS: u32 = 168;
 /// Registers of a thread that multiplies, and of one that does not.
 const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
 const _: () = assert!(2 * REGISTERS_OF_KINDS.0 + REGISTERS_OF_KINDS.1 == 3 * REGISTERS);
 /// Most features of a sample.
 pub const MAX_FEATURES: usize = 128;
-/// Most features of a sample where values are missing.
+/// Most features of a sample with missing values.
 pub const MAX_FEATURES_OBSERVED: usize = 2 * MAX_FEATURES / 3;
 
 /// Bytes of a matrix of (8, 8) numbers.
@@ -67,16 +61,15 @@ const MATRIX: usize = 128;
 const ROW: usize = 4;
 /// Bytes of both parts of a group's coefficients of a step.
 const COEFFICIENTS: usize = 2 * (GROUP / 8) * (STEP / 8) * MATRIX;
-/// Steps of coefficients that are on their way, or in use.
+/// Steps of coefficients that are being copied or used.
 const STEPS_AHEAD: usize = 3;
-/// Stages of products that are on their way, or in use.
+/// Stages of products that are being copied or used.
 const STAGES_AHEAD: usize = 3;
 /// Bytes at the start of the shared memory for the total and for barriers.
 const HEAD: usize = 2 * FINISH_SHARED_BYTES;
-/// Steps of a sample's products, at most.
+/// Most steps of a sample's products.
 const MOST_STEPS: usize = 2 * MAX_FEATURES / STEP;
-/// Numbers that a thread of `warpgroup_weigh` adds up: a sixteenth of a warp's 16 components by 256
-/// products.
+/// Numbers that a thread of `warpgroup_weigh` adds up: a sixteenth of a warp's 16 components by 256 products.
 const THREAD_SUMS: usize = 128;
 
 const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * (MOST_STEPS + STEPS_AHEAD) <= HEAD);
@@ -89,7 +82,7 @@ pub struct Shape {
     pub d: u32,
     /// K.
     pub k: u32,
-    /// Whether values are missing; then D is at most [`MAX_FEATURES_OBSERVED`].
+    /// Whether values are missing; D is then at most [`MAX_FEATURES_OBSERVED`].
     pub gaps: bool,
 }
 
@@ -100,7 +93,7 @@ impl Shape {
         2 * MAX_FEATURES
     }
 
-    /// Eights of a sample's products.
+    /// Octets of a sample's products.
     #[inline(always)]
     pub fn octets(&self) -> usize {
         self.products() / 8
@@ -124,7 +117,7 @@ impl Shape {
         self.groups() * GROUP
     }
 
-    /// Bytes from one eight of a tile's samples to the next one.
+    /// Bytes from one octet of a tile's samples to the next.
     #[inline(always)]
     fn pitch(&self) -> usize {
         self.octets() * MATRIX
@@ -136,12 +129,12 @@ impl Shape {
         SAMPLES / 8 * self.pitch()
     }
 
-    /// Elements of two numbers of the products of `n` samples.
+    /// Elements (two numbers each) of the products of `n` samples.
     pub fn products_len(&self, n: usize) -> usize {
         n.div_ceil(SAMPLES) * 2 * self.part() / size_of::<u32>()
     }
 
-    /// Elements of two numbers of the coefficients.
+    /// Elements (two numbers each) of the coefficients.
     pub fn coefficients_len(&self) -> usize {
         self.groups() * self.steps() * COEFFICIENTS / size_of::<u32>()
     }
@@ -158,10 +151,9 @@ impl Shape {
         2 * self.stage_part() + 2 * STAGE * size_of::<f32>()
     }
 
-    /// The place of the exponent of an even component and a sample. Beside it are those of the next
-    /// component, then both of the sample eight further on: what a thread of either kernel has.
-    /// Sixteen samples of two components lie one behind the other, the next sixteen behind them,
-    /// then the next two components; each tile of samples has all of its exponents.
+    /// The place of the exponent of an even component and a sample. The next component is beside it, followed by both
+    /// for the sample eight further on, as a thread of either kernel takes them. Sixteen samples of two components are
+    /// contiguous, then the next sixteen, then the next two components; each tile of samples has all of its exponents.
     #[inline(always)]
     pub fn exponent(&self, component: usize, sample: usize) -> usize {
         let (tile, of_tile) = (sample / SAMPLES, sample % SAMPLES);
@@ -169,9 +161,8 @@ impl Shape {
         (tile * self.rows() + component) * SAMPLES + of_pair
     }
 
-    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the
-    /// responsibilities, and that of the rounded ones; all of them times
-    /// [`RESPONSIBILITY_SCALE`](super::products_mma::RESPONSIBILITY_SCALE).
+    /// Numbers that a slice computes: the sums (rows, products), then for each row the sum of the responsibilities and
+    /// of the rounded ones; all times [`RESPONSIBILITY_SCALE`](super::products_mma::RESPONSIBILITY_SCALE).
     #[inline(always)]
     pub fn sums(&self) -> usize {
         self.rows() * (self.products() + 2)
@@ -194,10 +185,9 @@ impl Shape {
 pub struct CoefficientsArgs {
     /// The size of the problem.
     pub shape: Shape,
-    /// The coefficients ([`Shape::rows`], [`Shape::products`]), zeros behind K and behind
-    /// the products.
+    /// The coefficients ([`Shape::rows`], [`Shape::products`]), zeros behind K and behind the products.
     pub coefficients: *const f32,
-    /// Where to write them as an operand ([`Shape::coefficients_len`]).
+    /// Receives the operand ([`Shape::coefficients_len`]).
     pub halves: *mut u32,
 }
 
@@ -209,7 +199,7 @@ pub struct ProductsArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// Where to write their products as an operand ([`Shape::products_len`]); zeros behind N.
+    /// Receives the products as an operand ([`Shape::products_len`]); zeros behind N.
     pub products: *mut u32,
 }
 
@@ -221,18 +211,17 @@ pub struct ExponentsArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// What `warpgroup_products` wrote.
+    /// The output of `warpgroup_products`.
     pub products: *const u32,
-    /// What `warpgroup_coefficients` wrote.
+    /// The output of `warpgroup_coefficients`.
     pub coefficients: *const u32,
-    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ:
-    /// (3, rows). Behind K: zero, a constant below all others, zero.
+    /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, the lowest constant, zero.
     pub constants: *const f32,
-    /// Weight of each sample, or null: every weight is one.
+    /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
-    /// Where to write the exponents, at [`Shape::exponent`]; places for whole tiles.
+    /// Receives the exponents, at [`Shape::exponent`]; has places for whole tiles.
     pub exponents: Exponents,
-    /// Where to write the total.
+    /// Receives the total.
     pub output: Output,
 }
 
@@ -244,18 +233,17 @@ pub struct WeighArgs {
     pub shape: Shape,
     /// N.
     pub n: u64,
-    /// What `warpgroup_products` wrote.
+    /// The output of `warpgroup_products`.
     pub products: *const u32,
-    /// What `warpgroup_exponents` wrote.
+    /// The output of `warpgroup_exponents`.
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
-    /// The number of slices: tile t belongs to slice t modulo it; it is gridDim.y.
-    /// Where `add` is 0, no more than there are tiles.
+    /// The number of slices, gridDim.y; tile t is in slice t modulo this. At most the number of tiles if `add` is 0.
     pub slices: u32,
-    /// Whether to add to what is in `sums`, or to replace it.
+    /// Whether to add to `sums` instead of replacing them.
     pub add: u32,
-    /// ([`Shape::sums`]) of each slice.
+    /// [`Shape::sums`] of each slice.
     pub sums: *mut f64,
 }
 

@@ -1,26 +1,22 @@
-//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`,
-//! `weighted_sums_full_central`: the second half of the E-step for any K and D: the
-//! responsibilities' weighted sums over the samples whose exponents a
+//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the
+//! second half of the E-step for any K and D: sums weighted by the responsibilities, over samples whose exponents a
 //! [`tiled`](crate::likelihood::tiled) kernel left.
 //!
-//! They are a matrix product over the samples: responsibilities, (K, N), by values of a sample, (N,
-//! values). The values of diagonal covariances are each feature and its square, of matrices the
-//! products of all pairs of features, the number one among them. A thread has a *tile* of
-//! [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4 features y and their squares, or
-//! the products of 2 features with 4. Exponents become responsibilities when they have arrived in
-//! shared memory.
+//! They are a matrix product over the samples: responsibilities, (K, N), by values of a sample, (N, values). The values
+//! are each feature and its square (diagonal covariances), or the products of all pairs of features, including the
+//! number one (matrices). A thread takes a *tile* of [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4
+//! features y and their squares, or the products of 2 features with 4. Exponents become responsibilities when they have
+//! arrived in shared memory.
 //!
-//! In the `raw` kernels, features are x itself, which is zero at the centre of the data: that is
-//! right where no component is many of its standard deviations away from there. In the `central`
-//! kernels they are x − cₖ with each component's centre, for twice the arithmetic; then nothing
-//! cancels, wherever components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples
-//! are float32, sums of those float64.
+//! In the `raw` kernels, features are x itself, which is zero at the centre of the data: right if no component is many
+//! of its standard deviations away from it. In the `central` kernels they are x − cₖ with each component's centre, for
+//! twice the arithmetic: nothing cancels, wherever components are. The host chooses. Sums of at most
+//! [`FLUSH`]·[`STAGE`] samples are float32; these are added in float64.
 //!
-//! * Launch: grid ([`PatchShape::blocks`], slices of the samples), block [`PatchShape::block`],
-//!   shared memory [`PatchShape::shared_bytes`].
-//! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D
-//!   multiply-adds, `full` K·(D + 1)·(D + 2)/2 and more (pairs come in patches); `central` twice
-//!   that. An H200 does 33.4·10¹² a second.
+//! * Launch: grid ([`PatchShape::blocks`], slices of the samples), block [`PatchShape::block`], shared memory
+//!   [`PatchShape::shared_bytes`].
+//! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D +
+//!   1)·(D + 2)/2 and more (pairs come in patches); `central` twice that. An H200 does 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::simt::WARP;
@@ -31,16 +27,15 @@ pub const COMPONENTS: usize = 8;
 pub const VALUES: usize = 8;
 /// Samples of a stage.
 pub const STAGE: usize = 16;
-/// Most stages in shared memory: one is computed, the others are on their way.
+/// Most stages in shared memory: one in use, the others being copied.
 pub const MOST_STAGES: u32 = 4;
-/// Stages after which the float32 sums are added up in float64.
+/// Stages between additions of the float32 sums in float64.
 pub const FLUSH: u32 = 128;
-/// Numbers from one row of a stage to the next: consecutive rows begin in different banks of the
-/// shared memory.
+/// Numbers from one row of a stage to the next; consecutive rows begin in different banks.
 const PITCH: usize = STAGE + 4;
 const QUADS: usize = STAGE / QUAD;
 
-/// How the work of a launch is divided.
+/// The division of a launch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchShape {
@@ -58,7 +53,7 @@ pub struct PatchShape {
     pub stages: u32,
     /// Whether patches are pairs of features.
     pub full: bool,
-    /// Whether moments are taken around each component's centre.
+    /// Whether moments are around each component's centre.
     pub central: bool,
 }
 
@@ -82,7 +77,7 @@ impl PatchShape {
     /// Quads of features in a stage.
     #[inline(always)]
     fn quads(&self) -> u32 {
-        // All features and the number one, or those of the block's patches.
+        // All features and the number one, or only the features of the block's patches.
         if self.full { (self.d + 1).div_ceil(QUAD as u32) } else { self.block_patches }
     }
 
@@ -92,8 +87,7 @@ impl PatchShape {
         (self.quads() as usize * QUAD + self.block_tiles as usize * COMPONENTS + 2) * PITCH
     }
 
-    /// Places of a block's components: for counts and for the largest responsibilities of quads,
-    /// one a component and quad.
+    /// Places of a block's components for counts and largest responsibilities: one for each component and quad.
     #[inline(always)]
     fn places(&self) -> usize {
         self.block_tiles as usize * COMPONENTS * QUADS
@@ -107,8 +101,7 @@ impl PatchShape {
         (self.stages as usize * self.stage() + 3 * self.places() + weights + centres) * size_of::<f32>()
     }
 
-    /// Numbers that a slice gives: for each place of a thread's (components, values), for each tile
-    /// and patch, a sum; then the counts of the components.
+    /// Numbers that a slice computes: (components, values) for each tile and patch; then the components' counts.
     #[inline(always)]
     pub fn sums(&self) -> usize {
         COMPONENTS * (VALUES * self.patches as usize + 1) * self.tiles as usize
@@ -123,7 +116,7 @@ pub struct WeightedSumsArgs {
     pub shape: PatchShape,
     /// The samples.
     pub columns: Columns,
-    /// The exponents of these samples that `tiled` wrote, for the components of all tiles.
+    /// The exponents of these samples from `tiled`, for the components of all tiles.
     pub exponents: Exponents,
     /// wₖ, (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: *const f32,
@@ -131,12 +124,11 @@ pub struct WeightedSumsArgs {
     pub centres: *const f32,
     /// `full`: the pair of features and the quad of features of each patch, (patches, 2).
     pub pairs: *const u32,
-    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
-    /// Where `add` is 0, no more than there are stages.
+    /// The number of slices, gridDim.y; stage s is in slice s modulo this. At most the number of stages if `add` is 0.
     pub slices: u32,
-    /// Whether to add to what is in `sums`, or to replace it.
+    /// Whether to add to `sums` instead of replacing them.
     pub add: u32,
-    /// ([`PatchShape::sums`]) of each slice.
+    /// [`PatchShape::sums`] of each slice.
     pub sums: *mut f64,
 }
 

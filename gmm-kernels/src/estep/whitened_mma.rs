@@ -1,27 +1,23 @@
-//! `split_matrices`, `whiten`, `outer`: the E-step of mixtures with matrices on the tensor cores
-//! (tensor cores), for any K.
+//! `split_matrices`, `whiten`, `outer`: the E-step of mixtures with matrices on the tensor cores, for any K.
 //!
-//! [`products_mma`](super::products_mma) multiplies with all products of two features, of which
-//! there are D²/2: they have to be formed. Here nothing but features is multiplied. `whiten` forms
-//! t = A·x + b for each component, a triangle A times the features, and from it the exponent seed −
-//! |t|². `outer` forms for each component Σᵢ (rᵢ·xᵢ)·xᵢᵀ: the first operand is a tile of features
-//! times responsibilities, formed in registers from the tile as it was read, the second one
-//! features. Only tiles on and below the diagonal are computed.
+//! [`products_mma`](super::products_mma) multiplies by all products of two features, about D²/2, which it has to form
+//! first. Here only features are multiplied. `whiten` computes t = A·x + b for each component, a triangle A times the
+//! features, and from it the exponent seed − |t|². `outer` computes Σᵢ (rᵢ·xᵢ)·xᵢᵀ for each component: its first
+//! operand is a tile of features times responsibilities, formed in registers from the tile as it was read, the second
+//! is features. Only tiles on and below the diagonal are computed.
 //!
-//! Numbers are split into two of float16 (`simt::split_halves`), as there, and of the four partial
-//! products the smallest is left out. Responsibilities are rounded to float16: means and
-//! covariances are ratios of sums of the same rounded responsibilities, and the counts are summed
-//! before the rounding. The units truncate their sums, so these are short, of 16 products or
-//! samples, and added up in float32 by ordinary, rounded additions; those of at most
+//! As in `products_mma`, numbers are split into two of float16 (`simt::split_halves`), and the smallest of the four
+//! partial products is left out. Responsibilities are rounded to float16: means and covariances are ratios of sums of
+//! the same rounded responsibilities, and counts are summed before the rounding. The tensor cores truncate their sums,
+//! so these are short: 16 products or samples. They are added up in float32 by rounded additions, and sums of at most
 //! [`FLUSH`]·[`STAGE`] samples in float64.
 //!
-//! * Launch of `whiten`: one-dimensional grid; [`WhitenShape::block`] threads,
-//!   [`WhitenShape::shared_bytes`]. Of `outer`: grid ([`OuterShape::blocks`], slices of the
-//!   samples), [`OuterShape::block`], [`OuterShape::shared_bytes`].
-//! * Necessary work: each 3·N·K·T·16² multiply-adds in float16 for T tiles of 16 by 16 features on
-//!   and below the diagonal, `outer` a fortieth more for the first moments; with `mma.sync` an H200
-//!   does about 3.1·10¹⁴ a second. Read 4·N·D bytes in each, write and read 4·N·K bytes of
-//!   exponents.
+//! * Launch of `whiten`: one-dimensional grid; [`WhitenShape::block`] threads, [`WhitenShape::shared_bytes`]. Launch of
+//!   `outer`: grid ([`OuterShape::blocks`], slices of the samples), [`OuterShape::block`],
+//!   [`OuterShape::shared_bytes`].
+//! * Necessary work: each 3·N·K·T·16² multiply-adds in float16 for T tiles of 16 by 16 features on and below the
+//!   diagonal, `outer` a fortieth more for the first moments; with `mma.sync` an H200 does about 3.1·10¹⁴ a second.
+//!   Read 4·N·D bytes in each, write and read 4·N·K bytes of exponents.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -35,25 +31,24 @@ pub const BAND: usize = 2 * TILE;
 pub const COLUMNS: usize = 64;
 /// Samples of a stage of `outer`.
 pub const STAGE: usize = 64;
-/// Stages after which the float32 sums are added up in float64.
+/// Stages between additions of the float32 sums in float64.
 pub const FLUSH: u32 = 128;
-/// Responsibilities are multiplied by this, and features by
-/// [`FEATURE_SCALE`](super::products_mma::FEATURE_SCALE): then their products are below 2^15, where
-/// float16 has its largest numbers.
+/// The factor of responsibilities. With features times [`FEATURE_SCALE`](super::products_mma::FEATURE_SCALE), their
+/// products are below 2^15, where float16 has its largest numbers.
 pub const RESPONSIBILITY_SCALE: f32 = 256.0;
 
 /// Elements (two numbers each) of both parts of a pair of tiles of a triangle.
 const FRAGMENTS: usize = 2 * 2 * WARP as usize * 4;
-/// Elements from one row of features of a stage to the next: rows begin in different banks.
+/// Elements from one row of features of a stage to the next; rows begin in different banks.
 const STAGE_PITCH: usize = STAGE / 2 + 4;
 /// Quads of samples of a stage.
 const QUADS: usize = STAGE / QUAD;
 /// Pairs of tiles of eight columns of a task of `outer`.
 const PAIRS: usize = 4;
-/// Numbers of a lane's sums: of two components, products with features, and the features' own.
+/// A lane's sums for two components: products with features, and the features alone.
 const LANE_SUMS: usize = 2 * (PAIRS * 2 * 4 + 2);
 
-/// How `whiten` divides its work.
+/// The division of `whiten`'s work.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhitenShape {
@@ -100,7 +95,7 @@ impl WhitenShape {
     /// Elements of a component's triangle in float16.
     #[inline(always)]
     pub fn fragments(&self) -> usize {
-        // Band b has 2·(b + 1) pairs of tiles, but the last one of an odd number of tiles one less.
+        // Band b has 2·(b + 1) pairs of tiles; the last band of an odd number of tiles has one less.
         FRAGMENTS * (self.bands() * (self.bands() + 1) - self.tiles() % 2)
     }
 
@@ -116,8 +111,7 @@ impl WhitenShape {
         self.tiles() * TILE * self.pitch()
     }
 
-    /// Numbers of the float32 part of the shared memory: maxima and sums of each warp along the
-    /// components.
+    /// Float32 numbers in shared memory: maxima and sums of each warp along the components.
     #[inline(always)]
     fn numbers(&self) -> usize {
         2 * self.component_warps as usize * self.samples()
@@ -137,7 +131,7 @@ pub struct SplitMatricesArgs {
     pub shape: WhitenShape,
     /// Lower triangles row by row, (K, D·(D + 1)/2).
     pub matrices: *const f32,
-    /// Both parts of each as operands of the tensor cores: (K, [`WhitenShape::fragments`]).
+    /// Both parts of each triangle as operands of the tensor cores: (K, [`WhitenShape::fragments`]).
     pub fragments: *mut u32,
 }
 
@@ -149,25 +143,23 @@ pub struct WhitenArgs {
     pub shape: WhitenShape,
     /// The samples.
     pub columns: Columns,
-    /// What `split_matrices` wrote.
+    /// The output of `split_matrices`.
     pub fragments: *const u32,
     /// b, (K, [`WhitenShape::shifts`]), zeros behind D.
     pub shifts: *const f32,
-    /// Of each component the number that sums of products are multiplied by, the seed, and wₖ: (3,
-    /// K).
+    /// For each component the factor of sums of products, the seed, and wₖ: (3, K).
     pub constants: *const f32,
-    /// Weight of each sample, or null: every weight is one.
+    /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
-    /// Where to write the exponents.
+    /// Receives the exponents.
     pub exponents: Exponents,
-    /// Where to write both parts of the features: see [`OuterArgs::halves`].
+    /// Receives both parts of the features: see [`OuterArgs::halves`].
     pub halves: *mut u32,
-    /// Where to write the total.
+    /// Receives the total.
     pub output: Output,
 }
 
-/// How `outer` divides its work. A warp's *task* is a tile of 16 rows by up to 64 columns of the
-/// sums of a pair of components.
+/// The division of `outer`'s work. A *task* of a warp is 16 rows by up to 64 columns of the sums of two components.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OuterShape {
@@ -180,7 +172,7 @@ pub struct OuterShape {
 }
 
 impl OuterShape {
-    /// As many warps as there are tasks, up to `most`.
+    /// Takes as many warps as there are tasks, up to `most`.
     pub fn new(d: usize, k: usize, most: u32) -> Self {
         let shape = Self { d: d as u32, k: k as u32, warps: most };
         Self { warps: shape.tasks().min(most as usize) as u32, ..shape }
@@ -209,7 +201,7 @@ impl OuterShape {
         2 * self.pairs()
     }
 
-    /// Number of the first task of a pair in the row of tiles `i`, of which there are `i / 4 + 1`.
+    /// Number of the first task of a pair in row `i` of the tiles, which has `i / 4 + 1` tasks.
     #[inline(always)]
     fn group(i: usize) -> usize {
         let (q, r) = (i / PAIRS, i % PAIRS);
@@ -233,22 +225,20 @@ impl OuterShape {
         self.tasks().div_ceil(self.warps as usize) as u32
     }
 
-    /// Components of the tasks of a block, at most.
+    /// Most components of the tasks of a block.
     #[inline(always)]
     fn block_components(&self) -> usize {
         2 * ((self.warps as usize + self.groups() - 2) / self.groups() + 1)
     }
 
-    /// Numbers that a slice gives: of each task (numbers of a lane, lanes); then of each component
-    /// the sum of the responsibilities, and that of the rounded ones; all of them times
-    /// [`RESPONSIBILITY_SCALE`].
+    /// Numbers that a slice computes: for each task (numbers of a lane, lanes); then for each component the sum of the
+    /// responsibilities and of the rounded ones; all times [`RESPONSIBILITY_SCALE`].
     #[inline(always)]
     pub fn sums(&self) -> usize {
         self.tasks() * LANE_SUMS * WARP as usize + 2 * self.components()
     }
 
-    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`; where `j` is
-    /// D, of feature `i` alone.
+    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`, or of `i` alone if `j` is D.
     pub fn place(&self, c: usize, i: usize, j: usize) -> usize {
         let tile = i / TILE;
         let first = c / 2 * self.groups() + Self::group(tile);
@@ -280,7 +270,7 @@ impl OuterShape {
         2 * self.features() + self.block_components() * STAGE_PITCH
     }
 
-    /// Numbers of a stage's exponents, maxima and factors, of each component and quad.
+    /// Numbers of a stage's exponents, maxima and factors, for each component and quad.
     #[inline(always)]
     fn raw_stage(&self) -> usize {
         3 * self.block_components() * QUADS * QUAD
@@ -300,19 +290,17 @@ pub struct OuterArgs {
     pub shape: OuterShape,
     /// N.
     pub n: u64,
-    /// Both parts of the features of these samples, two numbers to an element, that `whiten` wrote:
-    /// (2, D, [`Exponents::stride`] / 2), zeros behind N.
+    /// Both parts of these samples' features from `whiten`: (2, D, [`Exponents::stride`] / 2) pairs, zeros behind N.
     pub halves: *const u32,
-    /// The exponents of these samples that `whiten` wrote, for [`OuterShape::components`] rows.
+    /// The exponents of these samples from `whiten`, for [`OuterShape::components`] rows.
     pub exponents: Exponents,
     /// wₖ ([`OuterShape::components`],), zeros behind K.
     pub weights: *const f32,
-    /// The number of slices: stage s belongs to slice s modulo it; it is gridDim.y.
-    /// Where `add` is 0, no more than there are stages.
+    /// The number of slices, gridDim.y; stage s is in slice s modulo this. At most the number of stages if `add` is 0.
     pub slices: u32,
-    /// Whether to add to what is in `sums`, or to replace it.
+    /// Whether to add to `sums` instead of replacing them.
     pub add: u32,
-    /// ([`OuterShape::sums`]) of each slice.
+    /// [`OuterShape::sums`] of each slice.
     pub sums: *mut f64,
 }
 

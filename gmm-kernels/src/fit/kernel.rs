@@ -1,5 +1,4 @@
-//! The code of the `fit` kernels. Barriers stand in loops that all threads of a block take equally
-//! often.
+//! Barriers are in loops that all threads of a block repeat equally often.
 mod expectation;
 mod maximisation;
 mod seeding;
@@ -8,14 +7,13 @@ use super::*;
 use crate::math::Float;
 use crate::simt::*;
 
-/// What a pass over the samples is for.
+/// The purpose of a pass over the samples.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// One of Lloyd's iterations: the mean of the samples that are nearest to each centre.
+    /// An iteration of Lloyd's: the mean of the samples nearest to each centre.
     Lloyd,
-    /// The first mixture, of the samples that are nearest to each centre.
+    /// The first mixture, from the samples nearest to each centre.
     Assign,
-    /// An iteration of EM.
     Em,
 }
 
@@ -28,25 +26,25 @@ fn from_lane(x: f64, lane: u32) -> f64 {
     f64::from_bits((high as u64) << 32 | low as u64)
 }
 
-/// Quotient and remainder, of numbers of 32 bits: those of 64 take the device many times as long.
+/// Quotient and remainder of 32-bit numbers: 64-bit division takes the device many times as long.
 #[inline(always)]
 fn divide(a: u32, b: u32) -> (u32, u32) {
     (a / b, a % b)
 }
 
-/// A block's fit. What follows from its few numbers is computed anew where it is needed, and others
-/// are read again: they would take registers that samples and sums need.
+/// A block's fit. Everything that follows from its few numbers is computed again where needed, and the rest is read
+/// again, to save registers for samples and sums.
 struct Block<'a, const FULL: bool, const FEATURES: usize> {
     args: &'a FitArgs,
     n: u32,
     k: u32,
-    /// Of [`Self::sums`]: the first item of the present pass, and how many items it has.
+    /// In [`Self::sums`], the current pass's first item, and its number of items.
     first_item: u32,
     n_items: u32,
 }
 
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
-    /// N, as a bound of loops that are not unrolled; so the next two.
+    /// N, as a bound of loops that are not unrolled; likewise K and D below.
     #[inline(always)]
     fn n(&self) -> usize {
         opaque(self.n) as usize
@@ -91,7 +89,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         self.place(layout.means + c * layout.mean_stride)
     }
 
-    /// The factor that component `c` has, or all of them share.
+    /// The factor of component `c`, or the one that all share.
     #[inline(always)]
     fn factor(&self, c: usize) -> Shared<f64> {
         let (layout, own) = (self.layout(), if FULL && self.args.pooled { 0 } else { c });
@@ -109,13 +107,13 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         self.place(self.layout().seeds + self.k())
     }
 
-    /// A sum of each warp.
+    /// A sum for each warp.
     #[inline(always)]
     fn of_warps(&self) -> Shared<f64> {
         self.place(self.layout().exchange)
     }
 
-    /// Another sum of each warp, for each trial.
+    /// Another sum for each warp and trial.
     #[inline(always)]
     fn of_trials(&self, trial: usize) -> Shared<f64> {
         self.place(self.layout().exchange + WARPS + trial * WARPS)
@@ -127,7 +125,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         self.place(self.layout().exchange + WARPS + MAX_TRIALS * WARPS)
     }
 
-    /// 1 for each component whose parameters could not be found, else 0.
+    /// 1 for each component without valid parameters, otherwise 0.
     #[inline(always)]
     fn failures(&self) -> Shared<f64> {
         self.place(self.layout().exchange + WARPS + MAX_TRIALS * WARPS + MAX_TRIALS + 1)
@@ -138,7 +136,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         self.place(self.layout().sums)
     }
 
-    /// Sample `i`; zeros for the features that the data does not have.
+    /// Reads sample `i`, with zeros for features that the data lacks.
     /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn sample(&self, i: usize) -> [f64; FEATURES] {
@@ -166,21 +164,21 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         unsafe { f64::load(self.args.sample_weights.wrapping_add(self.word(word::WEIGHTS) as usize + i)) }
     }
 
-    /// Where the distance of sample `i` to its nearest centre is kept.
+    /// The place of sample `i`'s distance to its nearest centre.
     #[inline(always)]
     fn nearest(&self, i: usize) -> *mut f64 {
         self.args.nearest.wrapping_add(self.word(word::NEAREST) as usize + i)
     }
 }
 
-/// The kernel, of an instance.
+/// The kernel.
 #[inline(always)]
 unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
     let mut block = Block::<FULL, FEATURES> { args, n: 0, k: 0, first_item: 0, n_items: 0 };
     (block.n, block.k) = (block.word(word::N) as u32, block.word(word::K) as u32);
     let n = block.n();
-    // SAFETY: the layout has a place for each number. What threads write in shared memory others
-    // read behind a barrier, and write behind another.
+    // SAFETY: the layout has a place for each number. Between a thread's write to shared memory and another's read, and
+    // between that and the next write, is a barrier.
     unsafe {
         counted!(for v in (thread_idx() as usize..block.layout().seeds).step_by(block_dim() as usize) {
             block.place(v).set(0, 0.0);
@@ -190,7 +188,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
         let (mut rounds, mut iterations, mut last) = (0, 0, f64::MIN);
         let mut end = if opaque(distinct as u32) != 0 { None } else { Some(End::GivenUp) };
         while end.is_none() {
-            // Lloyd's iterations need counts and first moments alone.
+            // Lloyd's iterations need only counts and first moments.
             block.first_item = if FULL && pass == Pass::Lloyd { row_items(args.d as usize) as u32 } else { 0 };
             block.n_items = block.layout().items as u32 - block.first_item;
             block.add_samples(pass, n);
@@ -218,7 +216,7 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
 }
 
 kernels! {
-    /// A fit for each block.
+    /// Each block does a whole fit.
     fit_diag_d01: FitArgs = body::<false, 1>;
     fit_diag_d02: FitArgs = body::<false, 2>;
     fit_diag_d04: FitArgs = body::<false, 4>;

@@ -1,27 +1,24 @@
-//! `density_diag_f32`, `density_full_f32`, `density_diag_f64`, `density_full_f64`: qₖ = seedₖ −
-//! |Aₖ·x + bₖ|² of every sample and component, for any K and D; A is a diagonal or a lower
-//! triangle.
+//! `density_diag_f32`, `density_full_f32`, `density_diag_f64`, `density_full_f64`: qₖ = seedₖ − |Aₖ·x + bₖ|² of every
+//! sample and component, for any K and D; A is a diagonal or a lower triangle.
 //!
-//! A lane takes four neighbouring samples. A warp takes 128 samples and either one component with a
-//! triangle, [`ROWS`] rows of A at a time, or [`COMPONENTS`] components with diagonals.
-//! Neighbouring warps share samples, so that these come from the first-level cache.
+//! A lane takes four neighbouring samples. A warp takes 128 samples and either one component with a triangle, [`ROWS`]
+//! rows of A at a time, or [`COMPONENTS`] components with diagonals. Neighbouring warps share samples, so that these
+//! come from the first-level cache.
 //!
-//! `density_observed_f32`, `density_observed_f64`: the same with diagonals for samples with missing
-//! values, which are NaN. A sample takes part with the features that it has: qₖ = seedₖ − Σⱼ
-//! ((aₖⱼ·xⱼ + bₖⱼ)² + cₖⱼ), where j runs over the observed features, and c is the constant of a
-//! feature.
+//! `density_observed_f32`, `density_observed_f64`: the same with diagonals for samples with missing values (NaN). Only
+//! the observed features of a sample count: qₖ = seedₖ − Σⱼ ((aₖⱼ·xⱼ + bₖⱼ)² + cₖⱼ), where j runs over the observed
+//! features, and c is a feature's constant.
 //!
-//! `density_diag_around_means_f64`, `density_full_around_means_f64`,
-//! `density_observed_around_means_f64`: the same with Aₖ·(x − bₖ) in the place of Aₖ·x + bₖ, where
-//! b are the components' means, so that no digit is lost however far from the samples' zero a
-//! component lies. An exponent may be −∞.
+//! `density_diag_around_means_f64`, `density_full_around_means_f64`, `density_observed_around_means_f64`: the same with
+//! Aₖ·(x − bₖ) instead of Aₖ·x + bₖ, where b are the components' means, so that no digit is lost however far from the
+//! samples' zero a component is. An exponent may be −∞.
 //!
-//! `density_wide_f64`: as `density_full_f64`, by products of the tensor cores, for all samples with the
-//! same parameters.
+//! `density_wide_f64`: as `density_full_f64`, by products of the tensor cores, for samples that all have the same
+//! parameters.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
-//! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded
-//!   up to whole panels of rows), or 2·D, 3·D with missing values.
+//! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of
+//!   rows), or 2·D, 3·D with missing values.
 use crate::patterns::ParametersOfQuads;
 use crate::simt::WARP;
 
@@ -38,8 +35,7 @@ pub const COMPONENTS: usize = 4;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DensityArgs<T> {
-    /// Samples (D, stride), aligned to 16 bytes, and so is the stride; all elements are finite, but
-    /// for NaN in `observed`.
+    /// Samples (D, stride), both aligned to 16 bytes; all elements are finite, except NaN in `observed`.
     pub x: *const T,
     /// Elements from one column to the next: at least N rounded up to a multiple of [`TILE`].
     pub stride: u64,
@@ -49,27 +45,24 @@ pub struct DensityArgs<T> {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Triangles: panels of [`ROWS`] rows; of each panel the columns up to its last row, [`ROWS`]
-    /// numbers each ([`triangle`]). Diagonals: groups of [`COMPONENTS`], (groups, D, [`numbers`],
-    /// [`COMPONENTS`]), a, b and, in `observed`, c in turn.
+    /// Triangles: panels of [`ROWS`] rows, each with the columns up to its last row, [`ROWS`] numbers per column
+    /// ([`triangle`]). Diagonals: (groups, D, [`numbers`], [`COMPONENTS`]): a, b and, in `observed`, c in turn.
     pub matrices: *const T,
-    /// Elements from one component's triangle to the next; 0: all share one. Diagonals: from one
-    /// group to the next.
+    /// Elements from one component's triangle to the next; 0: all share one. Diagonals: from one group to the next.
     pub matrix_stride: u64,
-    /// b (K, D rounded up to a multiple of [`ROWS`]), `around_means` the means; not read for
-    /// diagonals.
+    /// b (K, D rounded up to a multiple of [`ROWS`]), in `around_means` the means; not read for diagonals.
     pub shifts: *const T,
     /// Seeds (K, rounded up to a multiple of [`COMPONENTS`]).
     pub seeds: *const T,
-    /// Where the parameters of a quad are, from those of the first pattern of missing values on.
+    /// The place of a quad's parameters, counted from the first pattern of missing values.
     pub of_quads: ParametersOfQuads,
-    /// Where the numbers go, (K, `q_stride`), aligned as the samples.
+    /// Receives the exponents, (K, `q_stride`), aligned like the samples.
     pub q: *mut T,
     /// Elements from one component to the next: as for `stride`.
     pub q_stride: u64,
 }
 
-/// Numbers of a feature of a component with a diagonal: a, b and, where values are missing, c.
+/// Numbers of a feature of a component with a diagonal: a, b and, with missing values, c.
 pub const fn numbers(gaps: bool) -> usize {
     if gaps { 3 } else { 2 }
 }

@@ -1,9 +1,9 @@
-//! Every operation for any shape, in float32 and in float64, by three kernels, one after the other.
+//! Every operation for any shape, in float32 and in float64, by three successive kernels.
 //!
-//! [`density`] leaves the exponents of a few thousand samples and all components, [`posterior`]
-//! makes scores and responsibilities of them, [`accumulate`] the sufficient statistics. The numbers
-//! pass through a buffer of fixed size that stays in the L2 cache, so that no array of size N·K is
-//! needed. The other kernels are faster, each for some shapes.
+//! [`density`] computes the exponents of a few thousand samples and all components, [`posterior`] scores and
+//! responsibilities from them, [`accumulate`] the sufficient statistics. The numbers pass through a buffer of fixed
+//! size that stays in the L2 cache, so that no array of size N·K is needed. The other kernels are faster, each for some
+//! shapes.
 pub mod accumulate;
 pub mod density;
 pub mod posterior;

@@ -1,22 +1,19 @@
-//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each
-//! sample's log₂ Σₖ wₖ·2^qₖ, the sum of these over the samples, the most probable component, and
-//! the responsibilities.
+//! `posterior_f32`, `posterior_f64`: each sample's log₂ Σₖ wₖ·2^qₖ from the qₖ of [`density`](crate::general::density),
+//! their sum over the samples, the most probable component, and the responsibilities.
 //!
-//! A lane takes a sample and goes through components, first for the largest qₖ, then for the sum
-//! with that taken out. Where there are many components, [`parts`] warps share 32 samples: each goes
-//! through a part of the components, and they exchange what they found through shared memory. The
-//! logarithm is computed in float64: the error of a float32 logarithm is about the same for each
-//! sample, and adds up.
+//! A lane takes a sample and goes through components, first for the largest qₖ, then for the sum with the largest
+//! subtracted. With many components, [`parts`] warps share 32 samples: each goes through a part of the components, and
+//! they exchange results through shared memory. The logarithm is computed in float64: the error of a float32 logarithm
+//! is about the same for each sample, and adds up.
 //!
-//! * Launch: any one-dimensional grid; block of a power of two of warps, [`MOST_PARTS`] or more;
-//!   shared memory [`shared_bytes`]. Then [`reduce_sets`](crate::reduce::sets) over one set.
-//! * Necessary work for each sample and component: an exponential; read q twice, and write and read
-//!   it once more for responsibilities. The later reads come from the first-level cache where that
-//!   holds the q of a block's samples.
+//! * Launch: any one-dimensional grid; block of a power of two of warps, [`MOST_PARTS`] or more; shared memory
+//!   [`shared_bytes`]. Then [`reduce_sets`](crate::reduce::sets) over one set.
+//! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for
+//!   responsibilities. The later reads come from the first-level cache if it holds the q of a block's samples.
 use crate::patterns::ParametersOfQuads;
 use crate::reduce::FINISH_SHARED_BYTES;
 
-/// Components of a warp from which on another one helps.
+/// Components of a warp from which another warp helps.
 const FEW: usize = 8;
 /// Most warps that share samples.
 pub const MOST_PARTS: u32 = 8;
@@ -27,8 +24,7 @@ pub const fn parts(k: usize) -> u32 {
     if parts < MOST_PARTS as usize { parts as u32 } else { MOST_PARTS }
 }
 
-/// Dynamic shared memory of a launch: of each thread the largest q, the sum, its largest term, and
-/// the component of that.
+/// Dynamic shared memory of a launch: each thread's largest q, sum, largest term, and its component.
 pub const fn shared_bytes(block_dim: u32) -> usize {
     FINISH_SHARED_BYTES + block_dim as usize * (3 * size_of::<f64>() + size_of::<u32>())
 }
@@ -49,19 +45,19 @@ pub struct PosteriorArgs<T> {
     pub parts: u32,
     /// wₖ (K,); at least one is positive.
     pub weights: *const T,
-    /// Where the weights wₖ of a quad are, from those of the first pattern of missing values on.
+    /// The place of a quad's weights wₖ, counted from the first pattern of missing values.
     pub of_quads: ParametersOfQuads,
-    /// Weight of each sample (N,), or null: all are one.
+    /// Weight of each sample (N,); null: all weights are one.
     pub sample_weights: *const T,
     /// Whether the responsibilities, each times its sample's weight, replace qₖ: 0 or 1.
     pub responsibilities: u32,
-    /// Whether `partials` are added to: 0 or 1.
+    /// Whether to add to `partials`: 0 or 1.
     pub add: u32,
     /// log₂ of each sample's likelihood (N,), or null.
     pub scores: *mut f64,
-    /// The component of the largest wₖ·2^qₖ of each sample (N,), the first of equals; or null.
+    /// The component of each sample's largest wₖ·2^qₖ (N,), the first of equals; or null.
     pub labels: *mut u32,
-    /// Σ weight·log₂ of the samples of each block, (gridDim.x,).
+    /// Σ weight·log₂ of each block's samples, (gridDim.x,).
     pub partials: *mut f64,
 }
 

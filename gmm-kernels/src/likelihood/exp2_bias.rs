@@ -1,18 +1,14 @@
-//! `exp2_bias`: the mean relative error of the device's approximate 2^x, by which log-likelihoods
-//! are corrected.
+//! `exp2_bias`: the mean relative error of the device's approximate 2^x, with which log-likelihoods are corrected.
 //!
-//! The error of one `exp2` depends on the fraction of its argument. Over many samples these
-//! fractions are spread evenly, so that Σ log₂ Σₖ wₖ·2^qₖ is off by the mean error of each sample's
-//! largest term. The kernel measures it against `math::float64::exp2` at xᵢ = −(1 + (i·φ mod 1)) −
-//! (i mod [`EXPONENTS`]) for i = 0, 1, 2, …: the multiples of the golden ratio's φ = 0.618… fill
-//! the fractions evenly.
+//! The error of one `exp2` depends on the fraction of its argument. Over many samples these fractions are evenly
+//! distributed, so that Σ log₂ Σₖ wₖ·2^qₖ is wrong by the mean error of each sample's largest term. The kernel compares
+//! with `math::float64::exp2` at xᵢ = −(1 + (i·φ mod 1)) − (i mod [`EXPONENTS`]) for i = 0, 1, 2, …: multiples of the
+//! golden ratio's φ = 0.618… distribute the fractions evenly.
 //!
-//! * Launch: any one-dimensional grid, block of whole warps, together at most 2³² arguments; shared
-//!   memory [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then
-//!   [`reduce_sets`](crate::reduce::sets) over one set; the mean is the sum over
-//!   gridDim.x · blockDim.x · `per_thread`.
-//! * Necessary work for each argument: one approximate exponential, and some thirty float64
-//!   operations.
+//! * Launch: any one-dimensional grid, block of whole warps, together at most 2³² arguments; shared memory
+//!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one
+//!   set; the mean is the sum over gridDim.x · blockDim.x · `per_thread`.
+//! * Necessary work for each argument: one approximate exponential, and some thirty float64 operations.
 
 /// The integer parts of the arguments are −1 down to −`EXPONENTS`.
 pub const EXPONENTS: u32 = 20;

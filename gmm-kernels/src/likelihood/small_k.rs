@@ -1,53 +1,46 @@
-//! `small_k_dDD`, `small_k_tied_dDD`, `small_k_full_dDD`, `small_k_observed_dDD`: the fast path for
-//! at most [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
+//! `small_k_dDD`, `small_k_tied_dDD`, `small_k_full_dDD`, `small_k_observed_dDD`: the fast path for at most
+//! [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
 //!
-//! A thread takes a quad of samples, holds their D features in registers, and goes through the
-//! components. The mixture is part of the launch's arguments, so that no upload is needed; each
-//! block puts it into shared memory, from where 16-byte broadcasts feed the arithmetic. The next
-//! quad is copied to shared memory while the present one is computed; every thread copies and reads
-//! a part that no other thread uses, so that no barrier is needed.
+//! A thread takes a quad of samples, holds their D features in registers, and goes through the components. The mixture
+//! is part of the launch's arguments, which saves an upload; each block copies it to shared memory, from where 16-byte
+//! broadcasts feed the arithmetic. The next quad is copied to shared memory while the current one is computed; every
+//! thread copies and reads only its own part, so that no barrier is needed.
 //!
-//! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the
-//! seed's rounding), so nothing overflows. Samples whose sum falls below [`THRESHOLD`] are computed
-//! again with the maximum taken out; the next samples of the warp are then computed in this way
-//! only, until none of them is far.
+//! The likelihood is summed as Σₖ wₖ·2^qₖ without subtracting the maximum: wₖ ≤ 1 and qₖ ≤ 0 (except for the seed's
+//! rounding), so nothing overflows. Samples whose sum falls below [`THRESHOLD`] are computed again with the maximum
+//! subtracted, and so are the next samples of the warp, until none is far.
 //!
-//! The `tied` kernels multiply each sample by the components' common triangle A first. What follows
-//! is the same with t = A·x + m: the scales are one.
+//! The `tied` kernels first multiply each sample by the components' common triangle A. The rest is the same with t =
+//! A·x + m: the scales are one.
 //!
-//! The `full` kernels take one component after the other, each with its own triangle: q = seed − Σᵢ
-//! tᵢ² with tᵢ = bᵢ + Σⱼ aᵢⱼ·xⱼ (j ≤ i). The triangles are too many for the arguments; they are
-//! read from memory once a block.
+//! The `full` kernels take one component after the other, each with its own triangle: q = seed − Σᵢ tᵢ² with tᵢ = bᵢ +
+//! Σⱼ aᵢⱼ·xⱼ (j ≤ i). The triangles do not fit into the arguments; each block reads them from memory once.
 //!
-//! `small_k_observed_dDD` are for samples with missing values, which are NaN: a sample takes part
-//! with the features that it has, of each of which q gets the constant c: q = seed − Σⱼ ((sⱼ·xⱼ +
-//! mⱼ)² + cⱼ), where j runs over the observed features.
+//! The `small_k_observed_dDD` are for samples with missing values (NaN). Only a sample's observed features count, each
+//! of which adds its constant c: q = seed − Σⱼ ((sⱼ·xⱼ + mⱼ)² + cⱼ), where j runs over the observed features.
 //!
-//! Where samples have weights, each adds its weight times its log₂-likelihood.
+//! If samples have weights, each adds its weight times its log₂-likelihood.
 //!
-//! * Launch: any one-dimensional grid and block of whole warps; shared memory
-//!   [`Kind::shared_bytes`].
-//! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K
-//!   exponentials. K = 8, D = 13, N = 10⁶ on an H200: 52 MB, 12.3 µs at the measured 4.24 TB/s;
-//!   arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2 multiply-adds more), `full` 25 µs (K·(D·(D
-//!   + 1) / 2 + D + 1)), with missing values 9.9 µs.
+//! * Launch: any one-dimensional grid and block of whole warps; shared memory [`Kind::shared_bytes`].
+//! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N
+//!   = 10⁶ on an H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2
+//!   multiply-adds more), `full` 25 µs (K·(D·(D + 1) / 2 + D + 1)), with missing values 9.9 µs.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 
 /// Components of a launch.
 pub const COMPONENTS: usize = 8;
-/// Largest D that has an instance.
+/// Largest D of an instance.
 pub const MAX_FEATURES: usize = 16;
-/// The least likelihood, 2^-60, that is computed without taking out the maximum: the product of two
-/// such is still a normal number, and components that underflowed (below 2^-126) do not count
-/// beside it.
+/// The least likelihood, 2^-60, that is computed without subtracting the maximum: the product of two is still a normal
+/// number, and components that underflowed (below 2^-126) are negligible beside it.
 pub const THRESHOLD: f32 = 8.673_617e-19;
 /// log₂ of [`THRESHOLD`].
 pub const LOG2_THRESHOLD: f32 = -60.0;
-/// Quads of a thread in shared memory: the present one, and the next one on its way.
+/// Quads of a thread in shared memory: the current one, and the next one being copied.
 pub const STAGES: usize = 2;
 
-/// Which covariances and samples an instance is for.
+/// The covariances and samples that an instance is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Diagonal covariances.
@@ -61,11 +54,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Tied, Self::Full];
 
-    /// Numbers of one component in the arguments: those of each feature ([`numbers`]; `full`: bⱼ),
-    /// w, seed, and padding to whole 16-byte reads.
+    /// Numbers of a component in the arguments: its features' ([`numbers`]; `full`: bⱼ), w, seed, padding to 16 bytes.
     pub const fn row(self, d: usize) -> usize {
         match self {
             Self::Diagonal | Self::Tied => row(d, false),
@@ -83,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// `k` components as the kernel counts them: [`SIDE_BY_SIDE`] at a time, or one by one.
+    /// `k` components rounded up for the kernel: to a multiple of [`SIDE_BY_SIDE`], or not at all.
     pub const fn count(self, k: usize) -> usize {
         match self {
             Self::Full => k,
@@ -103,28 +95,26 @@ pub const fn numbers(gaps: bool) -> usize {
     if gaps { 3 } else { 2 }
 }
 
-/// Numbers of one component with a diagonal covariance: those of each feature ([`numbers`]), w,
-/// seed, and padding to whole 16-byte reads.
+/// Numbers of a component with a diagonal covariance: its features' ([`numbers`]), w, seed, padding to 16 bytes.
 pub const fn row(d: usize, gaps: bool) -> usize {
     (numbers(gaps) * d + 2).next_multiple_of(4)
 }
 
-/// Arguments of the kernel: the mixture travels by value.
+/// Arguments of the kernel: the mixture is passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SmallKArgs<const ROW: usize> {
-    /// The components, each of [`Kind::row`] numbers; those behind K are zeros.
+    /// The components, [`Kind::row`] numbers each; those behind K are zeros.
     pub components: [[f32; ROW]; COMPONENTS],
     /// [`Kind::count`] of the components.
     pub k: u32,
-    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: so of each component. The
-    /// others do not read it.
+    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: one A per component; otherwise not read.
     pub triangles: *const f32,
     /// The data.
     pub columns: Columns,
     /// A weight for each sample of whole quads, aligned to 16 bytes; or null.
     pub sample_weights: *const f32,
-    /// Where to write the total.
+    /// Receives the total.
     pub output: Output,
 }
 
@@ -133,13 +123,13 @@ pub const fn triangle(d: usize) -> usize {
     d * (d + 1) / 2
 }
 
-/// The same with padding to whole 16-byte reads.
+/// Numbers of a lower triangle with padding to whole 16-byte reads.
 pub const fn padded_triangle(d: usize) -> usize {
     triangle(d).next_multiple_of(4)
 }
 
-/// Components that are computed side by side: the reads of one hide behind the arithmetic of the
-/// other. K is rounded up to it ([`Kind::count`]); a component of weight zero adds nothing.
+/// Components that are computed side by side: the reads of one hide behind the arithmetic of another. K is rounded up
+/// to a multiple ([`Kind::count`]); a component of weight zero adds nothing.
 pub const SIDE_BY_SIDE: usize = 2;
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

@@ -1,34 +1,27 @@
 //! `tiled8`, `tiled16`, `tiled_full8`, `tiled_full16`: the general fast kernels, for any K and D.
 //!
-//! They are built like a matrix product whose inner operation is the squared distance. Each thread
-//! holds a register tile of T rows by [`SAMPLES`] samples. A row is a component with a diagonal
-//! covariance (q −= (s·x + m)² feature by feature), or, in the `full` kernels, a row of a
-//! component's triangle (z = A·x + b, then q −= |z|²; the columns of the triangle that a tile's
-//! rows do not reach are skipped). The warps of a block divide among themselves the tiles
-//! (`component_warps` of them side by side) and the samples (the others), so that each sample that
-//! comes from memory meets `component_warps`·T rows. Samples and parameters pass through shared
-//! memory, [`STEP`] features at a time; the next step is copied while one is computed. The sum over
-//! the components is a log-sum-exp with the running maximum.
+//! They are matrix products whose inner operation is the squared distance. Each thread holds a register tile of T rows
+//! by [`SAMPLES`] samples. A row is a component with a diagonal covariance (q −= (s·x + m)² feature by feature), or, in
+//! the `full` kernels, a row of a component's triangle (z = A·x + b, then q −= |z|²; columns that a tile's rows do not
+//! reach are skipped). `component_warps` warps of a block take tiles side by side, and their groups take different
+//! samples, so that each sample that comes from memory meets `component_warps`·T rows. Samples and parameters pass
+//! through shared memory, [`STEP`] features at a time; the next step is copied while one is computed. The sum over the
+//! components is a log-sum-exp with the running maximum.
 //!
-//! `tiled_observed8` is for samples with missing values, which are NaN, with diagonal covariances:
-//! a sample takes part with the features that it has, q −= (s·x + m)² + c for each of them with the
-//! constant c of the feature.
+//! `tiled_observed8` is for samples with missing values (NaN), with diagonal covariances: only a sample's observed
+//! features count, q −= (s·x + m)² + c for each, with the feature's constant c.
 //!
-//! Besides the total they give, where asked for, each sample's log₂-likelihood, or what the E-step
-//! needs: the exponents of all components, their maximum, and the factor that makes
-//! responsibilities of them.
+//! Besides the total they compute, if wanted, each sample's log₂-likelihood, or the input of the E-step: the exponents
+//! of all components, their maximum, and the factor that turns them into responsibilities.
 //!
-//! * Launch: one-dimensional grid; block of at least `component_warps` warps, a multiple of it;
-//!   shared memory [`shared_bytes`].
-//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `observed` N·K·D·3,
-//!   `full` N·K·D·(D + 3)/2 (the triangle rounded up to tiles), on an H200 at most 33.4·10¹² a
-//!   second.
+//! * Launch: one-dimensional grid; block of a multiple of `component_warps` warps; shared memory [`shared_bytes`].
+//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `observed` N·K·D·3, `full` N·K·D·(D + 3)/2
+//!   (the triangle rounded up to tiles), on an H200 at most 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
 
-/// Samples of a thread: two quads, which are 32 quads apart, so that the lanes of a warp read
-/// neighbouring quads.
+/// Samples of a thread: two quads, 32 quads apart, so that the lanes of a warp read neighbouring quads.
 pub const SAMPLES: usize = 2 * QUAD;
 /// Samples of a warp.
 pub const WARP_SAMPLES: usize = SAMPLES * WARP as usize;
@@ -43,35 +36,32 @@ pub struct TiledArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
-    /// Tiles of components: ⌈K / T⌉; the last one is filled up with components of weight zero and a
-    /// seed below all others. `full`: K.
+    /// Tiles of components: ⌈K / T⌉, the last padded with weights of zero and seeds below all others. `full`: K.
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub component_warps: u32,
-    /// sⱼ and mⱼ, (tiles, D, 2, T); `observed`: sⱼ, mⱼ and cⱼ, (tiles, D, 3, T). `full`: A and
-    /// below it b, in tiles of rows, (K, ⌈D / T⌉, D + 1, T), zeros where A has none.
+    /// sⱼ and mⱼ, (tiles, D, 2, T); `observed`: sⱼ, mⱼ and cⱼ, (tiles, D, 3, T). `full`: A and below it b, in tiles of
+    /// rows, (K, ⌈D / T⌉, D + 1, T), padded with zeros.
     pub scales_and_shifts: *const f32,
     /// w and seed, (tiles, 2, T). `full`: (K, 2).
     pub weights_and_seeds: *const f32,
-    /// Weight of each sample, zeros behind N up to a multiple of the block's samples; or null:
-    /// every weight is one.
+    /// Weight of each sample, zeros behind N up to a multiple of the block's samples; null: all weights are one.
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// Where to write the exponents for the E-step; null pointers if they are not asked for.
+    /// Receives the exponents for the E-step; null pointers if none are wanted.
     pub exponents: Exponents,
-    /// Where to write the total.
+    /// Receives the total.
     pub output: Output,
 }
 
-/// What the E-step needs: the responsibility of component k is wₖ·2^(qₖ − maximum)·factor.
+/// The input of the E-step: the responsibility of component k is wₖ·2^(qₖ − maximum)·factor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Exponents {
-    /// qₖ of each sample, (components, stride); null if not asked for.
+    /// qₖ of each sample, (components, stride); null if not wanted.
     pub q: *mut f32,
-    /// The maximum over k of each sample, and behind it the factor: its weight / Σₖ wₖ·2^(qₖ −
-    /// maximum), zero behind N; (2, stride).
+    /// Each sample's maximum over k, and its factor: weight / Σₖ wₖ·2^(qₖ − maximum), zero behind N; (2, stride).
     pub normalisers: *mut f32,
     /// Samples from one component to the next: N or more, a multiple of the samples of a block.
     pub stride: u32,
@@ -87,8 +77,7 @@ const fn stage(t: usize, gaps: bool, warps: usize, across: usize) -> usize {
     STEP * (warps / across * WARP_SAMPLES + across * numbers(gaps) * t)
 }
 
-/// Dynamic shared memory of a launch with tiles of `t` components; `gaps`: for samples with missing
-/// values.
+/// Dynamic shared memory of a launch with tiles of `t` components; `gaps`: for samples with missing values.
 pub fn shared_bytes(t: usize, gaps: bool, block_dim: u32, across: u32) -> usize {
     let warps = (block_dim / WARP) as usize;
     // Each warp's maximum and sum for each of its samples, and two stages.

@@ -23,21 +23,20 @@ pub trait Float:
     fn fma(self, b: Self, c: Self) -> Self;
     /// 2^x, 0 below the normal numbers: [`exp2`] or [`float64::exp2`].
     fn exp2(self) -> Self;
-    /// Whether it is NaN, which stands for a missing value.
+    /// Whether it is NaN, which represents a missing value.
     fn is_nan(self) -> bool;
     /// The number as float64.
     fn wide(self) -> f64;
-    /// The number next to one of float64.
+    /// The number nearest to `v`.
     fn narrow(v: f64) -> Self;
-    /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take
-    /// part.
+    /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
     fn shuffle_xor(self, mask: u32) -> Self;
-    /// A number in global memory that no thread writes during the launch.
+    /// Reads a number in global memory that no thread writes during the launch.
     ///
     /// # Safety
     /// `p` is aligned and readable.
     unsafe fn load(p: *const Self) -> Self;
-    /// Four numbers in global memory that no thread writes during the launch, in 16-byte reads.
+    /// Reads four numbers in global memory that no thread writes during the launch, in 16-byte reads.
     ///
     /// # Safety
     /// `p` is aligned to 16 bytes and readable for four numbers.
@@ -135,8 +134,7 @@ impl Float for f64 {
     }
     #[inline(always)]
     unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller guarantees it for 32 bytes, of which the second half is aligned like
-        // the first.
+        // SAFETY: the caller guarantees it for 32 bytes; the second half is aligned like the first.
         let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(2))) };
         [a, b, c, d]
     }

@@ -1,7 +1,7 @@
-//! 2^x and log₂ x in float64, which the hardware has in float32 only.
+//! 2^x and log₂ x in float64, for which the hardware has only float32 instructions.
 //!
-//! Arithmetic alone, so that host and device give the same bits. Natural functions follow from them
-//! where a few units in the last place do not matter: e^x = 2^(x·log₂e), ln x = log₂x·ln 2.
+//! They consist of arithmetic alone, so that host and device compute the same bits. Natural functions follow where a
+//! few units in the last place do not matter: e^x = 2^(x·log₂e), ln x = log₂x·ln 2.
 use crate::simt::{fma64, reciprocal as reciprocal32};
 
 /// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error, 4·10⁻¹⁷.
@@ -19,13 +19,13 @@ const EXP2: [f64; 11] = [
     4.039635875284571e-10,
 ];
 
-/// 2^x for x < 1023, to 1 unit in the last place; 0 below the normal numbers (x < −1022).
+/// 2^x for x < 1023, within 1 unit in the last place; 0 below the normal numbers (x < −1022).
 #[inline(always)]
 pub fn exp2(x: f64) -> f64 {
     if x < -1022.0 { 0.0 } else { exp2_normal(x) }
 }
 
-/// 2^x for −1022 ≤ x < 1023, to 1 unit in the last place, without a branch.
+/// 2^x for −1022 ≤ x < 1023, within 1 unit in the last place, without a branch.
 #[inline(always)]
 pub fn exp2_normal(x: f64) -> f64 {
     // Adding 1.5·2⁵² rounds to an integer and leaves it in the low bits.
@@ -41,27 +41,26 @@ pub fn exp2_normal(x: f64) -> f64 {
     f64::from_bits(fma64(sum, f, 1.0).to_bits().wrapping_add(shifted.to_bits() << 52))
 }
 
-/// 1 / x for x from 2⁻¹⁰⁰ to 2¹⁰⁰, to 2 units in the last place, without a branch.
+/// 1 / x for x from 2⁻¹⁰⁰ to 2¹⁰⁰, within 2 units in the last place, without a branch.
 #[inline(always)]
 pub fn reciprocal(x: f64) -> f64 {
-    // Each step of Newton's doubles the digits of float32.
+    // Each Newton step doubles the digits of float32.
     let y = reciprocal32(x as f32) as f64;
     let y = fma64(y, fma64(-x, y, 1.0), y);
     fma64(y, fma64(-x, y, 1.0), y)
 }
 
-/// √x for a positive normal x, to 1 unit in the last place.
+/// √x for a positive normal x, within 1 unit in the last place.
 #[inline(always)]
 pub fn sqrt(x: f64) -> f64 {
     let y = exp2_normal(0.5 * log2(x));
-    // A step of Newton's, which squares the relative error of 10⁻¹³ or less.
+    // A Newton step squares the relative error, at most 10⁻¹³.
     y + 0.5 * fma64(-y, y, x) / y
 }
 
-/// 2 / ln 2 rounded, and the rest.
+/// 2 / ln 2, rounded, and the remainder.
 const TWO_OVER_LN_2: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
-/// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z with z = s², for |s| ≤ (√2 − 1)
-/// / (√2 + 1): 5·10⁻¹⁹ of the whole.
+/// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z, z = s², |s| ≤ (√2 − 1) / (√2 + 1): error 5·10⁻¹⁹.
 const ARTANH: [f64; 8] = [
     0.9617966939259756,
     0.577078016355598,
@@ -73,12 +72,12 @@ const ARTANH: [f64; 8] = [
     0.18880010645456755,
 ];
 
-/// log₂ x for a positive normal x, to 1 unit in the last place.
+/// log₂ x for a positive normal x, within 1 unit in the last place.
 ///
 /// With x = 2^e·m, m in [√½, √2), and s = (m − 1)/(m + 1): log₂ x = e + 2·artanh(s) / ln 2.
 #[inline(always)]
 pub fn log2(x: f64) -> f64 {
-    // The exponent field of x / √½ is e's.
+    // x / √½ has the exponent field of e.
     const SQRT_HALF: u64 = core::f64::consts::FRAC_1_SQRT_2.to_bits();
     let above = x.to_bits().wrapping_sub(SQRT_HALF) as i64 >> 52;
     let m = f64::from_bits(x.to_bits().wrapping_sub((above << 52) as u64));
@@ -109,18 +108,18 @@ pub fn log2(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Arguments all over [low, high).
+    /// Arguments spread over [low, high).
     fn spread(low: f64, high: f64) -> impl Iterator<Item = f64> {
         const N: u32 = 200_000;
         (0..N).map(move |i| low + (high - low) * ((f64::from(i) * 0.618_033_988_749_894_9).fract()))
     }
 
-    /// Units in the last place of `truth` between the two.
+    /// The difference in units in the last place of `truth`.
     fn units(got: f64, truth: f64) -> f64 {
         (got - truth).abs() / (f64::from_bits(truth.abs().to_bits() + 1) - truth.abs())
     }
 
-    /// Two units are allowed: one for this function and one for std's.
+    /// Allows two units: one for this function and one for std's.
     #[test]
     fn both_are_accurate() {
         let mut worst = 0.0f64;
@@ -137,7 +136,7 @@ mod tests {
         assert!(worst < 2.0, "log₂ x is {worst} units off");
     }
 
-    /// The last step of Newton's leaves two roundings.
+    /// The last Newton step leaves two roundings.
     #[test]
     fn reciprocals_are_accurate() {
         let worst =

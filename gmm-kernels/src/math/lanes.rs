@@ -1,15 +1,13 @@
-//! What lanes of a warp have together.
+//! Operations over the lanes of a warp.
 use super::Float;
 
-/// The bits of a lane's number in which the lanes with the same columns of a tile of [`mma`]'s
-/// third operand differ.
+/// The bits in which the numbers of lanes with the same columns of a tile of [`mma`]'s third operand differ.
 ///
 /// [`mma`]: crate::simt::mma
 pub const ROWS_OF_TILE: u32 = 0b11100;
 
-/// Goes over the distances between the lanes that differ in the bits of `masks`, the shortest one
-/// first: `step` combines `x` with what the lane at that distance has. All lanes of the warp take
-/// part.
+/// Combines `x` by `step` with the value at each distance between lanes that differ in the bits of `masks`, the
+/// shortest first. All lanes of the warp take part.
 #[inline(always)]
 pub fn butterfly<T>(mut x: T, mut masks: u32, step: impl Fn(T, u32) -> T) -> T {
     while masks != 0 {
@@ -19,15 +17,13 @@ pub fn butterfly<T>(mut x: T, mut masks: u32, step: impl Fn(T, u32) -> T) -> T {
     x
 }
 
-/// What `join` makes of the values of the lanes that differ in the bits of `masks`, in each of
-/// them. All lanes of the warp take part.
+/// Joins the values of the lanes that differ in the bits of `masks`, in each of them. All lanes of the warp take part.
 #[inline(always)]
 pub fn join_over<T: Float>(x: T, masks: u32, join: impl Fn(T, T) -> T) -> T {
     butterfly(x, masks, |x, distance| join(x, x.shuffle_xor(distance)))
 }
 
-/// The sum of `x` over the lanes that differ in the bits of `masks`, in each of them. All lanes of
-/// the warp take part.
+/// The sum of `x` over the lanes that differ in the bits of `masks`, in each of them. All lanes of the warp take part.
 #[inline(always)]
 pub fn sum_over<T: Float>(x: T, masks: u32) -> T {
     join_over(x, masks, |a, b| a + b)

@@ -1,12 +1,11 @@
 //! A thread's running sum of log₂-likelihoods, stored as a product.
 //!
-//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the
-//! likelihoods are multiplied, their exponents split off into an integer (exact), and each warp
-//! takes one logarithm at the end.
+//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the likelihoods are
+//! multiplied, their exponents are added up as an integer (exact), and each warp takes one logarithm at the end.
 use super::float64;
 use crate::simt::*;
 
-/// Σ log₂ of what was added = `far` + `exponent` + log₂ `mantissa`.
+/// Σ log₂ of everything added = `far` + `exponent` + log₂ `mantissa`.
 #[derive(Clone, Copy)]
 pub struct LogProduct {
     far: f64,
@@ -56,13 +55,13 @@ impl LogProduct {
         (self.exponent, self.mantissa)
     }
 
-    /// The product that these two numbers represent.
+    /// The product represented by these two numbers.
     #[inline(always)]
     pub fn from_near(exponent: i32, mantissa: f32) -> Self {
         Self { far: 0.0, exponent, mantissa }
     }
 
-    /// The product that these two numbers represent.
+    /// The product represented by these two numbers.
     #[inline(always)]
     pub fn from_parts(power: f64, mantissa: f32) -> Self {
         Self { far: power, exponent: 0, mantissa }
@@ -89,7 +88,7 @@ impl Default for LogProduct {
     }
 }
 
-/// As [`LogProduct`], of likelihoods in float64.
+/// As [`LogProduct`], for likelihoods in float64.
 #[derive(Clone, Copy)]
 pub struct LogProduct64 {
     powers: f64,
@@ -134,8 +133,7 @@ impl Default for LogProduct64 {
     }
 }
 
-/// The sum of `x` over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take
-/// part.
+/// The sum of `x` over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take part.
 #[inline(always)]
 pub fn warp_sum(mut x: f64) -> f64 {
     let mut by = WARP / 2;

@@ -1,18 +1,17 @@
 //! A sum of powers of two of any size.
 use crate::simt::*;
 
-/// Σₖ wₖ·2^(qₖ − max) with the running maximum taken out: the sum of any number of terms of any
-/// size.
+/// Σₖ wₖ·2^(qₖ − max) with the running maximum subtracted: any number of terms of any size.
 #[derive(Clone, Copy)]
 pub struct LogSumExp {
-    /// The largest qₖ so far, of components with a weight.
+    /// The largest qₖ so far, among components with a weight.
     pub max: f32,
     /// Σ wₖ·2^(qₖ − max).
     pub sum: f32,
 }
 
 impl LogSumExp {
-    /// The lowest float stands for the logarithm of 0: it is finite, so that ∞ − ∞ does not arise.
+    /// The lowest float represents the logarithm of 0: it is finite, so that ∞ − ∞ does not arise.
     const EMPTY: f32 = f32::MIN;
 
     /// The empty sum.
@@ -30,7 +29,7 @@ impl LogSumExp {
     /// Adds another such sum.
     #[inline(always)]
     pub fn merge(&mut self, other: Self) {
-        // The larger of the two powers is taken out, which leaves one exponential.
+        // Subtracting the larger of the two maxima leaves one exponential.
         let higher = other.max - self.max;
         let factor = exp2(min(higher, -higher));
         self.sum = if higher > 0.0 { fma(self.sum, factor, other.sum) } else { fma(other.sum, factor, self.sum) };

@@ -1,4 +1,3 @@
-//! The code of `metropolis`.
 mod proposal;
 
 use super::*;
@@ -12,8 +11,8 @@ use crate::simt::{
 use core::f64::consts::{LN_2, LOG2_E};
 use proposal::propose;
 
-/// Places of the record: the next proposal's log prior and constants after a rejection and after an
-/// acceptance (−∞ for one that has no density), and whether the last proposal was accepted.
+/// Places of the record: the next proposal's log prior and constants after a rejection and after an acceptance (−∞ for
+/// one without density), and whether the last proposal was accepted.
 mod record {
     pub const AFTER_REJECTION: usize = 0;
     pub const AFTER_ACCEPTANCE: usize = 1;
@@ -26,17 +25,15 @@ fn step(layout: SharedLayout, width: usize, t: u32) -> Shared<f64> {
     Shared::<f64>::at(layout.steps).offset(t as usize % STEPS * width)
 }
 
-/// Leaves this block's `sum` (of the first thread) for step `t`, waits for those of the others, and
-/// adds them up in the order of the blocks; the first lane gets the total.
+/// Leaves this block's `sum` (of the first thread) for step `t`, waits for the other blocks' sums, and adds them up in
+/// the order of the blocks; the first lane gets the total.
 ///
-/// A number says by its two lowest bits (a rounding of 10⁻¹⁶) of which step it is. No block is more
-/// than a step ahead of another, and there is a place for even and one for odd steps, so that none
-/// is overwritten unread.
-/// Safety: the first warp of each block calls it once for each t, with all its lanes; `exchange` is
-/// as [`MetropolisArgs`] says.
+/// The two lowest bits of a number (a rounding of 10⁻¹⁶) identify its step. No block is more than a step ahead of
+/// another, and even and odd steps have separate places, so that no number is overwritten unread.
+/// Safety: each block's whole first warp calls it once for each t; `exchange` is as [`MetropolisArgs`] says.
 #[inline(always)]
 unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
-    /// Numbers that a lane reads at once: of 160 blocks.
+    /// Numbers that a lane reads at once: enough for 160 blocks.
     const ROUND: usize = 5;
     const TAG: u64 = 3;
     let tag = t as u64 & TAG;
@@ -66,24 +63,22 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
             }
         }
         counted!(for r in 0..ROUND {
-            // Without the step's number: a step's total must not depend on where in a launch it
-            // comes.
+            // Without the step's bits: a step's total must not depend on its position in a launch.
             total += f64::from_bits(v[r].to_bits() & !TAG);
         });
     });
     warp_sum(total)
 }
 
-/// A block's share of the samples, and the places in shared memory for this thread's quads,
-/// resident or passing: one in each of its rounds.
+/// A block's share of the samples, and this thread's places in shared memory: one for each of its rounds.
 struct BlockSamples<'a, const D: usize> {
     columns: &'a Columns,
     /// The quad of the first round, and the number of rounds.
     first: u32,
     rounds: u32,
-    /// Rounds that stay in shared memory. The others come through the place behind them.
+    /// Rounds that stay in shared memory. The others pass through the next place.
     resident: u32,
-    /// Whether more than one round comes through that place. A single one stays there.
+    /// Whether more than one round passes through that place. A single one stays there.
     passing: bool,
     ring: Shared<f32>,
     cached: CachePolicy,
@@ -115,8 +110,8 @@ impl<const D: usize> BlockSamples<'_, D> {
         });
     }
 
-    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for what is on its way,
-    /// and starts to copy what the next step needs first.
+    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for copies, and starts the next step's
+    /// first.
     /// Safety: the components are in shared memory, and the resident rounds have arrived.
     #[inline(always)]
     unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, k: u32) -> LogProduct {
@@ -129,12 +124,12 @@ impl<const D: usize> BlockSamples<'_, D> {
             }
             let mut x = [[[0.0; QUAD]; D]; 1];
             counted!(for j in 0..D {
-                // SAFETY: copies that this thread made, and that have arrived.
+                // SAFETY: this thread's copies, which have arrived.
                 x[0][j] = unsafe { self.ring.get4(place + j * Self::FEATURE) };
             });
             if passes {
-                // The samples are in registers; after the last round comes the first of the next
-                // step. SAFETY: a round of this thread's, whose place has been read.
+                // The samples are in registers; the last round is followed by the first of the next step. SAFETY: a
+                // round of this thread's, whose place has been read.
                 unsafe { self.fetch(if round + 1 < self.rounds { round + 1 } else { self.resident }) };
                 copies_commit();
             }
@@ -150,8 +145,7 @@ impl<const D: usize> BlockSamples<'_, D> {
     }
 }
 
-/// Starts to copy step `t` to shared memory, if there is such a step. All threads of the block take
-/// part.
+/// Starts to copy step `t`, if it exists, to shared memory. All threads of the block take part.
 /// Safety: no thread uses the place of step t − [`STEPS`] any more.
 #[inline(always)]
 unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, t: u32, policy: CachePolicy) {
@@ -166,12 +160,11 @@ unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, 
     }
 }
 
-/// Fills the shared memory with what is there before the first step: zeros for the components, and
-/// θ. All threads of the block take part.
-/// Safety: these places are not in use.
+/// Initialises the shared memory: zeros for the components, and θ. All threads of the block take part.
+/// Safety: the places are not in use.
 #[inline(always)]
 unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, dim: usize) {
-    // Components behind K stay zeros.
+    // Components behind K remain zeros.
     counted!(for i in (thread_idx() as usize..2 * COMPONENTS * ROW).step_by(block_dim() as usize) {
         // SAFETY: within the components.
         unsafe { Shared::<f32>::at(layout.components).set(i, 0.0) };
@@ -182,9 +175,8 @@ unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout,
     });
 }
 
-/// The first warp comes to the decision on proposal t (> 0), and moves the log density on; the
-/// first lane has both. `log_likelihood`: this block's part of it, in log₂ units. `base`: the rest
-/// of the proposal's log density.
+/// The first warp decides on proposal t (> 0), and updates the log density; the first lane has both. `log_likelihood`:
+/// this block's part of it, in log₂ units. `base`: the rest of the proposal's log density.
 /// Safety: all lanes of the first warp call it, once for each step; step t is in shared memory.
 #[inline(always)]
 unsafe fn decide(
@@ -197,14 +189,14 @@ unsafe fn decide(
 ) -> bool {
     let mut accepted = false;
     let total = if grid_dim() > 1 {
-        // SAFETY: once for each step, as all blocks.
+        // SAFETY: once for each step, in all blocks.
         unsafe { gather(args.exchange, args.before.wrapping_add(t), log_likelihood) }
     } else {
         log_likelihood
     };
     if thread_idx() == 0 {
         let value = if base > f64::MIN { fma64(LN_2, total, base) } else { f64::NEG_INFINITY };
-        // A density that is NaN is a rejection too.
+        // NaN as a density is a rejection too.
         let value = if value > f64::MIN { value } else { f64::NEG_INFINITY };
         accepted = log_uniform() < value - *density;
         *density = if accepted { value } else { *density };
@@ -242,10 +234,10 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         streamed,
     };
     counted!(for round in 0..smaller(rounds, args.resident + 1) {
-        // SAFETY: a round of this thread's; the start: all places are free.
+        // SAFETY: a round of this thread's; at the start all places are free.
         unsafe { samples.fetch(round) };
     });
-    // SAFETY: at the start no shared memory is in use. The log density lies behind the coordinates.
+    // SAFETY: at the start no shared memory is in use. The log density is behind the coordinates.
     let mut density = unsafe {
         fetch_step(args, layout, width, 1, streamed);
         copies_commit();
@@ -255,12 +247,11 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     copies_wait();
     barrier!();
 
-    // The log density of proposal t without its likelihood, and this block's part of the likelihood
-    // (thread 0).
+    // The log density of proposal t without its likelihood, and this block's part of the likelihood (thread 0).
     let (mut base, mut sum) = (0.0, 0.0);
     let mut t = 0;
     loop {
-        // Proposal t is evaluated, and not decided on yet; there is none with number 0.
+        // Proposal t has been evaluated, but not decided on; number 0 does not exist.
         if warp == 0 {
             let mut accepted = false;
             if t > 0 {
@@ -272,8 +263,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
                 unsafe { records.set(record::ACCEPTED, if accepted { 1.0 } else { 0.0 }) };
             }
         } else if warp <= 2 && t < args.count && (t > 0 || warp == 1) {
-            // SAFETY: whole warps; the steps have arrived, and the likelihood of proposal t is
-            // done.
+            // SAFETY: whole warps; the steps have arrived, and the likelihood of proposal t is computed.
             unsafe { propose::<D, ROW>(args, layout, t, warp == 2) };
         }
         barrier!();
@@ -281,7 +271,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         let accepted = unsafe { records.get(record::ACCEPTED) } != 0.0;
         if accepted {
             counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
-                // SAFETY: this thread's coordinates; the others read them behind the next barrier.
+                // SAFETY: this thread's coordinates; other threads read them behind the next barrier.
                 unsafe { point.set(i, point.get(i) + step(layout, width, t).get(i)) };
             });
         }
@@ -293,9 +283,8 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         base = unsafe { records.get(after) };
         let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW);
         t += 1;
-        // SAFETY: all threads have passed the barrier behind the decision on the step whose place
-        // it is. The components are in shared memory since the barrier; the resident rounds arrived
-        // at the start.
+        // SAFETY: all threads have passed the barrier behind the decision on the step that used the place. The
+        // components are in shared memory since the barrier; the resident rounds arrived at the start.
         let product = unsafe {
             fetch_step(args, layout, width, t + 1, streamed);
             copies_commit();
@@ -304,14 +293,13 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         if !samples.passing {
             copies_wait();
         }
-        // SAFETY: all threads of the block, with the start of the shared memory unused.
+        // SAFETY: all threads of the block call it, and the start of the shared memory is unused.
         sum = unsafe { Output::block_sum(product) };
     }
     copies_wait();
     if block_idx() == 0 {
         counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
-            // SAFETY: coordinate i; all blocks have read the state since they sent their first
-            // number.
+            // SAFETY: coordinate i; all blocks have read the state since they sent their first number.
             unsafe { store(args.state.add(i), point.get(i)) };
         });
         if thread_idx() == 0 {
@@ -322,7 +310,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
 }
 
 kernels! {
-    /// Steps of random-walk Metropolis.
+    /// Takes steps of random-walk Metropolis.
     metropolis_d01: MetropolisArgs = body::<1, { row(1, false) }, { row(1, false) / 4 }>;
     metropolis_d02: MetropolisArgs = body::<2, { row(2, false) }, { row(2, false) / 4 }>;
     metropolis_d03: MetropolisArgs = body::<3, { row(3, false) }, { row(3, false) / 4 }>;

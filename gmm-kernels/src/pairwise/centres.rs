@@ -1,14 +1,12 @@
 //! `gaussian_centres`: exp(−γ‖xᵢ − cⱼ‖²) of rows with centres.
 //!
-//! Both lie column by column ([`Columns`]). A thread takes [`THREAD_QUADS`] quads of rows and one
-//! quad of centres; the 16 threads of half a warp read the same rows. The differences are formed
-//! first, and not ‖x‖² − 2x·c + ‖c‖², which would lose the digits of data far from the origin.
+//! Both are stored column by column ([`Columns`]). A thread takes [`THREAD_QUADS`] quads of rows and one quad of
+//! centres; the 16 threads of half a warp read the same rows. The differences are computed first: ‖x‖² − 2x·c + ‖c‖²
+//! would lose the digits of data far from the origin.
 //!
-//! * Launch: blocks of [`THREADS`]; ⌈M / [`TILE_CENTRES`]⌉ along x and ⌈N / [`TILE_ROWS`]⌉ along y;
-//!   no shared memory.
-//! * Necessary work for each value: 2·D operations of float32, and 4 bytes written. N = 10⁵,
-//!   M = 1000, D = 20 on an H200: 4·10⁹ operations, 135 µs at the 29.7·10¹² of 132 multiprocessors
-//!   at 1.76 GHz; 400 MB, 94 µs.
+//! * Launch: blocks of [`THREADS`]; ⌈M / [`TILE_CENTRES`]⌉ along x and ⌈N / [`TILE_ROWS`]⌉ along y; no shared memory.
+//! * Necessary work for each value: 2·D operations of float32, and 4 bytes written. N = 10⁵, M = 1000, D = 20 on an
+//!   H200: 4·10⁹ operations, 135 µs at the 29.7·10¹² of 132 multiprocessors at 1.76 GHz; 400 MB, 94 µs.
 use crate::data::{Columns, QUAD};
 
 /// Threads of a block.
@@ -26,7 +24,7 @@ pub const TILE_ROWS: usize = (THREADS / THREADS_ACROSS) as usize * THREAD_QUADS 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CentresArgs {
-    /// N rows. Neither here nor below is `cached_quads` used; both are at least one.
+    /// N rows. Here and below `cached_quads` is not used, and the number is at least one.
     pub x: Columns,
     /// M centres.
     pub centres: Columns,

@@ -1,5 +1,4 @@
-//! Comparisons of vectors with vectors: inner products by the tensor cores, and the Gaussian
-//! kernel.
+//! Comparisons of vectors with vectors: inner products by the tensor cores, and the Gaussian kernel.
 pub mod centres;
 pub mod pairs;
 pub mod products;

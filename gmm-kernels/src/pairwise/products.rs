@@ -1,35 +1,32 @@
-//! `products_large`, `products_medium` and `products_small`: inner products of vectors with the
-//! rows of a matrix, by the tensor cores, to the accuracy of float32.
+//! `products_large`, `products_medium` and `products_small`: inner products of vectors with the rows of a matrix, by
+//! the tensor cores, to the accuracy of float32.
 //!
-//! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four products of the
-//! shares, l·l is left out, 2^-24 of the whole. The tensor cores add 16 numbers' products l·h, h·l
-//! and h·h, the small ones first, beginning from zero; they truncate. Those sums are added to the
-//! others in float32 by ordinary instructions, which round.
+//! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four partial products, l·l is left out,
+//! 2^-24 of the whole. The tensor cores add 16 numbers' products l·h, h·l and h·h, the small ones first, beginning from
+//! zero; they truncate. These sums are added up in float32 by ordinary instructions, which round.
 //!
-//! A block computes a tile of vectors × rows ([`Tiling`]): large tiles read least, small ones
-//! occupy the device where there are few products. A warp computes 64 × 64 of a large tile, 32 × 32
-//! of a medium one and 16 × 16 of a small one. Segments of 32 numbers of all vectors and rows of
-//! the tile arrive in shared memory by asynchronous copies, in several stages. There a row's
-//! segment has [`PITCH`] elements, so that eight rows that are read together lie in different
-//! banks. A product has the same bits in all tilings.
+//! A block computes a tile of vectors × rows ([`Tiling`]): large tiles read least, small ones occupy the device if
+//! there are few products. A warp computes 64 × 64 of a large tile, 32 × 32 of a medium one and 16 × 16 of a small one.
+//! Segments of 32 numbers of all vectors and rows of the tile arrive in shared memory by asynchronous copies, in
+//! several stages. There a row's segment has [`PITCH`] elements, so that eight rows that are read together are in
+//! different banks. A product has the same bits in all tilings.
 //!
-//! Where there are few tiles, the segments of each are divided among several blocks, its shares.
-//! Each leaves its sums in memory, and the one that is last to do so adds them up, in the order of
-//! the shares, so that the bits are the same every time (but not those of undivided tiles).
+//! If there are few tiles, the segments of each are divided among several blocks, its shares. Each leaves its sums in
+//! memory, and the last one adds them up, in the order of the shares, so that the bits are the same every time (but not
+//! those of undivided tiles).
 //!
-//! * Launch: [`Tiling::tiles`] times the shares in one dimension, of [`Tiling::threads`] each;
-//!   shared memory [`Tiling::shared_bytes`].
-//! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's tensor cores do 495·10¹² a second
-//!   by their own instructions (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000:
-//!   150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms: 182·10¹² operations of float32 a second at
-//!   most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared memory and 128
-//!   additions.
+//! * Launch: [`Tiling::tiles`] times the shares in one dimension, of [`Tiling::threads`] each; shared memory
+//!   [`Tiling::shared_bytes`].
+//! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's tensor cores do 495·10¹² a second by their own
+//!   instructions (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000: 150·10⁹ (with the tiles' edges
+//!   165·10⁹), 0.55 ms: at most 182·10¹² operations of float32 a second. Besides the products a warp needs, for 96
+//!   `mma`, 16 reads of shared memory and 128 additions.
 use super::split::SEGMENT_ELEMENTS;
 
 /// Elements from one row's segment to the next in shared memory: 16 bytes more than a segment has.
 pub const PITCH: usize = SEGMENT_ELEMENTS + 4;
 
-/// How the products are divided among blocks.
+/// The division of the products among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
     /// Vectors of a block's tile.
@@ -38,19 +35,19 @@ pub struct Tiling {
     pub rows: usize,
     /// Threads of a block.
     pub threads: u32,
-    /// Segments of a tile in shared memory: the one that is computed with, and those on their way.
+    /// Segments of a tile in shared memory: one in use, the others being copied.
     pub stages: usize,
     /// Most blocks among which a tile's segments are divided.
     pub most_shares: usize,
 }
 
-/// For many products: most of them for each number that is read.
+/// For many products: the most products for each number read.
 pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3, most_shares: 1 };
 /// For fewer products: an eighth of the large tile.
 pub const MEDIUM: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4, most_shares: 32 };
 /// For few products: a quarter of the medium tile.
 pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 4, most_shares: 32 };
-/// All of them.
+/// All tilings.
 pub const TILINGS: [Tiling; 3] = [LARGE, MEDIUM, SMALL];
 
 impl Tiling {
@@ -69,14 +66,13 @@ impl Tiling {
         (self.vectors + self.rows) * PITCH * size_of::<u32>()
     }
 
-    /// Dynamic shared memory of a launch: the stages, and the scales of the tile's vectors and
-    /// rows.
+    /// Dynamic shared memory of a launch: the stages, and the scales of the tile's vectors and rows.
     pub const fn shared_bytes(self) -> usize {
         self.stages * self.stage_bytes() + (self.vectors + self.rows) * size_of::<f32>()
     }
 }
 
-/// Rows as [`split`](super::split) leaves them.
+/// Rows in the layout of [`split`](super::split).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SplitRows {
@@ -98,14 +94,11 @@ pub struct ProductsArgs {
     pub matrix: SplitRows,
     /// Segments of a row.
     pub segments: u32,
-    /// Blocks among which the segments of a tile are divided, at least one and at most
-    /// [`Tiling::most_shares`].
+    /// Blocks that divide the segments of a tile, at least one and at most [`Tiling::most_shares`].
     pub shares: u32,
-    /// Where there are several: the sums of each share of each tile, (tiles, shares,
-    /// [`Tiling::products`]); aligned to 16 bytes.
+    /// With several shares: the sums of each, (tiles, shares, [`Tiling::products`]); aligned to 16 bytes.
     pub sums: *mut f32,
-    /// Where there are several: for each tile the shares whose sums are there, zero before and
-    /// after each launch.
+    /// With several shares: each tile's number of shares with written sums; zero before and after each launch.
     pub ready: *mut u32,
     /// The products (N, M); aligned to 8 bytes.
     pub products: *mut f32,

@@ -1,33 +1,27 @@
-//! `products_few`: inner products of few vectors with the rows of a matrix, by the tensor cores, in
-//! one launch.
+//! `products_few`: inner products of few vectors with the rows of a matrix, by the tensor cores, in one launch.
 //!
-//! The matrix is split ([`split`](super::split)); the vectors are float32, and every warp splits
-//! what it reads of them: a segment of a vector gets a power of two 2^e that is not above its
-//! largest magnitude, as a row of the matrix has one. Products are those of
-//! [`products`](super::products): l·h, h·l and h·h of 16 numbers, beginning from zero. They are
-//! multiplied by the two powers and added to the others in float32.
+//! The matrix is split ([`split`](super::split)); the vectors are float32, and every warp splits the parts that it
+//! reads: a segment of a vector gets a power of two 2^e not above its largest magnitude, like a row of the matrix.
+//! Products are as in [`products`](super::products): l·h, h·l and h·h of 16 numbers, beginning from zero. They are
+//! multiplied by the two powers and added up in float32.
 //!
-//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the segments of the tile in
-//! turn, so that many of them wait for memory at a time, and need no shared memory but for adding
-//! up their sums in the end, in their order. What `mma` wants in a lane's registers is what the
-//! lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a
-//! segment does not matter, if it is the same in both.
+//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the segments of the tile in turn, so that many
+//! wait for memory at a time, and need shared memory only to add up their sums at the end, in order. A lane reads the
+//! numbers that `mma` needs in its registers straight from global memory, 16 bytes at a time: the order of the numbers
+//! of a segment does not matter, if it is the same in both.
 //!
-//! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps up to
-//!   [`MOST_WARPS`]; shared memory [`shared_bytes`].
-//! * Necessary work: read 4·M·D bytes of the matrix for each eight vectors. M = D = 1000 on an
-//!   H100: N ≤ 8: 4 MB, 0.7 µs from the second-level cache (5.5 TB/s); N = 64: 32 MB, 6 µs.
-//!   M = 2000, D = 40,000: 320 MB from memory, 95 µs.
-//! * Tiles of 16, 24, 32 and 64 vectors read less, but were slower: they have fewer warps that
-//!   wait.
+//! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps up to [`MOST_WARPS`];
+//!   shared memory [`shared_bytes`].
+//! * Necessary work: read 4·M·D bytes of the matrix for each eight vectors. M = D = 1000 on an H100: N ≤ 8: 4 MB, 0.7
+//!   µs from the second-level cache (5.5 TB/s); N = 64: 32 MB, 6 µs. M = 2000, D = 40,000: 320 MB from memory, 95 µs.
+//! * Tiles of 16, 24, 32 and 64 vectors read less, but were slower: fewer of their warps wait at a time.
 use super::products::SplitRows;
 
 /// Vectors of a block's tile.
 pub const VECTORS: usize = 8;
 /// Rows of the matrix of a block's tile.
 pub const ROWS: usize = 16;
-/// Floats from one vector's sums to the next's in shared memory: 16 bytes more than a tile has
-/// rows, so that the lanes of a warp write to different banks.
+/// Floats from one vector's sums to the next in shared memory: 16 bytes more than the rows, for different banks.
 pub const PITCH: usize = ROWS + 4;
 
 /// Most warps of a block.
@@ -38,8 +32,8 @@ pub const fn blocks(n: usize, m: usize) -> usize {
     n.div_ceil(VECTORS) * m.div_ceil(ROWS)
 }
 
-/// Threads of a block for rows of D numbers: enough bytes are on their way for the memory where the
-/// matrix does not fit the cache; else several blocks on a multiprocessor.
+/// Threads of a block for rows of D numbers: enough to keep the memory busy if the matrix does not fit the cache;
+/// otherwise several blocks on a multiprocessor.
 pub const fn threads(d: usize) -> u32 {
     if d < 8192 { 256 } else { 512 }
 }

@@ -1,4 +1,4 @@
-//! What the kernels of patterns share.
+//! Types that the kernels of patterns share.
 use super::*;
 use crate::simt::*;
 
@@ -6,13 +6,13 @@ use crate::simt::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Observed {
     words: *const u32,
-    /// The first word, which is all of them for D up to 32.
+    /// The first word; the only one for D up to 32.
     first: u32,
     width: u32,
 }
 
 impl Observed {
-    /// Those of a pattern of the launch.
+    /// The columns that a pattern of the launch observes.
     /// Safety: the pattern exists.
     #[inline(always)]
     pub(crate) unsafe fn of(masks: &Masks, pattern: usize) -> Self {
@@ -34,7 +34,7 @@ impl Observed {
     }
 }
 
-/// A matrix of work in global memory.
+/// A work matrix in global memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix {
     at: *mut f64,
@@ -42,7 +42,7 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix (D, D) that begins here.
+    /// The matrix (D, D) at `at`.
     #[inline(always)]
     pub(crate) fn new(at: *mut f64, d: usize) -> Self {
         Self { at, d }
@@ -55,7 +55,7 @@ impl Matrix {
         unsafe { load(self.at.add(i * self.d + j)) }
     }
 
-    /// Safety: the element exists and is not accessed by others at the same time.
+    /// Safety: the element exists and no other thread accesses it at the same time.
     #[inline(always)]
     pub(crate) unsafe fn set(self, i: usize, j: usize, v: f64) {
         // SAFETY: the caller guarantees it.

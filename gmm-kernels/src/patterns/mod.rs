@@ -1,12 +1,10 @@
-//! Samples with missing values under covariances with matrices. Rows in which the same columns are
-//! observed, a pattern, are complete samples of fewer columns, of which a mixture has the marginal
-//! distribution.
+//! Samples with missing values under covariances with matrices. Rows with the same observed columns, a pattern, are
+//! complete samples of fewer columns, for which a mixture has the marginal distribution.
 //!
-//! [`marginals`] makes the parameters of each pattern in the layout of all D features, with zeros
-//! for those that are missing, so that the kernels of complete samples evaluate it: with their
-//! numbers replaced by 0, these features add nothing to A·x + b. The kernels take the parameters of
-//! each quad's pattern ([`ParametersOfQuads`]) and leave sums for each slice of a pattern's rows
-//! ([`SLICE`]). From these, [`complete`] makes the sums of all columns.
+//! [`marginals`] computes the parameters of each pattern in the layout of all D features, with zeros for missing ones,
+//! so that the kernels of complete samples can evaluate it: a feature whose numbers are replaced by 0 adds nothing to
+//! A·x + b. The kernels take the parameters of each quad's pattern ([`ParametersOfQuads`]) and leave sums for each
+//! slice of a pattern's rows ([`SLICE`]). From these, [`complete`] computes the sums of all columns.
 pub mod complete;
 pub mod marginals;
 
@@ -15,17 +13,16 @@ use crate::simt::WARP;
 /// Threads of a block of these kernels.
 pub const BLOCK: u32 = 8 * WARP;
 
-/// Numbers of a slice in the table of slices: the first of its rows, the row behind its last, and
-/// its pattern. A slice begins with a quad.
+/// A slice's numbers in the table: first row, row behind the last, and pattern. A slice begins with a quad.
 pub const SLICE: usize = 3;
 
-/// Which parameters a quad of samples is evaluated with.
+/// The parameters of each quad of samples.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ParametersOfQuads {
-    /// The pattern of each quad; or null: all have one set of parameters.
+    /// The pattern of each quad; null: all have one set of parameters.
     pub patterns: *const u32,
-    /// The pattern whose parameters are the first.
+    /// The pattern with the first parameters.
     pub first: u32,
     /// Numbers from one pattern's parameters to the next.
     pub stride: u64,
@@ -35,7 +32,7 @@ impl ParametersOfQuads {
     /// One set of parameters for all samples.
     pub const ONE: Self = Self { patterns: core::ptr::null(), first: 0, stride: 0 };
 
-    /// Where the parameters of a quad begin.
+    /// The place of a quad's parameters.
     ///
     /// # Safety
     /// The quad exists.
@@ -50,7 +47,7 @@ impl ParametersOfQuads {
     }
 }
 
-/// How the kernels that follow `marginals` read parameters, and in which layout they leave sums.
+/// The layouts of parameters and sums in the kernels that follow `marginals`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -58,8 +55,7 @@ pub struct Layout {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Components that [`fused_patterns`](crate::estep::fused_patterns) has room for; 0: those of
-    /// [`general`](crate::general).
+    /// Components that fit [`fused_patterns`](crate::estep::fused_patterns); 0: as in [`general`](crate::general).
     pub capacity: u32,
 }
 
@@ -80,16 +76,15 @@ pub const fn sums(d: usize) -> usize {
     1 + d + d * (d + 1) / 2
 }
 
-/// Numbers that a batch of patterns gives: the sums of all components; then log₂ of the constant of
-/// the samples' likelihoods times their weight, the components whose parameters could not be made,
-/// and the samples' Σ weight·log₂ where [`complete`] is given them.
+/// Numbers that a batch of patterns computes: the sums of all components; log₂ of the constant of the samples'
+/// likelihoods times their weight; the components without valid parameters; Σ weight·log₂ if [`complete`] gets it.
 pub const fn values(k: usize, d: usize) -> usize {
     k * sums(d) + 3
 }
 
-/// D×D matrices of work for each pattern and component.
+/// D×D work matrices for each pattern and component.
 pub const MATRICES: usize = 3;
-/// Vectors of D numbers of work for each pattern and component.
+/// Work vectors of D numbers for each pattern and component.
 pub const VECTORS: usize = 3;
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

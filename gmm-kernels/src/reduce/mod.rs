@@ -1,5 +1,4 @@
-//! Sums over warps, blocks and slices, in an order that depends on the launch alone: the same bits
-//! every time.
+//! Sums over warps, blocks and slices, in an order that only depends on the launch: the same bits every time.
 mod output;
 pub mod sets;
 pub mod slices;

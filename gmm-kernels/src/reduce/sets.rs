@@ -1,4 +1,4 @@
-//! `reduce_sets`: for each of several numbers, the sum over the blocks that left a part of it.
+//! `reduce_sets`: sums several numbers over the blocks that left parts of them.
 //!
 //! * Launch: a block of one warp for each number; no shared memory.
 //! * Necessary work: read `count` float64 numbers for each.
@@ -7,9 +7,9 @@
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ReduceSetsArgs {
-    /// A number for each set and block, (gridDim.x, count).
+    /// A part for each set and block, (gridDim.x, count).
     pub partials: *const f64,
-    /// Blocks that left a number.
+    /// Blocks that left a part.
     pub count: u32,
     /// The sums, (gridDim.x,); may be mapped host memory.
     pub totals: *mut f64,

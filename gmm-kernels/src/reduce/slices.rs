@@ -1,7 +1,6 @@
-//! `reduce_slices`: for each of many numbers, the sum over the slices of the samples.
+//! `reduce_slices`: sums many numbers over the slices of the samples.
 //!
-//! * Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers; shared memory
-//!   [`shared_bytes`].
+//! * Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers; shared memory [`shared_bytes`].
 //! * Necessary work: read slices·count float64 numbers.
 use crate::simt::WARP;
 

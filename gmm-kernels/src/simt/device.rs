@@ -1,15 +1,14 @@
-//! Functions of both homes on the device: PTX instructions that Rust has no function for.
+//! Functions of both homes on the device: PTX instructions for which Rust has no function.
 use core::arch::asm;
 
-/// Functions of 32-bit registers, of an instruction each that takes the result and the arguments.
+/// Functions of 32-bit registers, one instruction each that takes the result and the arguments.
 macro_rules! instructions {
     ($options:tt: $($(#[$doc:meta])* $name:ident($($x:ident: $t:ty),+) -> $y:ty: $text:literal;)+) => { $(
         $(#[$doc])*
         #[inline(always)]
         pub fn $name($($x: $t),+) -> $y {
             let y: $y;
-            // SAFETY: registers alone; if it exchanges them within the warp, every lane takes part (the
-            // kernels' contract).
+            // SAFETY: only registers; every lane takes part in exchanges within the warp (the kernels' contract).
             unsafe { asm!($text, out(reg32) y, $(in(reg32) $x),+, options $options) };
             y
         }
@@ -28,15 +27,13 @@ pub use warpgroup_registers::*;
 
 instructions! {
     (pure, nomem, nostack):
-    /// a·b − c, rounded once. (ptxas leaves the sign of c that comes from a float16 number a separate
-    /// instruction.)
+    /// a·b − c, rounded once. (For a c widened from a float16 number, ptxas leaves the sign a separate instruction.)
     fma_minus(a: f32, b: f32, c: f32) -> f32: "{{ .reg .f32 n; neg.f32 n, {3}; fma.rn.f32 {0}, {1}, {2}, n; }}";
     /// 2^x by the special function unit: 2 ulp, 0 below 2^-126.
     exp2(x: f32) -> f32: "ex2.approx.ftz.f32 {}, {};";
-    /// log₂ x by the special function unit: absolute error 2^-22 for x in (0.5, 2), relative 2^-22
-    /// elsewhere.
+    /// log₂ x by the special function unit: absolute error 2^-22 for x in (0.5, 2), relative 2^-22 elsewhere.
     log2(x: f32) -> f32: "lg2.approx.ftz.f32 {}, {};";
-    /// 1 / x for a normal x whose reciprocal is normal, to 1 ulp.
+    /// 1 / x for a normal x whose reciprocal is normal, within 1 ulp.
     reciprocal(x: f32) -> f32: "rcp.approx.ftz.f32 {}, {};";
     /// The larger of two numbers.
     max(a: f32, b: f32) -> f32: "max.f32 {}, {}, {};";
@@ -48,8 +45,7 @@ instructions! {
 
 instructions! {
     (nostack):
-    /// `x`, in a way that hides its value from the compiler: results that depend on it are not computed
-    /// ahead of a loop, where they would take registers.
+    /// Returns `x`, hidden from the compiler, which then computes nothing from it ahead of a loop, to save registers.
     opaque(x: u32) -> u32: "mov.u32 {}, {};";
 }
 
@@ -58,30 +54,27 @@ instructions! {
     (nomem, nostack):
     /// The sum of `x` over the lanes of the warp; all lanes take part.
     warp_add(x: i32) -> i32: "redux.sync.add.s32 {}, {}, -1;";
-    /// The value of `x` in the lane `by` above (the lane's value past the end); all lanes of the warp
-    /// take part.
+    /// The value of `x` in the lane `by` above (the lane's own value past the end); all lanes of the warp take part.
     shuffle_down_u32(x: u32, by: u32) -> u32: "shfl.sync.down.b32 {}, {}, {}, 31, -1;";
     /// The value of `x` in lane `lane`; all lanes of the warp take part.
     shuffle_u32(x: u32, lane: u32) -> u32: "shfl.sync.idx.b32 {}, {}, {}, 31, -1;";
-    /// The value of `x` in the lane whose number differs in the bits `mask`; all lanes of the warp take
-    /// part.
+    /// The value of `x` in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
     shuffle_xor_u32(x: u32, mask: u32) -> u32: "shfl.sync.bfly.b32 {}, {}, {}, 31, -1;";
 }
 
-/// Functions of an instruction without operands each.
+/// Functions of one instruction each, without operands.
 macro_rules! orders {
     ($($(#[$doc:meta])* $name:ident: $text:literal;)+) => { $(
         $(#[$doc])*
         #[inline(always)]
         pub fn $name() {
-            // SAFETY: no operands; the lanes that it waits for come to it (the kernels' contract).
+            // SAFETY: no operands; the lanes that it waits for reach it (the kernels' contract).
             unsafe { asm!($text, options(nostack)) };
         }
     )+ };
 }
 orders! {
-    /// Has ptxas leave the loop that this is called in as it is. (`opaque` hides a bound from rustc,
-    /// not from ptxas.)
+    /// Keeps ptxas from unrolling the surrounding loop. (`opaque` hides a bound from rustc, not from ptxas.)
     not_unrolled: ".pragma \"nounroll\";";
     /// Ends a group of the thread's copies.
     copies_commit: "cp.async.commit_group;";
@@ -93,9 +86,8 @@ orders! {
     copies_wait_but_two: "cp.async.wait_group 2;";
     /// Waits for all lanes of the warp; orders their accesses to shared memory.
     warp_sync: "bar.warp.sync -1;";
-    /// Orders what this thread, and those that it has met at a barrier, wrote before with what it
-    /// writes to [`store_fresh`] behind it; and what it read by [`load_fresh`] before with what it, and
-    /// those that it meets at a barrier, read behind it.
+    /// Orders earlier writes of this thread, and of threads met at a barrier, before its later [`store_fresh`]; and its
+    /// earlier [`load_fresh`] before later reads of its own and of threads that it meets at a barrier.
     fence: "fence.acq_rel.gpu;";
 }
 
@@ -117,11 +109,11 @@ pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
     core::f64::math::mul_add(a, b, c)
 }
 
-/// How long the L2 cache should hold the data of a load.
+/// The time for which the L2 cache should hold the data of a load.
 #[derive(Clone, Copy)]
 pub struct CachePolicy(u64);
 
-/// Keep the data in the cache: the next launch reads it again.
+/// Keeps the data in the cache: the next launch reads it again.
 #[inline(always)]
 pub fn policy_keep() -> CachePolicy {
     let p: u64;
@@ -130,7 +122,7 @@ pub fn policy_keep() -> CachePolicy {
     CachePolicy(p)
 }
 
-/// Stream the data through the cache: it is the first to be replaced.
+/// Streams the data through the cache: it is the first to be replaced.
 #[inline(always)]
 pub fn policy_stream() -> CachePolicy {
     let p: u64;
@@ -141,7 +133,7 @@ pub fn policy_stream() -> CachePolicy {
     CachePolicy(p)
 }
 
-/// A number in global memory.
+/// Reads a number in global memory.
 ///
 /// # Safety
 /// `p` is aligned and readable, and no other thread writes there at the same time.
@@ -161,7 +153,7 @@ pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
     unsafe { *p = v };
 }
 
-/// Four numbers in one 16-byte read of global memory that no thread writes during the launch.
+/// Reads four numbers of global memory that no thread writes during the launch, in one 16-byte read.
 ///
 /// # Safety
 /// `p` is aligned to 16 bytes and readable for 16 bytes.
@@ -176,7 +168,7 @@ pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
     [a, b, c, d]
 }
 
-/// Asks the L2 cache for the bytes at an address, which are read later.
+/// Asks the L2 cache for the bytes at an address that is read later.
 ///
 /// # Safety
 /// `p` is readable.
@@ -186,7 +178,7 @@ pub unsafe fn prefetch(p: *const f32) {
     unsafe { asm!("prefetch.global.L2 [{}];", in(reg64) p, options(nostack)) };
 }
 
-/// Reads from global memory that no thread writes during the launch.
+/// Reads of global memory that no thread writes during the launch.
 macro_rules! loads {
     ($($(#[$doc:meta])* $name:ident $t:ty, $class:ident, $instruction:literal;)*) => { $(
         $(#[$doc])*
@@ -209,8 +201,7 @@ loads! {
     load_u64 u64, reg64, "ld.global.nc.b64 {}, [{}];";
 }
 
-/// Four float32 numbers in one 16-byte read of global memory that no thread writes during the
-/// launch.
+/// Reads four float32 numbers of global memory that no thread writes during the launch, in one 16-byte read.
 ///
 /// # Safety
 /// `p` is aligned to 16 bytes and readable for 16 bytes.
@@ -225,8 +216,7 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     [a, b, c, d]
 }
 
-/// Two float64 numbers in one 16-byte read of global memory that no thread writes during the
-/// launch.
+/// Reads two float64 numbers of global memory that no thread writes during the launch, in one 16-byte read.
 ///
 /// # Safety
 /// `p` is aligned to 16 bytes and readable for 16 bytes.
@@ -278,12 +268,12 @@ pub fn warp_any(x: bool) -> bool {
     y != 0
 }
 
-/// Adds `v` to the counter at `p`, and returns its former value. What the thread wrote to global
-/// memory before is visible to every thread that reads the new value, and vice versa.
+/// Adds `v` to the counter at `p`, and returns its former value. Earlier writes of the thread to global memory are
+/// visible to every thread that reads the new value, and vice versa.
 ///
 /// # Safety
-/// `p` is an aligned counter in global memory that other threads access by this function only,
-/// until the last of them has.
+/// `p` is an aligned counter in global memory that other threads access only by this function, until the last of them
+/// has.
 #[inline(always)]
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;
@@ -297,8 +287,7 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
 /// Adds `v` to the number at `p`, modulo 2^64.
 ///
 /// # Safety
-/// `p` is an aligned number in global memory that other threads access by this function only, until
-/// all have met.
+/// `p` is an aligned number in global memory that other threads access only by this function, until all have met.
 #[inline(always)]
 pub unsafe fn add_u64(p: *mut u64, v: u64) {
     // SAFETY: the caller guarantees it.
@@ -315,8 +304,7 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Reads what another block wrote in this launch (never from a stale cache line). The compiler does
-/// not move the read to an earlier place, before a condition that it is under.
+/// Reads another block's write in this launch, not from a stale cache line, and never ahead of a condition.
 ///
 /// # Safety
 /// `p` is an aligned, readable address of global memory.
@@ -328,7 +316,7 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
     v
 }
 
-/// Writes what other blocks read with [`load_fresh`] in this launch.
+/// Writes a number that other blocks read with [`load_fresh`] in this launch.
 ///
 /// # Safety
 /// `p` is an aligned, writable address of global memory.
@@ -338,6 +326,6 @@ pub unsafe fn store_fresh(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// To be called in a loop that waits for another block.
+/// Is called in loops that wait for another block.
 #[inline(always)]
 pub fn pause() {}

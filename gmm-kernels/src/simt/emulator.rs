@@ -1,13 +1,13 @@
-//! Home 3: the host. The threads of a block are coroutines that one thread of the host resumes in
-//! turn: each runs up to the next barrier at which others are missing. Blocks run one after the
-//! other. So tests execute the code of every kernel, tails and reductions included.
+//! Home 3: the host. The threads of a block are coroutines that one host thread resumes in turn: each runs up to the
+//! next barrier that others have not reached. Blocks run one after the other. So tests execute the code of every
+//! kernel, including tails and reductions.
 //!
-//! Every access to shared memory and to global memory ([`Memory`]) is checked. A thread that fails
-//! ends the launch: the others leave at their next barrier, and the launch fails with the first
-//! one's message. It also fails where all threads wait for each other.
+//! Every access to shared memory and to global memory ([`Memory`]) is checked. A thread that fails ends the launch: the
+//! others leave at their next barrier, and the launch fails with the first one's message. It also fails if all threads
+//! wait for each other.
 //!
-//! Every other launch of a host thread resumes the threads from the last to the first: of two
-//! threads that race because a barrier is missing, each is the first in one of two launches.
+//! Every other launch of a host thread resumes the threads from the last to the first: if two threads race because a
+//! barrier is missing, each is first in one of two launches.
 pub mod driver;
 pub mod lane;
 mod memory;
@@ -27,7 +27,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 std::thread_local! {
-    /// Whether the next launch of this thread of the host runs backwards.
+    /// Whether this host thread's next launch runs backwards.
     static BACKWARDS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -37,13 +37,13 @@ struct Launch<'a> {
     grid: (u32, u32),
     block_dim: u32,
     shared_bytes: usize,
-    /// Why the first thread failed.
+    /// The first thread's failure.
     failure: RefCell<Option<String>>,
-    /// Whether a thread has come further since this was cleared.
+    /// Whether a thread has progressed since this was cleared.
     progress: Cell<bool>,
 }
 
-/// The panic payload of a thread that ends because another one has failed.
+/// The panic payload of a thread that ends because another has failed.
 struct Left;
 
 impl Launch<'_> {
@@ -54,7 +54,7 @@ impl Launch<'_> {
         }
     }
 
-    /// Runs `work` of one thread, and notes if it fails.
+    /// Runs the `work` of one thread, and records a failure.
     fn attempt(&self, thread: u32, work: impl FnOnce()) {
         let Err(reason) = catch_unwind(AssertUnwindSafe(work)) else { return };
         if !reason.is::<Left>() {
@@ -63,19 +63,18 @@ impl Launch<'_> {
         }
     }
 
-    /// Ends the launch, unless it has failed before.
+    /// Makes the launch fail, unless it has failed before.
     fn fail(&self, message: String) {
         self.failure.borrow_mut().get_or_insert(message);
     }
 
-    /// Resumes the threads in turn until all of them have ended.
+    /// Resumes the threads in turn until all have ended.
     ///
     /// # Panics
     /// If a thread has failed.
     fn run(&self, threads: Vec<Box<dyn FnOnce() + '_>>) {
         let start = |thread: Box<dyn FnOnce() + '_>| {
-            // SAFETY: the coroutine has ended when this function returns, which borrows what the
-            // thread borrows.
+            // SAFETY: the coroutine ends before this function returns, which borrows all that the thread borrows.
             let thread: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(thread) };
             Coroutine::new(move |yielder: &Yielder<(), ()>, ()| {
                 YIELDER.set(yielder);
@@ -106,11 +105,10 @@ fn text(reason: &(dyn Any + Send)) -> String {
     text.or_else(|| reason.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// A barrier.
 struct Meeting {
     threads: Cell<u32>,
     waiting: Cell<u32>,
-    /// How often all threads have met.
+    /// The number of times that all threads have met.
     met: Cell<u64>,
 }
 
@@ -119,7 +117,7 @@ impl Meeting {
         Self { threads: Cell::new(threads), waiting: Cell::new(0), met: Cell::new(0) }
     }
 
-    /// Waits for the others, and returns whether this thread was the last one.
+    /// Waits for the others, and returns whether this thread came last.
     fn wait(&self, launch: &Launch) -> bool {
         launch.progress.set(true);
         self.waiting.set(self.waiting.get() + 1);
@@ -141,14 +139,14 @@ impl Meeting {
 struct Warp {
     meeting: Meeting,
     slots: [Cell<u32>; 32],
-    /// For exchanges of several numbers of each lane.
+    /// Exchanges several numbers of each lane.
     wide: [[Cell<u32>; 6]; 32],
 }
 
 struct Block<'a> {
     launch: &'a Launch<'a>,
     meeting: Meeting,
-    /// Those of some warps: the barriers 1 to 15.
+    /// The barriers 1 to 15, of some warps.
     of_warps: [Meeting; 15],
     warps: Vec<Warp>,
     shared: *mut u128,
@@ -162,9 +160,9 @@ struct Here {
 }
 
 std::thread_local! {
-    /// The thread that runs now.
+    /// The current thread.
     static HERE: Cell<Option<Here>> = const { Cell::new(None) };
-    /// What it gives way with.
+    /// Suspends the current thread.
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -172,7 +170,7 @@ std::thread_local! {
 fn suspend() {
     let (here, yielder) = (HERE.get(), YIELDER.get());
     assert!(!yielder.is_null(), "kernels run under `launch` only");
-    // SAFETY: the coroutine that runs now has set it, here or when it started.
+    // SAFETY: the current coroutine has set it, here or when it started.
     unsafe { (*yielder).suspend(()) };
     HERE.set(here);
     YIELDER.set(yielder);
@@ -183,8 +181,7 @@ fn here() -> Here {
 }
 
 fn block() -> &'static Block<'static> {
-    // SAFETY: the block lives in `launch` until all its threads have ended, and only they come
-    // here.
+    // SAFETY: the block lives in `launch` until all its threads have ended, and only they call this.
     unsafe { &*here().block }
 }
 
@@ -192,7 +189,7 @@ pub(crate) fn barrier() {
     block().meeting.wait(block().launch);
 }
 
-/// Waits for so many threads at one of the barriers 1 to 15.
+/// Waits for `threads` threads at one of the barriers 1 to 15.
 pub(crate) fn barrier_of(id: u32, threads: u32) {
     let block = block();
     let meeting = &block.of_warps[id as usize - 1];
@@ -223,22 +220,21 @@ impl<'a> Block<'a> {
         Self { launch, meeting: Meeting::of(threads), of_warps, warps, shared: shared.as_mut_ptr() }
     }
 
-    /// Makes the calling thread one of its threads.
+    /// Makes the caller a thread of this block.
     fn enter(&self, thread: u32, index: (u32, u32)) {
         HERE.set(Some(Here { block: std::ptr::from_ref(self).cast(), thread, index }));
     }
 }
 
-/// Runs `kernel` for every thread of a grid of `grid` (x, y) blocks of `block_dim` threads with
-/// `shared_bytes` of dynamic shared memory, which holds NaN at the start of every block. One block
-/// runs after the other.
+/// Runs `kernel` for every thread of a grid of `grid` (x, y) blocks of `block_dim` threads with `shared_bytes` of
+/// dynamic shared memory, which holds NaN at the start of every block. Blocks run one after the other.
 ///
 /// # Panics
-/// If `block_dim` is not a positive multiple of the warp's 32 threads; if a thread of the kernel
-/// panics, or accesses memory that is neither the block's shared memory nor an array of `memory`.
+/// If `block_dim` is not a positive multiple of the warp's 32 threads; if a thread of the kernel panics, or accesses
+/// memory outside of the block's shared memory and the arrays of `memory`.
 ///
 /// # Safety
-/// Those of the kernel with these arguments, except the bounds of arrays, which are checked.
+/// As for the kernel with these arguments, except the bounds of arrays, which are checked.
 pub unsafe fn launch<A: Copy>(
     grid: (u32, u32),
     block_dim: u32,
@@ -257,8 +253,7 @@ pub unsafe fn launch<A: Copy>(
             // SAFETY: the caller guarantees it.
             unsafe { kernel(args) };
             if block.meeting.wait(launch) {
-                // SAFETY: all other threads wait at the next barrier; the length is the
-                // allocation's.
+                // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
                 unsafe { std::slice::from_raw_parts_mut(block.shared, words).fill(POISON) };
             }
             block.meeting.wait(launch);
@@ -267,7 +262,7 @@ pub unsafe fn launch<A: Copy>(
     launch.run((0..block_dim).map(|thread| Box::new(move || launch.attempt(thread, || run(thread))) as _).collect());
 }
 
-/// As [`launch`], with all of the `grid` blocks at the same time: a cooperative launch.
+/// As [`launch`], with all `grid` blocks at the same time: a cooperative launch.
 ///
 /// # Panics
 /// As [`launch`].

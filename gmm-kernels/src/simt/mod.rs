@@ -1,4 +1,4 @@
-//! The SIMT interface that kernels are written against, and its three implementations (homes).
+//! The SIMT interface for which kernels are written, and its three implementations (homes).
 //!
 //! | home | when | index | shared memory, arithmetic, loads, shuffles, atomics |
 //! |---|---|---|---|
@@ -38,17 +38,15 @@ pub const WARP: u32 = 32;
 /// Number of threads of a warpgroup.
 pub const WARPGROUP: u32 = 4 * WARP;
 
-/// Index of the thread. What follows from it is computed anew where it is needed: it would take
-/// registers that a kernel's sums need.
+/// Index of the thread. What depends on it is computed again where needed, to save registers.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) fn thread() -> u32 {
     opaque(thread_idx())
 }
 
-/// Two neighbouring float32 numbers in one 8-byte read of global memory.
-/// Safety: the place is valid for them and aligned to 8 bytes; no thread writes there during the
-/// launch.
+/// Reads two neighbouring float32 numbers of global memory in one 8-byte read.
+/// Safety: the place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
@@ -57,19 +55,17 @@ pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
     [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
 }
 
-/// Waits for all threads of the block; orders their accesses to shared memory. `barrier!(id, threads)`
-/// waits for so many threads, in whole warps, that come to the barrier of this number, 1 to 15.
+/// Waits for all threads of the block; orders their accesses to shared memory. `barrier!(id, threads)` waits for that
+/// number of threads, in whole warps, at barrier `id`, 1 to 15.
 ///
-/// The unaligned form (`barrier.sync`) is used because compilers that do not know a barrier to be
-/// convergent may duplicate it; it stays correct then. The comment lets `cargo xtask ptx --check`
-/// find a duplicate.
+/// The unaligned form (`barrier.sync`) is used because compilers unaware that barriers are convergent may duplicate it;
+/// it then remains correct. The comment lets `cargo xtask ptx --check` find a duplicate.
 #[macro_export]
 macro_rules! barrier {
     () => {{
         #[cfg(target_arch = "nvptx64")]
         #[allow(unused_unsafe)]
-        // SAFETY: a barrier has no operands; every thread of the block reaches it (the kernels'
-        // contract).
+        // SAFETY: a barrier has no operands; every thread of the block reaches it (the kernels' contract).
         unsafe {
             core::arch::asm!(concat!("barrier.sync 0; // barrier ", file!(), ":", line!()), options(nostack));
         }
@@ -133,7 +129,7 @@ macro_rules! kernel {
     };
 }
 
-/// Declares the kernels that a generic function makes, with one documentation:
+/// Declares the kernels of a generic function, with one documentation:
 /// `kernels! { /// Sums. sum_f32: SumArgs<f32> = body::<f32>; … }`.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 macro_rules! kernels {

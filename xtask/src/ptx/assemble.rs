@@ -1,5 +1,4 @@
-//! Assembles the PTX with NVIDIA's assembler, and reports kernels that it refuses or that use local
-//! memory.
+//! Assembles the PTX with NVIDIA's assembler, and reports kernels that it refuses or that use local memory.
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,11 +11,10 @@ use anyhow::{Context, Result, bail};
 use gmm_ptx::{Entry, WARPGROUP_TARGET};
 use regex::Regex;
 
-/// The GPUs that the PTX is assembled for: the oldest supported one, and the one on which the speed
-/// is measured.
+/// The GPUs for which the PTX is assembled: the oldest supported one, and the one whose speed is measured.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
 
-/// The GPUs that an entry is assembled for.
+/// The GPUs for which an entry is assembled.
 fn architectures(entry: &Entry) -> &'static [&'static str] {
     if entry.text.contains(&format!(".target {WARPGROUP_TARGET}\n")) { &[WARPGROUP_TARGET] } else { ARCHITECTURES }
 }
@@ -24,12 +22,11 @@ fn architectures(entry: &Entry) -> &'static [&'static str] {
 /// Kernels that may use local memory: the readable baseline, which need not be fast.
 const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 
-/// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores
-/// two or three numbers of the launch's start on the stack, outside of the loops that do the work.
-/// In `products_large`, on sm_80 only, it keeps four numbers on the stack; on sm_90 none. The
-/// largest `fused_mma` keep up to sixteen numbers there beside 128 sums, those for teams up to 40; that for missing
-/// values ten beside 96 sums. `fused_full_k08_d16` stores six numbers at the launch's
-/// start, and reads four of them again for each stage of samples.
+/// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores two or three numbers
+/// of the launch's start on the stack, outside of the working loops. `products_large` keeps four numbers there on
+/// sm_80, none on sm_90. The largest `fused_mma` keep up to sixteen beside 128 sums, kernels for teams up to 40, the
+/// one for missing values ten beside 96 sums. `fused_full_k08_d16` stores six numbers at the launch's start, and reads
+/// four again for each stage of samples.
 const LOOKED_AT: &[(&str, u32)] = &[
     ("tiled16", 16),
     ("fused_full_k08_d16", 24),
@@ -46,15 +43,14 @@ const LOOKED_AT: &[(&str, u32)] = &[
 pub struct Report {
     entry: String,
     architecture: &'static str,
-    /// The properties of the kernel, or why it was refused.
+    /// The properties of the kernel, or the reason for its refusal.
     outcome: Result<Properties, String>,
 }
 
 #[derive(Debug, PartialEq)]
 struct Properties {
     registers: u32,
-    /// Bytes of stack frame, spill stores and spill loads, of the kernel and of the functions it
-    /// calls.
+    /// Bytes of stack frame, spill stores and spill loads, of the kernel and of the functions that it calls.
     stack: u32,
     spill_stores: u32,
     spill_loads: u32,
@@ -63,7 +59,7 @@ struct Properties {
 }
 
 impl Report {
-    /// The reason why this entry must not be used, if there is one.
+    /// The reasons why this entry must not be used.
     pub fn problems(&self) -> Vec<String> {
         let place = format!("{} on {}", self.entry, self.architecture);
         match &self.outcome {
@@ -112,8 +108,8 @@ pub fn assemble_all(root: &Path, entries: &[Entry]) -> Result<Vec<Report>> {
     Ok(done.into_iter().map(|(_, report)| report).collect())
 }
 
-/// The tool that the environment variable names, or the one on the path, or the one that CI
-/// installs below `target/`.
+/// Finds the tool that the environment variable names, or the one on the path, or the one that CI installs below
+/// `target/`.
 pub fn find(tool: &str, variable: &str, root: &Path) -> Result<PathBuf> {
     if let Some(path) = env::var_os(variable) {
         return Ok(path.into());
@@ -144,8 +140,8 @@ fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) ->
         .stderr(Stdio::piped())
         .spawn()
         .with_context(cannot)?;
-    // It reads all of its input before it answers, so the pipes cannot block each other; if it ends
-    // early, its answer says why.
+    // It reads all of its input before it answers, so the pipes cannot block each other; if it ends early, its answer
+    // says why.
     let _ = child.stdin.take().with_context(cannot)?.write_all(entry.text.as_bytes());
     let output = child.wait_with_output().with_context(cannot)?;
     let answer = String::from_utf8_lossy(&output.stderr);
@@ -161,9 +157,8 @@ fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) ->
     Ok(Ok(Properties { malformed, ..properties(&answer)? }))
 }
 
-/// Counts the instructions whose descriptor, which takes a pair of uniform registers, begins at an
-/// odd one. ptxas 13.0 writes such for a copy with a cache policy to an address that has a uniform
-/// part, and the device then reports an illegal instruction.
+/// Counts the instructions whose descriptor, a pair of uniform registers, begins at an odd one. ptxas 13.0 writes them
+/// for a copy with a cache policy to an address with a uniform part, and the device reports an illegal instruction.
 fn malformed(disassembly: &str) -> Result<u32> {
     Ok(Regex::new(r"desc\[UR\d*[13579]\]")?.find_iter(disassembly).count() as u32)
 }
@@ -189,7 +184,7 @@ fn properties(answer: &str) -> Result<Properties> {
     })
 }
 
-/// The registers of each entry, and its stack and spills where it has any; a row for each entry.
+/// A row for each entry, with its registers, and any stack and spills.
 pub fn table(reports: &[Report]) -> String {
     let width = reports.iter().map(|report| report.entry.len()).max().unwrap_or(0).max("registers".len());
     let mut text = format!("{:width$}", "registers");
@@ -200,7 +195,7 @@ pub fn table(reports: &[Report]) -> String {
     for row in reports.chunk_by(|a, b| a.entry == b.entry) {
         let _ = write!(text, "\n{:width$}", row[0].entry);
         for architecture in ARCHITECTURES {
-            // That of warpgroups stands in the column of the architecture that it belongs to.
+            // Warpgroup kernels are in the column of their base architecture.
             let report = row.iter().find(|report| report.architecture.trim_end_matches('a') == *architecture);
             let _ = match report.map(|report| &report.outcome) {
                 Some(Ok(properties)) => write!(text, "  {:>6}", properties.registers),

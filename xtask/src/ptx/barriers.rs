@@ -9,8 +9,8 @@ static BARRIER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\b(?:bar|barrier)(?:\.cta)?\.(?:sync|red|arrive)\b").expect("a constant pattern, tested below")
 });
 
-/// Each barrier of an entry must bear the mark of its place in the source, and no mark may appear
-/// twice: a compiler that does not know a barrier to be convergent may have duplicated it.
+/// Each barrier of an entry must have the mark of its place in the source, and no mark may appear twice: a compiler
+/// unaware that barriers are convergent may have duplicated it.
 pub fn problems(entry: &Entry) -> Vec<String> {
     let mut marks: BTreeMap<&str, usize> = BTreeMap::new();
     let mut problems = Vec::new();
@@ -18,7 +18,7 @@ pub fn problems(entry: &Entry) -> Vec<String> {
         let (code, mark) = line.split_once(BARRIER_MARK).unwrap_or((line, ""));
         for _ in BARRIER.find_iter(code) {
             if mark.is_empty() {
-                problems.push(format!("{}: a barrier that is not made by `barrier!`: {}", entry.name, line.trim()));
+                problems.push(format!("{}: a barrier not made by `barrier!`: {}", entry.name, line.trim()));
             } else {
                 *marks.entry(mark).or_default() += 1;
             }
@@ -27,14 +27,14 @@ pub fn problems(entry: &Entry) -> Vec<String> {
     for (mark, count) in marks.into_iter().filter(|(_, count)| *count > 1) {
         problems.push(format!(
             "{}: the barrier at {mark} appears {count} times; keep barriers out of unrolled loops and out of functions \
-             that a kernel calls twice, or mend the compiler's flags",
+             that a kernel calls twice, or correct the compiler's flags",
             entry.name
         ));
     }
     problems
 }
 
-/// A text without the marks of its barriers.
+/// Returns a text without the marks of its barriers.
 pub fn unmarked(text: &str) -> String {
     text.lines().fold(String::with_capacity(text.len()), |mut unmarked, line| {
         unmarked.push_str(line.split(BARRIER_MARK).next().unwrap_or_default().trim_end());

@@ -1,4 +1,4 @@
-//! Compares the committed archive with what the source gives, kernel by kernel.
+//! Compares the committed archive with the source's kernels, one by one.
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ pub fn archive_file(root: &Path) -> PathBuf {
     root.join("gmm-kernels/ptx.packed")
 }
 
-/// What differs between an archive and the expected entries, a line for each kernel. It is the
-/// texts that count: other versions of the compressor may give other bytes.
+/// Returns the differences between an archive and the expected entries, a line for each kernel. Only the texts count:
+/// other versions of the compressor may write other bytes.
 pub fn differences(archive: Option<&Archive<'_>>, expected: &[Entry]) -> io::Result<Vec<String>> {
     let mut present = BTreeMap::new();
     if let Some(archive) = archive {
@@ -22,7 +22,7 @@ pub fn differences(archive: Option<&Archive<'_>>, expected: &[Entry]) -> io::Res
     let mut lines = Vec::new();
     for Entry { name, text } in expected {
         match present.remove(name.as_str()) {
-            None => lines.push(format!("{name}: not in the archive; the source gives {} bytes", text.len())),
+            None => lines.push(format!("{name}: not in the archive; the source has {} bytes", text.len())),
             Some(found) if found != *text => lines.push(format!(
                 "{name}: {} bytes in the archive, {} from the source; they differ from line {} on",
                 found.len(),
@@ -32,7 +32,7 @@ pub fn differences(archive: Option<&Archive<'_>>, expected: &[Entry]) -> io::Res
             Some(_) => {}
         }
     }
-    lines.extend(present.iter().map(|(name, text)| format!("{name}: {} bytes of no kernel in the source", text.len())));
+    lines.extend(present.iter().map(|(name, text)| format!("{name}: {} bytes, but not in the source", text.len())));
     Ok(lines)
 }
 
@@ -56,8 +56,8 @@ mod tests {
             differences(Some(&archive), &expected).unwrap(),
             [
                 "changed: 6 bytes in the archive, 8 from the source; they differ from line 2 on",
-                "new: not in the archive; the source gives 2 bytes",
-                "old: 5 bytes of no kernel in the source",
+                "new: not in the archive; the source has 2 bytes",
+                "old: 5 bytes, but not in the source",
             ]
         );
         assert_eq!(differences(None, &expected).unwrap().len(), 3);

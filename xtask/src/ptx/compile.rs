@@ -7,25 +7,22 @@ use anyhow::{Context, Result, bail, ensure};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// The profile of the device code in the workspace's manifest: `panic = "abort"`, `lto = "fat"`,
-/// one codegen unit.
+/// The profile of the device code in the workspace's manifest: `panic = "abort"`, `lto = "fat"`, one codegen unit.
 const PROFILE: &str = "ptx";
 
 /// Options for rustc besides those of the profile.
 const RUSTC_FLAGS: &[&str] = &[
     // PTX is text; it is the assembly of this target.
     "--emit=asm",
-    // The oldest supported GPU (Ampere), and the oldest PTX with cache policies (driver 470 and
-    // later).
+    // The oldest supported GPU (Ampere), and the oldest PTX with cache policies (driver 470 and later).
     "-Ctarget-cpu=sm_80",
     "-Ctarget-feature=+ptx74",
-    // PTX needs no link step, but rustc takes one: the program named `true` does nothing.
+    // PTX needs no linker, but rustc requires one: the program `true` does nothing.
     "-Clinker-flavor=llbc",
     "-Clinker=true",
-    // A matter of correctness: jump threading does not know that a barrier is convergent, and would
-    // duplicate it.
+    // Needed for correctness: jump threading is unaware that barriers are convergent, and would duplicate them.
     "-Zmir-enable-passes=-JumpThreading",
-    // Nobody reads where a kernel panicked, and the text would change with each line before that.
+    // The place of a panic is never read, and would change the text with each line added before it.
     "-Zlocation-detail=none",
     // Loops over arrays in registers must unroll fully, or the arrays land in (slow) local memory.
     "-Cllvm-args=-unroll-threshold=100000",
@@ -35,20 +32,20 @@ const RUSTC_FLAGS: &[&str] = &[
 const FOREIGN_FLAGS: &[&str] =
     &["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_TARGET_NVPTX64_NVIDIA_CUDA_RUSTFLAGS"];
 
-/// How warnings of the compiler are treated.
+/// The treatment of the compiler's warnings.
 #[derive(PartialEq)]
 pub enum Warnings {
     Show,
     Deny,
 }
 
-/// The PTX of all kernels as rustc writes it.
+/// Returns the PTX of all kernels as rustc writes it.
 pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
     let sysroot = check_toolchain(root)?;
     let target_folder = root.join("target/ptx");
     let output = target_folder.join(TARGET).join(PROFILE).join("deps");
-    // Cargo does not track the assembly as an output. So the kernels are always compiled anew
-    // (`core` is not), and what an earlier run left is removed.
+    // Cargo does not track the assembly as an output. So the kernels are always compiled again (`core` is not), and
+    // earlier output is removed.
     run(cargo(root)
         .args(["clean", "--quiet", "--package=gmm-kernels", "--target", TARGET, "--profile", PROFILE])
         .arg("--target-dir")
@@ -57,7 +54,7 @@ pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
         fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
     }
     let mut build = cargo(root);
-    // The flags of this one target are for `core` too; paths must not get into the code.
+    // The flags of this target apply to `core` too; paths must not get into the code.
     let flags = format!(
         "target.{TARGET}.rustflags=[\"--remap-path-prefix={}=\", \"--remap-path-prefix={}=rust\"]",
         root.display(),
@@ -70,8 +67,7 @@ pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
         .arg("--")
         .args(RUSTC_FLAGS)
         .args((warnings == Warnings::Deny).then_some("-Dwarnings"))
-        // -Zbuild-std, the kernels' ABI and `asm!` for PTX are unstable; the pinned stable compiler
-        // has them all.
+        // -Zbuild-std, the kernels' ABI and `asm!` for PTX are unstable; the pinned stable compiler has them all.
         .env("RUSTC_BOOTSTRAP", "1");
     for name in FOREIGN_FLAGS {
         build.env_remove(name);
@@ -80,12 +76,12 @@ pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
     let files = assembly_files(&output)?;
     match files.as_slice() {
         [file] => fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display())),
-        _ => bail!("one .s file was expected in {}, found {}", output.display(), files.len()),
+        _ => bail!("expected one .s file in {}, found {}", output.display(), files.len()),
     }
 }
 
-/// The output is a function of the compiler too, so the compiler must be the one that the workspace
-/// names, with its standard library's source. Returns its folder.
+/// Fails unless the compiler, on which the output depends, is the workspace's, with its standard library's source.
+/// Returns its folder.
 fn check_toolchain(root: &Path) -> Result<PathBuf> {
     let wanted = fs::read_to_string(root.join("rust-toolchain.toml")).context("cannot read rust-toolchain.toml")?;
     let wanted = wanted
@@ -101,7 +97,7 @@ fn check_toolchain(root: &Path) -> Result<PathBuf> {
     let version = ask(&["--version"])?;
     ensure!(
         version.split_whitespace().nth(1) == Some(wanted),
-        "the committed PTX is made by rustc {wanted}, and this is {version}"
+        "the committed PTX needs rustc {wanted}, but this is {version}"
     );
     let sysroot = PathBuf::from(ask(&["--print", "sysroot"])?);
     ensure!(

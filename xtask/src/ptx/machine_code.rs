@@ -1,5 +1,4 @@
-//! The kernels as machine code for common GPUs: `gmm-machine-code/cards`, assembled from the
-//! committed PTX.
+//! The kernels as machine code for common GPUs: `gmm-machine-code/cards`, assembled from the committed PTX.
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,21 +10,21 @@ use gmm_ptx::machine_code::{Archive, Cubin, pack};
 
 use super::compare::archive_file;
 
-/// The GPUs that there is machine code for. Others of the same major version run it too: that of
-/// `sm_80` runs on 8.6 and 8.9, that of `sm_100` on 10.3.
+/// The GPUs that have machine code. Later ones of the same major version run it too: `sm_80` runs on 8.6 and 8.9,
+/// `sm_100` on 10.3.
 const CARDS: &[&str] = &["sm_80", "sm_90", "sm_100", "sm_120"];
-/// The one of them that runs products of warpgroups.
+/// The card that runs warpgroup products.
 const WARPGROUP_CARD: &str = "sm_90";
 
-/// A kernel of each way to assemble, which the check assembles again and compares byte by byte.
+/// One kernel for each way to assemble, which the check assembles again and compares byte by byte.
 const SAMPLE: &[&str] = &["fused_raw_k08_d04", "small_k_d04", "reduce_sets", "warpgroup_weigh"];
 
-/// The limits of registers with which `gmm-host` asks for a kernel, or `None` for no limit. Where
-/// this leaves one out, the driver compiles the PTX.
+/// The limits of registers that `gmm-cuda` sets for a kernel; `None` is no limit. The driver compiles the PTX for
+/// limits that are not here.
 fn registers(name: &str) -> Vec<Option<u32>> {
     let starts = |with: &[&str]| with.iter().any(|start| name.starts_with(start));
     let ends = |with: &[&str]| with.iter().any(|end| name.ends_with(end));
-    // With a multiprocessor's registers, 65,536, for one or two blocks: see each family's shapes.
+    // A multiprocessor's 65,536 registers, for one or two blocks: see each family's shapes.
     if starts(&["metropolis"]) {
         vec![None, Some(128)]
     } else if starts(&["warpgroup_respond"]) {
@@ -72,13 +71,13 @@ fn file(root: &Path, card: &str) -> PathBuf {
     root.join("gmm-machine-code/cards").join(card)
 }
 
-/// The file that keeps a cubin until it is in an archive, so that an interrupted run goes on.
+/// The file that keeps a cubin until it is in an archive, so that an interrupted run can continue.
 fn kept(root: &Path, card: &str, cubin: (&str, Option<u32>, u32)) -> PathBuf {
     let (name, registers, ptx) = cubin;
     root.join("target/machine-code").join(card).join(format!("{name}.{}.{ptx:08x}", registers.unwrap_or(0)))
 }
 
-/// A kernel that a card's archive is to hold.
+/// A kernel for a card's archive.
 struct Wanted {
     name: String,
     /// The limit of registers.
@@ -88,7 +87,7 @@ struct Wanted {
     text: String,
 }
 
-/// What a card's archive is to hold.
+/// Returns the kernels for a card's archive.
 fn wanted(ptx: &gmm_ptx::Archive<'_>, card: &str) -> Result<Vec<Wanted>> {
     let mut names: Vec<_> = ptx.names().map(str::to_owned).collect();
     names.sort_unstable();
@@ -138,7 +137,7 @@ fn version(ptxas: &Path) -> Result<String> {
     Ok(line.to_owned())
 }
 
-/// Assembles what the archives lack, one kernel at a time, and writes those that change.
+/// Assembles the kernels that the archives lack, one at a time, and writes the archives that change.
 pub fn write(root: &Path) -> Result<()> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
@@ -150,7 +149,7 @@ pub fn write(root: &Path) -> Result<()> {
             io::ErrorKind::NotFound => Ok(Vec::new()),
             _ => Err(error),
         })?;
-        // An archive that cannot be read, or of another assembler, is made anew.
+        // An archive that is unreadable, or of another assembler, is replaced.
         let present = Archive::open(&bytes).ok().filter(|archive| archive.assembler() == version);
         let (mut cubins, mut assembled) = (Vec::new(), 0);
         for Wanted { name, registers, checksum: ptx, text } in wanted(&ptx, card)? {
@@ -185,8 +184,8 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the committed machine code. All checksums of the PTX are compared, and a few
-/// kernels are assembled again.
+/// Returns the faults of the committed machine code. All checksums of the PTX are compared, and a few kernels are
+/// assembled again.
 pub fn problems(root: &Path) -> Result<Vec<String>> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
@@ -197,24 +196,24 @@ pub fn problems(root: &Path) -> Result<Vec<String>> {
         let bytes = fs::read(file(root, card)).with_context(|| format!("cannot read the machine code for {card}"))?;
         let archive = Archive::open(&bytes)?;
         if archive.assembler() != version {
-            problems.push(format!("{card}: machine code of {}, and ptxas is {version}", archive.assembler()));
+            problems.push(format!("{card}: machine code from {}, but ptxas is {version}", archive.assembler()));
             continue;
         }
         let wanted = wanted(&ptx, card)?;
         if archive.kernels().count() != wanted.len() {
             problems.push(format!(
-                "{card}: {} kernels as machine code instead of {}",
-                archive.kernels().count(),
-                wanted.len()
+                "{card}: expected machine code of {} kernels, found {}",
+                wanted.len(),
+                archive.kernels().count()
             ));
         }
         for Wanted { name, registers, checksum, text } in wanted {
             if archive.checksum(&name, registers) != Some(checksum) {
-                problems.push(format!("{card}: the machine code of {name} was made of other PTX"));
+                problems.push(format!("{card}: the machine code of {name} was made from other PTX"));
             } else if SAMPLE.contains(&name.as_str())
                 && archive.code(&name, registers)? != Some(assemble(&ptxas, card, registers, &text)?)
             {
-                problems.push(format!("{card}: ptxas makes other machine code of {name}"));
+                problems.push(format!("{card}: ptxas makes other machine code from {name}"));
             }
         }
     }
@@ -224,12 +223,12 @@ pub fn problems(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Fails if something is wrong with the committed machine code.
+/// Fails if the committed machine code has faults.
 pub fn check(root: &Path) -> Result<()> {
     let problems = problems(root)?;
     if !problems.is_empty() {
-        bail!("the machine code is not in order:\n  {}", problems.join("\n  "));
+        bail!("the machine code fails its checks:\n  {}", problems.join("\n  "));
     }
-    println!("the committed machine code was made of the committed PTX");
+    println!("the committed machine code was made from the committed PTX");
     Ok(())
 }

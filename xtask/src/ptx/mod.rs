@@ -1,9 +1,8 @@
 //! From the kernels' source to the committed PTX.
 //!
-//! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver
-//! compiles only what a program launches, and packed into an archive (both in `gmm_ptx`).
-//! The result depends on the source and the compilers alone: it has no path, no hash and no
-//! numbering of the module as a whole.
+//! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver compiles only the
+//! kernels that a program launches, and packed into an archive (both in `gmm_ptx`). The result only depends on the
+//! source and the compilers: it has no path, no hash and no numbering across the module.
 mod assemble;
 mod barriers;
 mod compare;
@@ -23,8 +22,8 @@ use gmm_ptx::{Archive, Entry, pack, split};
 /// The compiler and its version, for the first line of each kernel's text.
 const MAKER: &str = "`cargo xtask ptx`";
 
-/// What differs between the committed archive and these entries. A missing file counts as an
-/// archive without kernels.
+/// Returns the differences between the committed archive and these entries. A missing file counts as an archive without
+/// kernels.
 fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
     let file = archive_file(root);
     let differences = match fs::read(&file) {
@@ -35,8 +34,8 @@ fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
     differences.with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// What the source gives, without the marks of barriers, which would change with each line that is
-/// added before one; and what the marks say is wrong.
+/// Returns the source's kernels, without the marks of barriers, which change with each line added above; and the faults
+/// that the marks show.
 fn kernels(root: &Path, warnings: Warnings) -> Result<(Vec<Entry>, Vec<String>)> {
     let mut entries = split(&compile(root, warnings)?, MAKER)?;
     let problems = entries.iter().flat_map(barriers::problems).collect();
@@ -46,17 +45,17 @@ fn kernels(root: &Path, warnings: Warnings) -> Result<(Vec<Entry>, Vec<String>)>
     Ok((entries, problems))
 }
 
-/// Compiles the kernels, and makes the archive hold what the source gives.
+/// Compiles the kernels, and updates the archive.
 pub fn write(root: &Path) -> Result<()> {
     let (entries, _) = kernels(root, Warnings::Show)?;
     let file = archive_file(root);
-    // An archive that cannot be read is replaced like one that differs.
+    // An unreadable archive is replaced like one that differs.
     let changes = differences(root, &entries).unwrap_or_else(|error| vec![format!("{error:#}")]);
     if !changes.is_empty() {
         let folder = file.parent().context("the archive has no folder")?;
         let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
         temporary.write_all(&pack(&entries)?)?;
-        // Such files are made for their owner alone; this one is part of the source.
+        // Temporary files are private to their owner; this one is part of the source.
         #[cfg(unix)]
         fs::set_permissions(temporary.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
         temporary.persist(&file).with_context(|| format!("cannot write {}", file.display()))?;
@@ -74,8 +73,7 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the kernels, and fails unless the committed PTX is what the source gives and passes all
-/// checks.
+/// Compiles the kernels, and fails unless the committed PTX is the same and passes all checks.
 pub fn check(root: &Path) -> Result<()> {
     let (entries, of_barriers) = kernels(root, Warnings::Deny)?;
     let mut problems = differences(root, &entries)?;
@@ -88,9 +86,9 @@ pub fn check(root: &Path) -> Result<()> {
     problems.extend(reports.iter().flat_map(assemble::Report::problems));
     problems.extend(machine_code::problems(root)?);
     if !problems.is_empty() {
-        bail!("the PTX is not in order:\n  {}", problems.join("\n  "));
+        bail!("the PTX fails its checks:\n  {}", problems.join("\n  "));
     }
-    println!("{} kernels: the committed PTX is what the source gives, and in order", entries.len());
+    println!("{} kernels: the committed PTX matches the source and passes its checks", entries.len());
     Ok(())
 }
 
@@ -105,7 +103,7 @@ pub fn show(root: &Path, name: &str) -> Result<()> {
         if near.is_empty() {
             near = archive.names().collect();
         }
-        bail!("there is no kernel `{name}`; there is {}", near.join(", "));
+        bail!("no kernel is called `{name}`; give one of {}", near.join(", "));
     };
     print(text.as_bytes())
 }

@@ -1,4 +1,3 @@
-//! The code of the `array_columns` kernels.
 use super::*;
 use crate::arrays::COLUMNS;
 use crate::math::Float;
@@ -15,8 +14,7 @@ unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
             let j = first + c as u64;
             if j < array.d {
                 let mut v = T::ZERO;
-                // SAFETY: an element of the array, a number for each column, and a place of the
-                // column.
+                // SAFETY: an element of the array, a number for each column, and a place in the column.
                 unsafe {
                     if i < array.n {
                         let (shift, scale) =
@@ -31,7 +29,7 @@ unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
 }
 
 kernels! {
-    /// The samples as columns.
+    /// Copies samples into columns.
     array_columns_f32_f32: ColumnsArgs<f32, f32> = body;
     array_columns_f32_f64: ColumnsArgs<f32, f64> = body;
     array_columns_f64_f32: ColumnsArgs<f64, f32> = body;

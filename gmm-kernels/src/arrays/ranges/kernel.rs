@@ -1,10 +1,9 @@
-//! The code of the `array_ranges` kernels.
 use super::*;
 use crate::arrays::COLUMNS;
 use crate::math::Float;
 use crate::simt::*;
 
-/// The smaller of two numbers of 64 bits.
+/// The smaller of two 64-bit numbers.
 #[inline(always)]
 fn lesser(a: u64, b: u64) -> u64 {
     if b < a { b } else { a }
@@ -56,7 +55,7 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
     if thread_idx().is_multiple_of(WARP) {
         let warps = (block_dim() / WARP) as u64;
         let warp = block_idx() as u64 * warps + (thread_idx() / WARP) as u64;
-        // SAFETY: a place for each warp along x, and column or block along y.
+        // SAFETY: a place for each warp along x, and each column or block along y.
         unsafe {
             counted!(for c in 0..COLUMNS {
                 let j = first + c as u64;
@@ -72,7 +71,7 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
 }
 
 kernels! {
-    /// The range of each column, and the first element that is not finite.
+    /// Finds the range of each column, and the first element that is not finite.
     array_ranges_f32: RangesArgs<f32> = body;
     array_ranges_f64: RangesArgs<f64> = body;
 }

@@ -1,4 +1,3 @@
-//! The code of the `array_rows` kernels.
 use super::*;
 use crate::math::Float;
 use crate::simt::*;
@@ -20,7 +19,7 @@ unsafe fn body<T: Float>(args: &RowsArgs<T>) {
 }
 
 kernels! {
-    /// Some rows of an array.
+    /// Copies chosen rows.
     array_rows_f32: RowsArgs<f32> = body;
     array_rows_f64: RowsArgs<f64> = body;
 }

@@ -1,4 +1,3 @@
-//! The code of the `fused` kernels.
 pub(crate) mod components;
 pub(crate) mod lane;
 pub(crate) mod likelihoods;
@@ -15,14 +14,14 @@ use likelihoods::Likelihoods;
 use stages::Stages;
 use sums::{ComponentSums, flush};
 
-/// Stages of a warp after which its float32 sums are added to the float64 sums in shared memory.
+/// Stages of a warp between additions of its float32 sums to the float64 sums in shared memory.
 const FLUSH: u32 = 32;
 
-/// The quantities whose moments an instance sums up.
+/// The moments that an instance sums up.
 pub(crate) trait Moments {
-    /// Whether they are taken of x itself instead of z.
+    /// Whether they are moments of x instead of z.
     const RAW: bool;
-    /// Whether A is a triangle, and the second moments are those of all pairs of features.
+    /// Whether A is a triangle, and the second moments are of all pairs of features.
     const FULL: bool;
 }
 /// Moments of x around the centre of the data; A is diagonal.
@@ -45,7 +44,7 @@ impl Moments for Full {
 }
 
 /// Copies all components' parameters to shared memory. All threads of the block take part.
-/// Safety: `to` has room for COUNT numbers, and so many are there.
+/// Safety: `args` has COUNT parameters, and `to` has room for them.
 #[inline(always)]
 unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f32>, args: &FusedArgs) {
     if !BY_VALUE {
@@ -54,8 +53,8 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
             unsafe { to.set(i, load(args.parameters.add(i))) };
         });
     } else if thread_idx().is_multiple_of(WARP) {
-        // The first lanes of four warps, or of fewer, share them. The places are constants: an
-        // index computed at run time would put the arguments into local memory.
+        // The first lanes of up to four warps share it. The places are constants, which keeps the arguments out of
+        // local memory.
         const SHARES: usize = 4;
         counted!(for share in 0..SHARES {
             let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
@@ -69,10 +68,8 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
     }
 }
 
-/// The kernel. LANES lanes share a sample, and each has COMPONENTS components; each such group of
-/// lanes takes SAMPLES samples at a time. CAPACITY = LANES · COMPONENTS;
-/// NUMBERS = [`numbers`] · CAPACITY, MATRIX = [`matrix`] and SUMS = [`sums`] of D features. One
-/// component a lane where A is a triangle.
+/// The kernel. A group of LANES lanes shares SAMPLES samples at a time; each lane takes COMPONENTS components, one if A
+/// is a triangle. CAPACITY = LANES·COMPONENTS, NUMBERS = [`numbers`]·CAPACITY; MATRIX and SUMS are for D features.
 #[inline(always)]
 unsafe fn body<
     M: Moments,
@@ -107,8 +104,7 @@ unsafe fn body<
         // SAFETY: sums that only this warp uses.
         unsafe { warp_sums.set(v, 0.0) };
     });
-    // SAFETY: the parameters and their place have these sizes, and lane l's components begin with
-    // number l·COMPONENTS.
+    // SAFETY: the parameters and their place have these sizes; lane l's components begin at number l·COMPONENTS.
     let components = unsafe {
         if by_value(D, M::FULL, CAPACITY) {
             copy_parameters::<true, NUMBERS>(parameters, args);
@@ -122,13 +118,12 @@ unsafe fn body<
     let mut stage = 0;
     let mut since_flush = 0;
     while base < columns.quads() {
-        // SAFETY: all lanes have read that stage: the end of this loop.
+        // SAFETY: all lanes have read the stage at the end of this loop.
         unsafe { stages.fetch(base + step, stage ^ 1) };
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
-        // SAFETY: the stage has arrived, and the parameters are in shared memory since the barrier;
-        // the weights are padded with zeros like the samples.
+        // SAFETY: stage and parameters have arrived; the weights are padded with zeros like the samples.
         unsafe { of_lane.add_stage::<M, LANES, SAMPLES>(samples, columns, base, args.sample_weights) };
         base += step;
         stage ^= 1;
@@ -137,8 +132,8 @@ unsafe fn body<
             since_flush = 0;
             counted!(for c in 0..COMPONENTS {
                 let sums = of_lane.sums.take::<SUMS>(c);
-                // SAFETY: sums that only this warp uses; all of its lanes have read the stage,
-                // which is free until the next copy.
+                // SAFETY: only this warp uses the sums; all lanes have read the stage, which is free until the next
+                // copy.
                 unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
             });
         }
@@ -155,9 +150,9 @@ unsafe fn body<
     unsafe { write_block_sums(args.partials, values, per_warp, warps as usize) };
 }
 
-/// Adds up the warps' sums, and leaves them as the block's.
-/// Safety: all threads of the block call it; the warps' sums are in shared memory, `per_warp`
-/// apart; `partials` has a place for each value and block.
+/// Adds up the warps' sums into the block's.
+/// Safety: all threads of the block call it; the warps' sums are `per_warp` apart; each value has a place in
+/// `partials`.
 #[inline(always)]
 unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, warps: usize) {
     counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
@@ -171,19 +166,19 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
     });
 }
 
-/// Samples at a time of a group of lanes in `raw`: as many as the registers hold.
+/// Samples that a group of lanes of `raw` takes at a time: as many as the registers hold.
 const fn raw_samples(d: usize) -> usize {
     if d > 14 { 2 } else { 4 }
 }
 
-/// Samples at a time of a group of lanes where A is a triangle: as many as the registers hold.
+/// Samples that a group of lanes takes at a time if A is a triangle: as many as the registers hold.
 pub(crate) const fn full_samples(d: usize) -> usize {
     if d > 14 { 2 } else { 4 }
 }
 
 macro_rules! instances {
     ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
-        // Lanes that share a sample, components of a lane, samples at a time.
+        // Lanes of a group, components of a lane, samples at a time.
         instance!($raw8, Raw, 4, 2, { raw_samples($d) }, $d);
         instance!($raw32, Raw, 16, 2, { raw_samples($d) }, $d);
         instance!($diag8, Diagonal, 8, 1, 4, $d);
@@ -195,7 +190,7 @@ macro_rules! instances {
 macro_rules! instance {
     ($name:ident, $moments:ident, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
         kernels! {
-            /// Each block's log-likelihood and sufficient statistics.
+            /// Computes each block's log-likelihood and sufficient statistics.
             $name: FusedArgs = body::<
                 $moments,
                 $lanes,

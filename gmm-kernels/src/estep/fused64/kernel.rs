@@ -1,35 +1,32 @@
-//! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that
-//! the arrays are registers.
+//! Loops over a lane's arrays have constant bounds, so that the arrays are registers.
 use super::*;
 use crate::math::{Float, LogProduct64, float64, smaller, warp_sum};
 use crate::simt::*;
 
-/// A warp's samples on their way through its two stages in shared memory.
+/// A warp's samples in its two stages in shared memory.
 struct Stages<'a, const FEATURES: usize> {
     args: &'a Fused64Args,
     /// (2, FEATURES, [`TILE`]).
     ring: Shared<f64>,
-    /// The place of this lane's pair in it.
+    /// The place of this lane's pair in the ring.
     own: Shared<f32>,
     lane: u64,
     policy: CachePolicy,
 }
 
 impl<const FEATURES: usize> Stages<'_, FEATURES> {
-    /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end
-    /// there is nothing to copy.
-    /// Safety: no lane reads that stage.
+    /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end it copies nothing.
+    /// Safety: no lane reads the stage.
     #[inline(always)]
     unsafe fn fetch(&self, first: u64, stage: usize) {
         let args = self.args;
         if first < args.n {
-            // In the place of a pair past the end comes the last one, which is not counted.
+            // A pair past the end is replaced by the last one, which is not counted.
             let (pair, last) = (first + PAIR as u64 * self.lane, (args.n - 1) & !(PAIR as u64 - 1));
             let mut from = args.x.wrapping_add(smaller(pair, last) as usize);
             let mut to = self.own.offset(stage * FEATURES * TILE * 2);
             counted!(for j in 0..args.d {
-                // SAFETY: the pair exists, and the ring has a place for each lane, feature and
-                // stage.
+                // SAFETY: the pair exists, and the ring has a place for each lane, feature and stage.
                 unsafe { to.copy4(0, from.cast(), self.policy) };
                 from = from.wrapping_add(args.stride as usize);
                 to = to.offset(TILE * 2);
@@ -38,7 +35,7 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
         copies_commit();
     }
 
-    /// Writes zeros to this lane's places of the features that the data does not have.
+    /// Writes zeros to this lane's places for features that the data lacks.
     /// Safety: no other lane accesses the stages.
     #[inline(always)]
     unsafe fn clear_the_rest(&self) {
@@ -75,11 +72,10 @@ fn max_over_components<const LANES: usize>(mut x: f64) -> f64 {
     x
 }
 
-/// A lane's component and its sums. The shifts are in shared memory: registers do not hold them as
-/// well.
+/// A lane's component and its sums. The shifts are in shared memory, because registers do not hold them as well.
 struct LaneComponent<const FEATURES: usize> {
     scale: [f64; FEATURES],
-    /// The first; the others are a place for each lane that shares a sample apart.
+    /// The first shift; the next are LANES places apart.
     shifts: Shared<f64>,
     weight: f64,
     seed: f64,
@@ -89,7 +85,7 @@ struct LaneComponent<const FEATURES: usize> {
 }
 
 impl<const FEATURES: usize> LaneComponent<FEATURES> {
-    /// Component `c` of so many.
+    /// Reads component `c` of `capacity`.
     /// Safety: the parameters are readable.
     #[inline(always)]
     unsafe fn load(parameters: *const f64, shifts: Shared<f64>, c: usize, capacity: usize) -> Self {
@@ -110,7 +106,7 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
         component
     }
 
-    /// Adds a sample of this responsibility.
+    /// Adds a sample of responsibility `r`.
     #[inline(always)]
     fn add(&mut self, r: f64, z: &[f64; FEATURES]) {
         self.count += r;
@@ -121,8 +117,8 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
         });
     }
 
-    /// Writes the warp's sums, those of the lanes that have the same component added up.
-    /// Safety: `to` has places for them, which only this warp uses. All lanes take part.
+    /// Writes the warp's sums, added over the lanes of the same component. All lanes take part.
+    /// Safety: `to` has places for them, which only this warp uses.
     #[inline(always)]
     unsafe fn write<const LANES: usize>(&self, to: Shared<f64>) {
         let lane = (thread_idx() % WARP) as usize;
@@ -145,7 +141,7 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
     }
 }
 
-/// The kernel: LANES lanes, a component each, share a pair of samples.
+/// The kernel. LANES lanes, with one component each, share a pair of samples.
 #[inline(always)]
 unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
@@ -176,10 +172,9 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     let mut component = unsafe { LaneComponent::<FEATURES>::load(args.parameters, shifts, c, LANES) };
     let mut product = LogProduct64::new();
     let mut stage = 0;
-    // The bound is the same for all lanes of a warp, so that all of them take part in the
-    // exchanges.
+    // The bound is the same for all lanes of a warp, so that all take part in the exchanges.
     while first < args.n {
-        // SAFETY: all lanes have read that stage: the end of this loop.
+        // SAFETY: all lanes have read the stage at the end of this loop.
         unsafe { stages.fetch(first + step, stage ^ 1) };
         copies_wait_but_one();
         warp_sync();
@@ -193,21 +188,20 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
             let mut z = [[0.0; FEATURES]; PAIR];
             let mut q = [component.seed; PAIR];
             counted!(for j in 0..FEATURES {
-                // SAFETY: samples of the stage, which has arrived, and numbers that are there since
-                // the barrier.
+                // SAFETY: samples of the stage, which has arrived, and shifts, which are there since the barrier.
                 let (x, shift) = unsafe { (samples.get_pair(j * TILE + at), component.shifts.get(j * LANES)) };
                 counted!(for p in 0..PAIR {
                     z[p][j] = fma64(component.scale[j], x[p], shift);
                     q[p] = fma64(-z[p][j], z[p][j], q[p]);
                 });
             });
-            // All exchanges come first: between them nothing depends on the lane.
+            // All exchanges come first: nothing between them depends on the lane.
             let (mut top, mut likelihood, mut sum) = ([0.0; PAIR], [0.0; PAIR], [0.0; PAIR]);
             counted!(for p in 0..PAIR {
-                // A component without weight is no maximum.
+                // A component without weight does not count in the maximum.
                 let q = if component.weight > 0.0 { q[p] } else { f64::LOWEST };
                 top[p] = max_over_components::<LANES>(q);
-                // 2^LEAST beside one is nothing.
+                // 2^LEAST is negligible beside one.
                 const LEAST: f64 = -1000.0;
                 let power = q - top[p];
                 let power = if power > LEAST { power } else { LEAST };
@@ -216,7 +210,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
             });
             let mut r = [0.0; PAIR];
             counted!(for p in 0..PAIR {
-                // For a sample past the end nothing is counted.
+                // A sample past the end counts as nothing.
                 let exists = sample + (p as u64) < args.n;
                 let (top, sum) = if exists { (top[p], sum[p]) } else { (0.0, 1.0) };
                 r[p] = if exists { likelihood[p] * float64::reciprocal(sum) } else { 0.0 };
@@ -239,10 +233,10 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
         });
         first += step;
         stage ^= 1;
-        // The next copy into this stage starts only when all lanes have read it.
+        // The next copy into this stage starts after all lanes have read it.
         warp_sync();
     }
-    // The first lane of each group counts the samples that the group's lanes share.
+    // The first lane of each group counts the samples that its lanes share.
     let total = warp_sum(if c == 0 { product.sum() } else { 0.0 });
     // SAFETY: places that only this warp uses.
     unsafe {
@@ -264,7 +258,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
 }
 
 kernels! {
-    /// Each block's log-likelihood and sufficient statistics.
+    /// Computes each block's log-likelihood and sufficient statistics.
     fused64_k08_d04: Fused64Args = body::<8, 4>;
     fused64_k08_d08: Fused64Args = body::<8, 8>;
     fused64_k08_d12: Fused64Args = body::<8, 12>;

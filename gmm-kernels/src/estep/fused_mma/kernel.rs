@@ -1,4 +1,3 @@
-//! The code of the `fused_mma` kernels.
 mod block;
 mod diagonal;
 mod expanded;
@@ -22,9 +21,8 @@ use member::*;
 use rounds::*;
 use sums::*;
 
-/// Numbers of a lane for its four of a group's samples: the first two of its quad, then the others.
+/// A lane's numbers for its four samples of a group: the first two of its quad, then the last two.
 type Quad = [[f32; 2]; 2];
 
-/// What a lane has of a group's exponents and likelihoods: of the component `lane / 4` of each
-/// tile.
+/// A lane's exponents or likelihoods of a group: for component `lane / 4` of each tile.
 type Components<const N: usize> = [Quad; N];

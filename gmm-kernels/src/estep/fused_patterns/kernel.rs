@@ -1,4 +1,3 @@
-//! The code of the `fused_patterns` kernels.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::fused::kernel::components::Components;
@@ -10,8 +9,7 @@ use crate::estep::fused::{matrix, numbers, sums};
 use crate::patterns::SLICE;
 use crate::simt::*;
 
-/// The kernel: LANES lanes share a sample, and each has a component; each such group of lanes takes
-/// SAMPLES samples at a time.
+/// The kernel. A group of LANES lanes, with one component each, shares SAMPLES samples at a time.
 #[inline(always)]
 unsafe fn body<
     const LANES: usize,
@@ -59,27 +57,26 @@ unsafe fn body<
         });
     }
     warp_sync();
-    // SAFETY: the parameters are there, and lane l's component is number l.
+    // SAFETY: the parameters have arrived, and lane l's component is number l.
     let components = unsafe { Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component)) };
     let mut of_lane = Lane::new(components);
     let mut stage = 0;
     while base < columns.quads() {
-        // SAFETY: all lanes have read that stage: the end of this loop.
+        // SAFETY: all lanes have read the stage at the end of this loop.
         unsafe { stages.fetch_by::<true>(base + WARP, stage ^ 1) };
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
-        // SAFETY: the stage has arrived, and the parameters are in shared memory; there are weights
-        // of the stage's samples, or of the padding behind the last.
+        // SAFETY: the stage has arrived; the parameters are in shared memory; there are weights for the stage's
+        // samples, or for the padding behind the last.
         unsafe { of_lane.add_stage::<Full, LANES, SAMPLES>(samples, columns, base, sample_weights) };
         base += WARP;
         stage ^= 1;
-        // The next copy into this stage starts only when all lanes have read it.
+        // The next copy into this stage starts after all lanes have read it.
         warp_sync();
     }
     let to = args.sums.wrapping_add(slice * SUMS * LANES);
-    // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of
-    // the slice.
+    // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of the slice.
     unsafe {
         add_lanes::<LANES, SUMS>(&of_lane.sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| {
             store(to.add(at), sum)
@@ -101,7 +98,7 @@ macro_rules! instances {
 macro_rules! instance {
     ($name:ident, $lanes:literal, $d:literal) => {
         kernels! {
-            /// Each slice's log-likelihood and sufficient statistics.
+            /// Computes each slice's log-likelihood and sufficient statistics.
             $name: FusedPatternsArgs = body::<
                 $lanes,
                 { full_samples($d) },

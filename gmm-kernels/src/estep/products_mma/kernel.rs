@@ -1,4 +1,3 @@
-//! The code of the kernels of the tensor cores.
 mod exponents;
 mod weigh;
 
@@ -11,10 +10,10 @@ pub use weigh::*;
 /// Tiles of 8 columns of a warp.
 const COLUMN_TILES: usize = COLUMNS / 8;
 
-/// The sums of a lane: of tile of components, tile of columns, and the numbers of [`mma`].
+/// The sums of a lane: (tiles of components, tiles of columns, numbers of [`mma`]).
 type TileSums<const T: usize> = [[[f32; 4]; COLUMN_TILES]; T];
 
-/// The lane's part in reading A of [`mma`], (16, 16) by rows `pitch` elements apart.
+/// The offset at which a lane reads A of [`mma`], (16, 16) with rows `pitch` elements apart.
 #[inline(always)]
 fn row_of_a(pitch: usize) -> usize {
     let lane = (thread() % WARP) as usize;
@@ -30,7 +29,7 @@ pub(crate) fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &
     });
 }
 
-/// A feature of a quad of samples, as two float16 numbers each: the high parts, then the low ones.
+/// A feature of a quad of samples, split into two float16 numbers each: high parts, then low parts.
 pub(crate) type Feature = [Halves; QUAD];
 
 /// Splits a feature, times [`FEATURE_SCALE`].
@@ -41,8 +40,7 @@ pub(crate) fn split_feature(x: [f32; QUAD]) -> Feature {
     [first[0], second[0], first[1], second[1]]
 }
 
-/// The product of two features. The high part's rounding error is a float16 number itself; the
-/// product of both low parts is left out.
+/// The product of two features. The high part's rounding error is itself a float16 number; low times low is left out.
 #[inline(always)]
 pub(crate) fn product(a: Feature, b: Feature) -> Feature {
     /// The signs of both numbers.
@@ -57,14 +55,13 @@ pub(crate) fn product(a: Feature, b: Feature) -> Feature {
     product
 }
 
-/// Sums of both numbers over the neighbouring lanes that have the quads of a component: so many, a
-/// power of two.
+/// Sums of both numbers over QUADS neighbouring lanes (a power of two), which hold the quads of a component.
 #[inline(always)]
 pub(crate) fn sums_of_quads<const QUADS: usize>(sums: [f32; 2]) -> [f32; 2] {
     butterfly(sums, QUADS as u32 - 1, |[a, b], distance| [a + a.shuffle_xor(distance), b + b.shuffle_xor(distance)])
 }
 
-/// Writes a sum to memory, or adds it to what is there.
+/// Writes a sum to memory, or adds it to the number there.
 /// Safety: the place is valid, and no other thread accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
@@ -75,14 +72,12 @@ pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
     }
 }
 
-/// The number one as a feature.
 #[inline(always)]
 pub(crate) fn one() -> Feature {
     split_feature([ONE; QUAD])
 }
 
-/// Writes a product of a quad of samples to shared memory: its low part is `low` elements behind
-/// the high one.
+/// Writes a product of a quad of samples to shared memory, the low part `low` elements behind the high part.
 /// Safety: both places exist, and only this thread accesses them.
 #[inline(always)]
 unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
@@ -94,8 +89,7 @@ unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
 }
 
 kernel! {
-    /// Splits the coefficients into two float16 numbers each, and puts them where `exponents` reads
-    /// them.
+    /// Splits the coefficients into two float16 numbers each, in the order in which `exponents` reads them.
     pub unsafe fn split_coefficients(args: SplitArgs) {
         let shape = args.shape;
         let (products, components) = (shape.products(), shape.components());

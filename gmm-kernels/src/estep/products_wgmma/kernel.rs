@@ -1,4 +1,3 @@
-//! The code of the kernels of warpgroups.
 mod exponents;
 mod operands;
 mod weigh;
@@ -11,9 +10,8 @@ pub use exponents::*;
 pub use operands::*;
 pub use weigh::*;
 
-/// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first
-/// arrives what is to be read, at the second arrive those that have read it: so many threads of
-/// each warp.
+/// Two barriers for each of `AHEAD` places in shared memory, at offset `bytes`. Copies arrive at the first; `of_warp`
+/// threads of each warp arrive at the second when they have read the place.
 #[derive(Clone, Copy)]
 pub(crate) struct Places<const AHEAD: usize> {
     pub bytes: usize,
@@ -31,7 +29,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         Mbarrier::at(self.bytes + 8 * (AHEAD + place as usize))
     }
 
-    /// Makes the barriers ready.
+    /// Initialises the barriers.
     ///
     /// # Safety
     /// One thread calls it, before the others use the barriers.
@@ -46,8 +44,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         });
     }
 
-    /// Waits until all have read what was in the place of copy number `number`, and has the place's
-    /// barrier wait for so many bytes. All lanes of the warp call it.
+    /// Waits until copy `number` has a free place, whose barrier then expects `bytes`; returns it. All lanes call it.
     ///
     /// # Safety
     /// The barriers are ready.
@@ -65,7 +62,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         place
     }
 
-    /// Waits until copy number `number` has arrived, and gives its place.
+    /// Waits until copy `number` has arrived, and returns its place.
     ///
     /// # Safety
     /// The barriers are ready; all lanes of the warp call it.
@@ -77,7 +74,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         place
     }
 
-    /// Says that this thread, or its warp, has read the place.
+    /// Marks the place as read by this thread, or by its warp.
     ///
     /// # Safety
     /// The barriers are ready.

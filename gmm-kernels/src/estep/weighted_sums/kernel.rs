@@ -1,19 +1,18 @@
 //! The code of the `weighted_sums` kernels.
 //!
-//! No barrier stands between two branches on the same condition: a compiler that does not know a
-//! barrier to be convergent may merge the branches and copy the barrier into both sides.
+//! No barrier stands between two branches on the same condition: a compiler unaware that barriers are convergent may
+//! merge the branches and copy the barrier into both sides.
 mod task;
 
 use super::*;
 use crate::simt::*;
 use task::PatchTask;
 
-/// Responsibilities (times a sample's weight) below 2^-40 count as zero: float32 sums do not notice
-/// them, and a warp whose components have no larger ones for a quad of samples skips it.
+/// Responsibilities (times a sample's weight) below 2^-40 count as zero: float32 sums do not notice them, and a warp
+/// whose components have no larger ones for a quad of samples skips the quad.
 const NEGLIGIBLE: f32 = 9.094_947e-13;
 
-/// The state that the threads of a block share: the launch, the block's part of the work, and its
-/// shared memory.
+/// The state that the threads of a block share: the launch, the block's part of the work, and its shared memory.
 struct PatchBlock<'a> {
     args: &'a WeightedSumsArgs,
     shape: PatchShape,
@@ -21,15 +20,12 @@ struct PatchBlock<'a> {
     tile: u32,
     /// The block's first patch.
     patch: u32,
-    /// The stages. A stage has rows of [`PITCH`] numbers: one for each feature, then one for each
-    /// component, where exponents arrive and become responsibilities.
+    /// The stages, rows of [`PITCH`] numbers: the features, then the components' exponents, later responsibilities.
     stages: Shared<f32>,
     /// Σ r of each component and quad of a stage since the sums last moved to memory.
     counts: Shared<f32>,
-    /// The largest responsibility of each component and quad, twice: for the present stage and the
-    /// one before.
+    /// The largest responsibility of each component and quad, for the current stage and the one before.
     largest: Shared<f32>,
-    /// The components' weights.
     weights: Shared<f32>,
     /// The components' centres, a row for each component, in the order of a stage's features.
     centres: Shared<f32>,
@@ -48,21 +44,19 @@ impl<'a> PatchBlock<'a> {
         Self { args, shape, tile, patch, stages, counts, largest, weights, centres }
     }
 
-    /// Row of a feature in a stage: those of a quad are far apart, so that lanes with neighbouring
-    /// quads meet in no bank.
+    /// Row of a feature in a stage. A quad's rows are apart, so that lanes with neighbouring quads use different banks.
     #[inline(always)]
     fn row(&self, feature: u32) -> usize {
         let feature = if self.shape.full { feature } else { feature - self.patch * QUAD as u32 };
         (feature % QUAD as u32 * self.shape.quads() + feature / QUAD as u32) as usize
     }
 
-    /// First feature of a stage.
     #[inline(always)]
     fn first_feature(&self) -> u32 {
         if self.shape.full { 0 } else { self.patch * QUAD as u32 }
     }
 
-    /// Features of a stage, those behind D included.
+    /// Features of a stage, including those behind D.
     #[inline(always)]
     fn features(&self) -> u32 {
         self.shape.quads() * QUAD as u32
@@ -75,8 +69,7 @@ impl<'a> PatchBlock<'a> {
         if left < self.shape.block_tiles { left } else { self.shape.block_tiles }
     }
 
-    /// Fills the shared memory with what is the same for all stages. All threads of the block take
-    /// part.
+    /// Fills the shared memory with all that is the same for all stages. All threads of the block take part.
     /// Safety: the shared memory is not in use.
     #[inline(always)]
     unsafe fn prepare<const CENTRAL: bool>(&self) {
@@ -116,9 +109,8 @@ impl<'a> PatchBlock<'a> {
         }
     }
 
-    /// Starts to copy stage number `number` of the samples to the place `to`. Each thread copies
-    /// the exponents that it will turn into responsibilities.
-    /// Safety: no thread computes on that place.
+    /// Starts to copy the samples' stage `number` to `to`. Each thread copies exponents that it later converts.
+    /// Safety: no thread computes on the place.
     #[inline(always)]
     unsafe fn fetch(&self, to: Shared<f32>, number: u32) {
         let (args, policy) = (self.args, policy_keep());
@@ -126,8 +118,7 @@ impl<'a> PatchBlock<'a> {
         counted!(for c in (thread_idx()..self.features() * QUADS as u32).step_by(block_dim()) {
             let (feature, quad) = (self.first_feature() + c / QUADS as u32, c % QUADS as u32);
             if feature < self.shape.d {
-                // SAFETY: columns go on to a multiple of a stage; the stage has a row for the
-                // feature.
+                // SAFETY: columns extend to whole stages; the stage has a row for the feature.
                 unsafe {
                     let from = args.columns.quad(first + quad, feature as usize);
                     to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
@@ -146,8 +137,7 @@ impl<'a> PatchBlock<'a> {
         });
     }
 
-    /// Maxima and factors of the quad of a stage whose exponents this thread copies: the same quad
-    /// for all components.
+    /// Maxima and factors of the quad of a stage whose exponents this thread copies, for all components.
     /// Safety: the stage exists.
     #[inline(always)]
     unsafe fn normalisers(&self, number: u32) -> [[f32; QUAD]; 2] {
@@ -157,9 +147,8 @@ impl<'a> PatchBlock<'a> {
         unsafe { [load4(from, policy_keep()), load4(from.wrapping_add(stride as usize), policy_keep())] }
     }
 
-    /// Turns the exponents that this thread copied into responsibilities, in their place, and adds
-    /// them to the counts.
-    /// Safety: the exponents `r` of the stage have arrived; `largest` is the present stage's.
+    /// Turns the exponents that this thread copied into responsibilities, in place, and adds them to the counts.
+    /// Safety: the exponents `r` of the stage have arrived; `largest` is the current stage's.
     #[inline(always)]
     unsafe fn responsibilities(&self, r: Shared<f32>, largest: Shared<f32>, normalisers: [[f32; QUAD]; 2]) {
         let quad = thread_idx() as usize % QUADS;
@@ -183,16 +172,16 @@ impl<'a> PatchBlock<'a> {
                 });
                 r.set4(place, v);
                 self.counts.set(c as usize, self.counts.get(c as usize) + total);
-                // A place for each quad and component of a tile: those of a tile side by side.
+                // A place for each quad and component; the components of a tile are neighbours.
                 let (t, k) = (component / COMPONENTS, component % COMPONENTS);
                 largest.set((t * QUADS + quad) * COMPONENTS + k, most);
             }
         });
     }
 
-    /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of
-    /// component 0. All threads of the block take part.
-    /// Safety: there is a place for each component, and no other block uses those of this block's.
+    /// Moves the counts to memory like [`move_sums`]. `to`: the place of component 0. All threads of the block take
+    /// part.
+    /// Safety: each component has a place, and no other block uses the places of this block's.
     #[inline(always)]
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {
         // Four neighbouring lanes counted the quads of a component; whole warps meet here.
@@ -213,13 +202,12 @@ impl<'a> PatchBlock<'a> {
     }
 }
 
-/// Moves a thread's sums to memory, `step` apart, and leaves zeros. They replace what is there, or
-/// are added to it.
+/// Moves a thread's sums to memory, `step` apart, replacing or adding, and leaves zeros.
 /// Safety: the places exist, and no other thread uses them.
 #[inline(always)]
 unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V], add: bool) {
     let mut sums = [0.0f64; V];
-    // All reads come before the first write, so that their latencies overlap.
+    // All reads come before the first write, so that they overlap.
     let mut v = 0;
     while add && v < V {
         // SAFETY: the caller guarantees it.
@@ -233,7 +221,7 @@ unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32
     });
 }
 
-/// Waits until the oldest of `stages` stages, all of which but one are on their way, has arrived.
+/// Waits for the oldest of `stages` stages, all but one of which are being copied.
 #[inline(always)]
 fn wait_for_stage(stages: u32) {
     match stages {
@@ -247,13 +235,13 @@ fn wait_for_stage(stages: u32) {
 unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     let shape = PatchShape { full: FULL, central: CENTRAL, ..args.shape };
     let block = PatchBlock::new(args, shape);
-    // The stages of all slices, and this block's present one.
+    // The stages of all slices, and this block's current one.
     let all = args.columns.n.div_ceil(STAGE as u64) as u32;
     let mut number = block_idx_y();
     let mut ahead = 0;
     while ahead + 1 < shape.stages {
         if number + ahead * args.slices < all {
-            // SAFETY: the start: no stage is in use.
+            // SAFETY: at the start no stage is in use.
             unsafe {
                 block.fetch(block.stages.offset(ahead as usize * shape.stage()), number + ahead * args.slices);
             }
@@ -266,22 +254,20 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         // SAFETY: the stage exists.
         normalisers = unsafe { block.normalisers(number) };
     }
-    // SAFETY: the start: the shared memory is not in use, but for the copies; the arguments are as
-    // documented.
+    // SAFETY: at the start only copies use the shared memory; the arguments are as documented.
     let task = unsafe {
         block.prepare::<CENTRAL>();
         PatchTask::of_thread::<FULL>(&block)
     };
     let features = block.features() as usize;
     let centres = block.centres.offset(task.tile as usize * COMPONENTS * features);
-    // The place of this task's sums: those of neighbouring tasks lie beside each other, the counts
-    // behind them all.
+    // The place of this task's sums: neighbouring tasks are side by side, and all counts come last.
     let tasks = shape.tiles as usize * shape.patches as usize;
     let index = (block.tile + task.tile) as usize * shape.patches as usize + (block.patch + task.patch) as usize;
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
     let mut add = args.add != 0;
     let mut sums = [[0.0f32; VALUES]; COMPONENTS];
-    // The place of the present stage, and which half of `largest` belongs to it.
+    // The place of the current stage, and its half of `largest`.
     let (mut place, mut half) = (0, 0);
     let mut since_move = 0;
     barrier!();
@@ -290,16 +276,15 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         let r = samples.offset(features * PITCH);
         let largest = block.largest.offset(half * shape.places());
         wait_for_stage(shape.stages);
-        // SAFETY: this thread's copies have arrived; no thread reads this half of `largest` since
-        // the last barrier.
+        // SAFETY: this thread's copies have arrived; no thread reads this half of `largest` since the last barrier.
         unsafe { block.responsibilities(r, largest, normalisers) };
         barrier!();
         let next = number + args.slices;
         let last = number + ahead * args.slices;
         if last < all {
-            // The place of the stage before this one.
+            // The place of the previous stage.
             let free = if place == 0 { ahead } else { place - 1 };
-            // SAFETY: all threads have passed the barrier: none computes on that stage any more.
+            // SAFETY: all threads have passed the barrier, so none computes on that stage.
             unsafe { block.fetch(block.stages.offset(free as usize * shape.stage()), last) };
         }
         copies_commit();
@@ -309,7 +294,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         }
         let r = r.offset(task.tile as usize * COMPONENTS * PITCH);
         let largest = largest.offset(task.tile as usize * COMPONENTS * QUADS);
-        // A bound known at run time only, so that the loop is not unrolled.
+        // The bound is only known at run time, so that the loop is not unrolled.
         let left = args.columns.quads() - number * QUADS as u32;
         let quads = if left < QUADS as u32 { left as usize } else { QUADS };
         counted!(for quad in 0..quads {
@@ -338,8 +323,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
                 });
             }
             if block.patch == 0 {
-                // SAFETY: a place for each component, which the blocks of the first patches use
-                // alone.
+                // SAFETY: a place for each component, which only the blocks of the first patches use.
                 unsafe { block.move_counts(to.wrapping_add(COMPONENTS * VALUES * tasks), add) };
             }
             add = true;
@@ -348,7 +332,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
 }
 
 kernels! {
-    /// Moments around the data's centre (`raw`) or each component's (`central`).
+    /// Sums moments around the data's centre (`raw`) or each component's (`central`).
     weighted_sums_diag_raw: WeightedSumsArgs = body::<false, false>;
     weighted_sums_full_raw: WeightedSumsArgs = body::<true, false>;
     weighted_sums_diag_central: WeightedSumsArgs = body::<false, true>;

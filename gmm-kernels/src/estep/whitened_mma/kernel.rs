@@ -1,4 +1,3 @@
-//! The code of the kernels for matrices on the tensor cores.
 mod outer;
 mod whiten;
 
@@ -9,7 +8,7 @@ use crate::simt::*;
 pub use outer::*;
 pub use whiten::*;
 
-/// Adds sums of the tensor cores to those of the warp, for a pair of tiles of eight columns.
+/// Adds sums of the tensor cores to the warp's, for a pair of tiles of eight columns.
 #[inline(always)]
 fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4]; 2]; 2]) {
     counted!(for t in 0..2 {
@@ -21,7 +20,7 @@ fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4];
 }
 
 kernel! {
-    /// Splits the triangles into two float16 numbers each, and puts them where `whiten` reads them.
+    /// Splits the triangles into two float16 numbers each, in the order in which `whiten` reads them.
     pub unsafe fn split_matrices(args: SplitMatricesArgs) {
         let shape = args.shape;
         let d = shape.d as usize;
@@ -38,7 +37,7 @@ kernel! {
             let row = BAND * band + TILE * half + lane / 4 + 8 * (number % 2);
             let column = TILE * tile + 2 * (lane % 4) + 8 * (number / 2);
             let from = args.matrices.wrapping_add(component * (d * (d + 1) / 2) + row * (row + 1) / 2 + column);
-            // SAFETY: the caller guarantees it; only this thread writes these places.
+            // SAFETY: the caller guarantees it; only this thread writes the places.
             unsafe {
                 let first = if row < d && column <= row { load(from) } else { 0.0 };
                 let second = if row < d && column < row { load(from.add(1)) } else { 0.0 };

@@ -1,4 +1,3 @@
-//! The code of the kernels of warpgroups for matrices.
 mod exponents;
 mod operands;
 mod respond;

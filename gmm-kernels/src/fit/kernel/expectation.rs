@@ -1,8 +1,8 @@
-//! A pass over the samples: what each has in each component, and the sums of that.
+//! A pass over the samples: each sample's share in each component, and the sums of these.
 use super::*;
 use crate::math::{LogProduct64, float64, smaller, warp_sum};
 
-/// 2^LEAST beside one is nothing.
+/// 2^LEAST is negligible beside one.
 const LEAST: f64 = -1000.0;
 
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
@@ -18,8 +18,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         t
     }
 
-    /// The exponent of a sample under a component: log₂ of its weighted density, without the constant
-    /// of D.
+    /// A sample's exponent under a component: log₂ of its weighted density, without the constant that depends on D.
     /// Safety: the parameters have been written.
     #[inline(always)]
     unsafe fn exponent(x: &[f64; FEATURES], mean: Shared<f64>, factor: Shared<f64>, seed: f64) -> f64 {
@@ -49,7 +48,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         q
     }
 
-    /// Writes a sample's share in each component: all of its weight in the nearest.
+    /// Writes a sample's share in each component: its whole weight in the nearest.
     /// Safety: the means have been written, and no other thread uses `shares` (K,).
     #[inline(always)]
     unsafe fn assign(&self, x: &[f64; FEATURES], weight: f64, shares: Shared<f64>) {
@@ -75,8 +74,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         });
     }
 
-    /// Writes a sample's responsibilities, times its weight, and multiplies its likelihood into
-    /// `product`.
+    /// Writes a sample's responsibilities, times its weight, and multiplies its likelihood into `product`.
     /// Safety: the parameters have been written, and no other thread uses `shares` (K,).
     #[inline(always)]
     unsafe fn respond(&self, x: &[f64; FEATURES], weight: f64, shares: Shared<f64>, product: &mut LogProduct64) {
@@ -116,7 +114,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         });
     }
 
-    /// Writes a sample to its place in the tile, with a one behind its features.
+    /// Writes a sample to its place in the tile, followed by the number one.
     /// Safety: no other thread uses the place.
     #[inline(always)]
     unsafe fn put(&self, x: &[f64; FEATURES], place: Shared<f64>) {
@@ -133,7 +131,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         });
     }
 
-    /// Mean `j` of component `c`; zero for the one behind the features.
+    /// Mean `j` of component `c`; zero behind the features.
     /// Safety: the means have been written.
     #[inline(always)]
     unsafe fn mean_or_zero(&self, c: usize, j: usize) -> f64 {
@@ -141,8 +139,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         if j < self.d() { unsafe { self.mean(c).get(j) } } else { 0.0 }
     }
 
-    /// Adds the samples `first`, `first + step`, … of the tile, which has so many, to an item of
-    /// component `c`, whose sums are at `to`.
+    /// Adds the tile's samples `first`, `first + step`, … below `end` to an item of component `c`, with sums at `to`.
     /// Safety: the tile and the means have been written, and no other thread uses the sums.
     #[inline(always)]
     unsafe fn add(&self, c: usize, item: usize, to: Shared<f64>, (first, step, end): (usize, usize, usize)) {
@@ -154,7 +151,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         // SAFETY: the caller guarantees it, here and below.
         unsafe {
             if FULL {
-                // The item's row and chunk: rows come in groups that have equally many chunks.
+                // The item's row and chunk: rows with equally many chunks form groups.
                 let mut group = 0;
                 while item >= row_items(CHUNK * (group + 1)) {
                     group += 1;
@@ -195,9 +192,8 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         }
     }
 
-    /// Leaves the sums of a pass over all samples, and each warp's part of the log-likelihood.
-    /// Safety: all threads of the block call it; the parameters that the pass reads have been
-    /// written.
+    /// Computes the sums of a pass over all samples, and each warp's part of the log-likelihood.
+    /// Safety: all threads of the block call it; the parameters that the pass reads have been written.
     #[inline(always)]
     pub(super) unsafe fn add_samples(&self, pass: Pass, n: usize) {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
@@ -205,13 +201,13 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         let items = self.k as usize * self.n_items as usize;
         let parts = if items < threads { divide(threads as u32, items as u32).0 as usize } else { 1 };
         let of_item = self.layout().of_item;
-        // The part of a tile's samples, the component and the item of a slot.
+        // Returns the part of a tile's samples, the component and the item of a slot.
         let place = |slot: usize| {
             let (part, rest) = divide(slot as u32, items as u32);
             let (c, item) = divide(rest, self.n_items);
             (part as usize, c as usize, item as usize)
         };
-        // SAFETY: samples below N; places that only this thread uses, or that threads have met for.
+        // SAFETY: samples below N; places that only this thread uses, or that a barrier separates.
         unsafe {
             counted!(for v in (thread..parts * items * of_item).step_by(threads) {
                 self.sums().set(v, 0.0);
@@ -245,7 +241,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                 barrier!();
                 first += threads;
             }
-            // The sums of all parts and warps.
+            // Adds up the sums of all parts and warps.
             counted!(for v in (thread..items * of_item).step_by(threads) {
                 let mut sum = self.sums().get(v);
                 counted!(for part in 1..opaque(parts as u32) as usize {
@@ -262,7 +258,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// The log-likelihood of the samples in the pass.
-    /// Safety: [`Self::add_samples`] has left it.
+    /// Safety: [`Self::add_samples`] has computed it.
     #[inline(always)]
     pub(super) unsafe fn total(&self) -> f64 {
         let mut total = 0.0;

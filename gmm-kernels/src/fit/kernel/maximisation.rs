@@ -1,17 +1,15 @@
-//! The M-step, and what the sums of a pass are read by.
+//! The M-step, and access to the sums of a pass.
 use super::*;
 use crate::math::{ROOT_HALF_LOG2_E, float64, warp_sum};
 
-/// Of a sum of squares around the old mean so much may be left around the new one: 2⁻²⁰, as the
-/// host's `CentredSums::cancel`.
+/// The least fraction to which a sum of squares may shrink around the new mean: 2⁻²⁰, as in `CentredSums::cancel`.
 const LOST: f64 = 1048576.0;
-/// The least pivot over its variance: 2⁻⁴⁰, far more than what rounding leaves of zero.
+/// The least pivot over its variance: 2⁻⁴⁰, far above a zero's rounding error.
 const LEAST_PIVOT: f64 = 9.094947017729282e-13;
-/// A component of less has lost its samples. (The host's floor is ten times the least difference
-/// from one.)
+/// A component with a smaller count has lost its samples. (The host's floor is ten times the float64 epsilon.)
 const LEAST_COUNT: f64 = 1e-14;
 
-/// The sum of `x` over the lanes of the warp, in all of them; all lanes take part.
+/// The sum of `x` over the lanes of the warp, in all lanes; all take part.
 #[inline(always)]
 fn sum_in_all_lanes(mut x: f64) -> f64 {
     let mut by = WARP / 2;
@@ -23,8 +21,8 @@ fn sum_in_all_lanes(mut x: f64) -> f64 {
 }
 
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
-    /// A sum of component `c`, once those of all samples are together: number `v` of an item.
-    /// Safety: the sums have been written, and the item is one of the pass.
+    /// A sum of component `c` over all samples: number `v` of an item.
+    /// Safety: the sums have been written, and the pass has the item.
     #[inline(always)]
     unsafe fn sum(&self, c: usize, item: usize, v: usize) -> f64 {
         let at = c * self.n_items as usize + item - self.first_item as usize;
@@ -48,7 +46,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         unsafe { if FULL { self.second_moment(c, self.d(), j) } else { self.sum(c, j, 0) } }
     }
 
-    /// Σ r·(xᵢ − μᵢ)·(xⱼ − μⱼ) of component `c`, for i ≥ j; of `fit_diag` for i = j.
+    /// Σ r·(xᵢ − μᵢ)·(xⱼ − μⱼ) of component `c`, for i ≥ j; in `fit_diag` for i = j.
     /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn second_moment(&self, c: usize, i: usize, j: usize) -> f64 {
@@ -56,8 +54,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         unsafe { if FULL { self.sum(c, row_items(i) + j / CHUNK, j % CHUNK) } else { self.sum(c, i, 1) } }
     }
 
-    /// Σ r·(xᵢ − x̄ᵢ)·(xⱼ − x̄ⱼ) around the new means, of component `c` or of all of them; and whether
-    /// it is a difference of numbers that cancel.
+    /// Σ r·(xᵢ − x̄ᵢ)·(xⱼ − x̄ⱼ) around the new means, of component `c` or all; and whether it cancels.
     /// Safety: as for [`Self::sum`].
     #[inline(always)]
     unsafe fn scatter(&self, c: usize, all: bool, i: usize, j: usize) -> (f64, bool) {
@@ -77,15 +74,14 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         (around_mean, i == j && moved > LOST * around_mean)
     }
 
-    /// Computes a factor, that of component `c` or of all of them, from the sums. A warp's work, in
-    /// which all lanes take part.
-    /// Safety: the sums are those of all samples, and no other warp uses the factor.
+    /// Computes a factor from the sums, of component `c` or of all. One warp does it, with all lanes.
+    /// Safety: the sums are over all samples, and no other warp uses the factor.
     #[inline(always)]
     unsafe fn factorise(&self, c: usize) {
         let lane = thread_idx() % WARP;
         let row = lane as usize;
         let (d, factor, pooled) = (self.d(), self.factor(c), self.args.pooled);
-        // SAFETY: the caller guarantees it; lanes write rows of their own, or columns.
+        // SAFETY: the caller guarantees it; lanes write their own rows or columns.
         unsafe {
             let count = if FULL && pooled { self.total_weight() } else { self.count(c) };
             let has_samples = count > LEAST_COUNT;
@@ -122,7 +118,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                     }
                     warp_sync();
                 });
-                // Behind the features a unit matrix.
+                // A unit matrix behind the features.
                 if row >= d && row < FEATURES {
                     counted!(for j in 0..opaque(lane + 1) as usize {
                         factor.set(row_start(row) + j, if j == row { 1.0 } else { 0.0 });
@@ -131,7 +127,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
                 warp_sync();
                 let inverse = if row < FEATURES { float64::reciprocal(factor.get(row_start(row) + row)) } else { 1.0 };
                 determinant = float64::log2(inverse);
-                // A lane's column of L⁻¹, in the place of samples that nobody needs any more.
+                // A lane's column of L⁻¹, which overwrites samples that are no longer needed.
                 let layout = self.layout();
                 let warp = (thread_idx() / WARP) as usize;
                 let scratch = self.place(layout.samples + warp * WARP as usize * layout.sample_stride + row);
@@ -179,17 +175,17 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         }
     }
 
-    /// Whether the fit goes on: takes the step that ends a pass, and says which is next. `rounds`:
-    /// Lloyd's iterations.
-    /// Safety: all threads of the block call it; the sums are those of all samples.
+    /// Takes the step that ends a pass, and sets the next. Returns whether the fit goes on. `rounds`: Lloyd's
+    /// iterations.
+    /// Safety: all threads of the block call it; the sums are over all samples.
     #[inline(always)]
     pub(super) unsafe fn maximise(&self, pass: &mut Pass, rounds: &mut u32) -> bool {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
         let (warp, lane, warps) = (thread / WARP as usize, thread_idx() % WARP, threads / WARP as usize);
         let (k, d) = (self.k as usize, self.args.d as usize);
-        // SAFETY: places that only this thread or warp uses, or that threads have met for.
+        // SAFETY: places that only this thread or warp uses, or that a barrier separates.
         unsafe {
-            // First the factors, which only the sums are read for.
+            // First the factors, which need only the sums.
             if *pass != Pass::Lloyd {
                 let matrices = if FULL && self.args.pooled { 1 } else { k };
                 let mut c = warp;
@@ -245,13 +241,13 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
     }
 
     /// Writes the results.
-    /// Safety: the sums are those of all samples, unless the fit is given up.
+    /// Safety: the sums are over all samples, unless the fit is given up.
     #[inline(always)]
     pub(super) unsafe fn finish(&self, end: End, iterations: u32) {
         let results = self.args.results.wrapping_add(self.word(word::RESULTS) as usize);
         let d = self.d();
         let of_component = d + sums(FULL, d);
-        // SAFETY: the place has these numbers, and the caller guarantees the others.
+        // SAFETY: the place has these numbers, and the caller guarantees the rest.
         unsafe {
             if thread_idx() == 0 {
                 store(results, end as u32 as f64);

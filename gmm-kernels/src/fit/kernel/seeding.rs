@@ -3,8 +3,8 @@ use super::*;
 use crate::math::{Float, smaller, warp_sum};
 
 impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
-    /// Whether there are K seeds: each is a sample, drawn in proportion to its squared distance to the
-    /// nearest before, the best of some draws. All threads of the block call it.
+    /// Draws K seeds, each a sample drawn in proportion to its squared distance to the nearest previous seed, the best
+    /// of several draws. Returns whether there are that many. All threads of the block call it.
     /// Safety: the shared memory has been cleared.
     #[inline(always)]
     pub(super) unsafe fn seed(&self, n: usize) -> bool {
@@ -19,12 +19,11 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         let (mut used, mut distinct, mut c) = (0, true, 0);
         while c < k && distinct {
             let draws = if opaque(c as u32) == 0 { 1 } else { trials(k) };
-            // SAFETY: all threads of the block are here, and meet between writing and reading.
+            // SAFETY: all threads of the block take part, and meet between writes and reads.
             unsafe {
                 distinct = self.draw(n, own, c, (used, draws));
                 barrier!();
-                // `opaque` keeps the compiler from making two copies of this branch, each with its own
-                // barriers.
+                // `opaque` keeps the compiler from making two copies of this branch, each with its own barriers.
                 if opaque(distinct as u32) != 0 {
                     self.measure(draws);
                 }
@@ -40,10 +39,9 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         distinct
     }
 
-    /// Whether a sample is left at a distance; then the candidates for centre `c` are drawn, of which
-    /// there are `draws`, with the uniform numbers behind those used. `own`: the thread's part of the
-    /// sum of the weighted distances.
-    /// Safety: all threads of the block call it, after they have read what warps exchange.
+    /// Returns whether any sample is at a distance; if so, draws `draws` candidates for centre `c` with the uniform
+    /// numbers behind the first `used`. `own`: the thread's part of the sum of the weighted distances.
+    /// Safety: all threads of the block call it, after they have read the numbers that warps exchange.
     #[inline(always)]
     unsafe fn draw(&self, n: usize, own: f64, c: usize, (used, draws): (usize, usize)) -> bool {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);
@@ -71,7 +69,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
             let (from, to) = (if lane > 0 { base + before } else { base }, base + running);
             counted!(for trial in 0..opaque(draws as u32) as usize {
                 let u = f64::load(self.args.uniforms.wrapping_add(self.word(word::UNIFORMS) as usize + used + trial));
-                // Below the total, also where the product is rounded up.
+                // Below the total even if the product is rounded up.
                 let target = smaller(u * total, total * (1.0 - f64::EPSILON));
                 if from <= target && target < to {
                     let (mut at, mut sum, mut chosen) = (thread, from, thread);
@@ -88,7 +86,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         }
     }
 
-    /// Leaves each warp's part of the sum of the distances that each candidate would leave.
+    /// Computes each warp's part of the sum of the distances that each candidate would leave.
     /// Safety: all threads of the block call it; the candidates are in shared memory.
     #[inline(always)]
     unsafe fn measure(&self, draws: usize) {
@@ -111,9 +109,8 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         }
     }
 
-    /// The thread's part of the sum of the weighted distances, after the best candidate has become
-    /// centre `c`.
-    /// Safety: all threads of the block call it; what [`Self::measure`] leaves is in shared memory.
+    /// Makes the best candidate centre `c`. Returns the thread's part of the new sum of the weighted distances.
+    /// Safety: all threads of the block call it; the results of [`Self::measure`] are in shared memory.
     #[inline(always)]
     unsafe fn choose(&self, c: usize, draws: usize) -> f64 {
         let (thread, threads) = (thread_idx() as usize, block_dim() as usize);

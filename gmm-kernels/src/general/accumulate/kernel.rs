@@ -1,4 +1,3 @@
-//! The code of the `accumulate` kernels.
 mod wide;
 
 use super::*;
@@ -7,8 +6,7 @@ use crate::patterns::SLICE;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// Sums each of the numbers over the lanes: lane l gets the l-th pair of the sums, in the first
-/// places. All lanes take part.
+/// Sums each number over the lanes; lane l gets the l-th pair of the sums. All lanes take part.
 #[inline(always)]
 fn sum_over_lanes<T: Float>(mut v: [T; NUMBERS]) -> [T; 2] {
     let lane = thread_idx() % WARP;
@@ -17,8 +15,7 @@ fn sum_over_lanes<T: Float>(mut v: [T; NUMBERS]) -> [T; 2] {
     while by > 0 {
         let upper = lane & by != 0;
         counted!(for i in 0..half {
-            // Both are read before one is chosen: a choice between places would keep the array in
-            // memory.
+            // Both are read before one is chosen: a choice between places would keep the array in memory.
             let (low, high) = (v[i], v[half + i]);
             let (keep, give) = if upper { (high, low) } else { (low, high) };
             v[i] = keep + give.shuffle_xor(by);
@@ -29,7 +26,6 @@ fn sum_over_lanes<T: Float>(mut v: [T; NUMBERS]) -> [T; 2] {
     [v[0], v[1]]
 }
 
-/// A slice of the samples.
 #[derive(Clone, Copy)]
 struct Slice {
     number: u32,
@@ -53,12 +49,12 @@ impl Slice {
         }
     }
 
-    /// Writes a number's sum over the slice, or adds it to what is there.
+    /// Writes a number's sum over the slice, or adds it to the number there.
     /// Safety: the number exists, and no other thread has it.
     #[inline(always)]
     unsafe fn store<T>(self, args: &AccumulateArgs<T>, number: usize, sum: f64) {
-        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
-        // where no sum has been written yet. SAFETY: a place for each number and slice.
+        // `load_fresh` reads only under the condition. A compiler may move `load` in front of it, where no sum has been
+        // written yet. SAFETY: a place for each number and slice.
         unsafe {
             let to = args.partials.add(number * args.partials_stride as usize + self.number as usize);
             store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
@@ -66,7 +62,7 @@ impl Slice {
     }
 }
 
-/// The row and the column of an element of a lower triangle that is stored row by row.
+/// The row and the column of an element of a lower triangle stored row by row.
 #[inline(always)]
 fn place_in_triangle(element: u32) -> (usize, usize) {
     let mut row = 0;
@@ -82,7 +78,7 @@ struct Task<'a, T> {
     args: &'a AccumulateArgs<T>,
     /// The component, or the first of a group.
     component: usize,
-    /// First features of the tile's rows and columns; of diagonal sums, the rows alone.
+    /// First features of the tile's rows and columns; diagonal sums have only rows.
     rows: usize,
     columns: usize,
     /// The sample behind the last of the slice.
@@ -99,8 +95,7 @@ impl<'a, T: Float> Task<'a, T> {
         Self { args, component, rows: row * FEATURES, columns: column * FEATURES, end }
     }
 
-    /// c of a component's features from `first` on; `behind` of the one behind the last, and then
-    /// zeros.
+    /// c of a component's features from `first` on; `behind` for the one behind the last, then zeros.
     #[inline(always)]
     unsafe fn centres<const N: usize>(self, component: usize, first: usize, behind: T) -> [T; N] {
         let d = self.args.d as usize;
@@ -116,7 +111,7 @@ impl<'a, T: Float> Task<'a, T> {
         centres
     }
 
-    /// Sample `i`'s features from `first` on; zeros behind the last.
+    /// Sample `i`'s features from `first` on, with zeros behind the last.
     #[inline(always)]
     unsafe fn features<const N: usize>(self, i: usize, first: usize) -> [T; N] {
         let mut x = [T::ZERO; N];
@@ -141,9 +136,9 @@ impl<'a, T: Float> Task<'a, T> {
     }
 }
 
-/// How a sample is added to a tile of sums.
+/// Adds samples to a tile of sums.
 trait Tile<T: Float> {
-    /// The centres of the task's features.
+    /// Reads the centres of the task's features.
     /// Safety: the task's component exists.
     unsafe fn new(task: Task<'_, T>) -> Self;
 
@@ -152,7 +147,7 @@ trait Tile<T: Float> {
     unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]);
 }
 
-/// Of the triangle of one component: the centres of the rows' and of the columns' features.
+/// A tile of one component's triangle: the centres of the rows' and of the columns' features.
 struct Triangle<T> {
     rows: [T; FEATURES],
     columns: [T; FEATURES],
@@ -161,8 +156,7 @@ struct Triangle<T> {
 impl<T: Float> Tile<T> for Triangle<T> {
     #[inline(always)]
     unsafe fn new(task: Task<'_, T>) -> Self {
-        // With −1 as the centre behind the last feature, u = x − c is one there. SAFETY: the caller
-        // guarantees it.
+        // With −1 as the centre behind the last feature, u = x − c is one there. SAFETY: the caller guarantees it.
         unsafe {
             Self {
                 rows: task.centres(task.component, task.rows, -T::ONE),
@@ -189,8 +183,7 @@ impl<T: Float> Tile<T> for Triangle<T> {
     }
 }
 
-/// Of the diagonals of a group of components: the centres of each. `GAPS`: over the samples that
-/// have the feature.
+/// A tile of the diagonals of a group of components: their centres. `GAPS`: over the samples with the feature.
 struct Diagonals<T, const GAPS: bool> {
     centres: [[T; SIDE]; SIDE],
 }
@@ -267,7 +260,7 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>)
             });
         }
         counted!(for s in 0..2 {
-            // SAFETY: a tile's number, which this lane has.
+            // SAFETY: a number of the tile that this lane holds.
             unsafe { slice.store(args, unit as usize * NUMBERS + lane * 2 + s, totals[s]) };
         });
     });
@@ -276,7 +269,7 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>)
 const _: () = assert!(NUMBERS == 2 * WARP as usize);
 
 kernels! {
-    /// Each slice's sums.
+    /// Computes each slice's sums.
     accumulate_diag_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, false>, false>;
     accumulate_observed_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, true>, false>;
     accumulate_full_f32: AccumulateArgs<f32> = body::<f32, Triangle<f32>, true>;

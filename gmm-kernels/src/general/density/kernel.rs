@@ -1,4 +1,3 @@
-//! The code of the `density` kernels.
 mod wide;
 
 use super::*;
@@ -6,8 +5,7 @@ use crate::math::Float;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is
-/// subtracted from the samples first.
+/// q of four samples and one component. `AROUND_MEANS`: `b` is the mean, which is subtracted from the samples first.
 /// Safety: `a`, `b` and `x` are of a component and of samples as the arguments describe them.
 #[inline(always)]
 unsafe fn full<T: Float, const AROUND_MEANS: bool>(
@@ -56,9 +54,8 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
     q
 }
 
-/// q of four samples and a group of components. `GAPS`: a sample takes part with its observed
-/// features; `AROUND_MEANS`: b are the components' means, which are subtracted from the samples
-/// first.
+/// q of four samples and a group of components. `GAPS`: only a sample's observed features count; `AROUND_MEANS`: b are
+/// the components' means, which are subtracted from the samples first.
 /// Safety: as for [`full`].
 #[inline(always)]
 unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
@@ -89,8 +86,7 @@ unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
                 let z = match (AROUND_MEANS, GAPS) {
                     (false, _) => a[c].fma(xs[p], b[c]),
                     (true, false) => a[c] * (xs[p] - b[c]),
-                    // Zero times an infinite square of a feature that is missing would not be a
-                    // number.
+                    // Zero times the infinite square of a missing feature would be NaN.
                     (true, true) => a[c] * (observed[p] * (xs[p] - b[c])),
                 };
                 q[c][p] = match GAPS {
@@ -137,7 +133,7 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const AROUND_MEANS:
 }
 
 kernels! {
-    /// q of every sample and component.
+    /// Computes q of every sample and component.
     density_diag_f32: DensityArgs<f32> = body::<f32, false, false, false>;
     density_observed_f32: DensityArgs<f32> = body::<f32, false, true, false>;
     density_full_f32: DensityArgs<f32> = body::<f32, true, false, false>;

@@ -1,14 +1,13 @@
-//! The code of the `posterior` kernels.
 use super::*;
 use crate::data::QUAD;
 use crate::math::{Float, float64, warp_sum};
 use crate::reduce::Output;
 use crate::simt::*;
 
-/// Components whose numbers are read before any of them is used.
+/// Components whose numbers are read before any is used.
 const AT_ONCE: u32 = 4;
 
-/// A sample, and the part of the components that a lane goes through: every `parts`-th from `first` on.
+/// A sample, and the components that a lane goes through: every `parts`-th from `first` on.
 #[derive(Clone, Copy)]
 struct Part<'a, T> {
     args: &'a PosteriorArgs<T>,
@@ -29,7 +28,7 @@ struct Terms<T> {
 impl<T: Float> Terms<T> {
     const NONE: Self = Self { sum: T::ZERO, largest: T::ZERO, label: 0 };
 
-    /// Adds those of other components; of equal terms the first component's is the largest.
+    /// Adds the terms of other components; of equal terms, the first component's counts as the largest.
     #[inline(always)]
     fn add(&mut self, other: Self) {
         self.sum = self.sum + other.sum;
@@ -41,7 +40,7 @@ impl<T: Float> Terms<T> {
 }
 
 impl<T: Float> Part<'_, T> {
-    /// The place of qₖ.
+    /// The address of qₖ.
     #[inline(always)]
     fn q(self, k: u32) -> *mut T {
         self.args.q.wrapping_add(k as usize * self.args.stride as usize + self.sample)
@@ -76,7 +75,7 @@ impl<T: Float> Part<'_, T> {
         unsafe { T::load(self.weights.add(k as usize)) }
     }
 
-    /// The largest qₖ of the components that have a weight.
+    /// The largest qₖ among components with a weight.
     /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn maximum(self) -> T {
@@ -92,7 +91,7 @@ impl<T: Float> Part<'_, T> {
         top
     }
 
-    /// The terms; they replace qₖ if responsibilities are asked for.
+    /// The terms; they replace qₖ if responsibilities are wanted.
     /// Safety: the sample exists.
     #[inline(always)]
     unsafe fn terms(self, maximum: T) -> Terms<T> {
@@ -101,8 +100,7 @@ impl<T: Float> Part<'_, T> {
         unsafe {
             self.for_each(|k, q| {
                 let w = self.weight(k);
-                // The q of a component without weight may be above the maximum: it counts as 0, not
-                // as 0·∞.
+                // A component without weight may have a q above the maximum: it counts as 0, not as 0·∞.
                 let p = if w > T::ZERO { w * (q - maximum).exp2() } else { T::ZERO };
                 if self.args.responsibilities != 0 {
                     store(self.q(k), p);
@@ -116,7 +114,7 @@ impl<T: Float> Part<'_, T> {
         terms
     }
 
-    /// Makes responsibilities of the terms.
+    /// Turns the terms into responsibilities.
     /// Safety: the sample exists, and its terms have replaced its qₖ.
     #[inline(always)]
     unsafe fn scale(self, factor: T) {
@@ -125,7 +123,7 @@ impl<T: Float> Part<'_, T> {
     }
 }
 
-/// What the warps that share samples have found, a place for each thread.
+/// Results of the warps that share samples, a place for each thread.
 #[derive(Clone, Copy)]
 struct Exchange {
     maxima: Shared<f64>,
@@ -152,11 +150,10 @@ impl Exchange {
     }
 
     /// The largest of all parts' maxima.
-    /// Safety: all threads of the block call it, in turn with [`Self::terms`].
+    /// Safety: all threads of the block call it, alternately with [`Self::terms`].
     #[inline(always)]
     unsafe fn maximum<T: Float>(self, own: T) -> T {
-        // SAFETY: a place for each thread. The maxima of the round before were read before the
-        // barrier in `terms`.
+        // SAFETY: a place for each thread. The previous round's maxima were read before the barrier in `terms`.
         unsafe { self.maxima.set(thread_idx() as usize, own.wide()) };
         barrier!();
         let mut top = T::LOWEST;
@@ -168,13 +165,12 @@ impl Exchange {
         top
     }
 
-    /// The terms of all parts, added up in their order.
+    /// The terms of all parts, added up in order.
     /// Safety: as for [`Self::maximum`].
     #[inline(always)]
     unsafe fn terms<T: Float>(self, own: Terms<T>) -> Terms<T> {
         let place = thread_idx() as usize;
-        // SAFETY: a place for each thread. The terms of the round before were read before the
-        // barrier in `maximum`.
+        // SAFETY: a place for each thread. The previous round's terms were read before the barrier in `maximum`.
         unsafe {
             self.sums.set(place, own.sum.wide());
             self.largest.set(place, own.largest.wide());
@@ -204,16 +200,15 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     counted!(for first in (block_idx() * samples..args.n).step_by(grid_dim() * samples) {
         let i = first + tile * WARP + lane;
         let exists = i < args.n;
-        // Of a sample that does not exist, nothing is read.
+        // Threads past the last sample read the last one.
         let last = if exists { i as usize } else { args.n as usize - 1 };
-        // SAFETY: the sample exists, and each array that is there has a place for it; all threads
-        // take part in the exchanges.
+        // SAFETY: the sample exists, with a place in each array that is not null; all threads take part.
         unsafe {
             let weights = args.weights.add(args.of_quads.offset(last / QUAD));
             let own = Part { args, sample: last, first: if exists { part } else { args.k }, weights };
             let maximum = exchange.maximum(own.maximum());
             let Terms { sum, label, .. } = exchange.terms(own.terms(maximum));
-            // All exponents are −∞ where the sample is infinitely far from every component.
+            // All exponents are −∞ if the sample is infinitely far from every component.
             let unreachable = maximum == T::LOWEST;
             let sample_weights = args.sample_weights;
             let weight = if sample_weights.is_null() { T::ONE } else { T::load(sample_weights.add(last)) };
@@ -230,8 +225,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
                 }
             }
             if args.responsibilities != 0 {
-                // The sum of a sample that is infinitely far is zero. Without weight it takes no
-                // part.
+                // The sum of an infinitely distant sample is zero. Without weight it does not count.
                 own.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
             }
         }
@@ -239,8 +233,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {
-        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
-        // where no sum has been written yet. SAFETY: a place for each block.
+        // `load_fresh` reads only under the condition. A compiler may move `load` in front of it, where no sum has been
+        // written yet. SAFETY: a place for each block.
         unsafe {
             let to = args.partials.add(block_idx() as usize);
             store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
@@ -249,7 +243,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
 }
 
 kernels! {
-    /// Scores, labels, responsibilities, and each block's total.
+    /// Computes scores, labels, responsibilities, and each block's total.
     posterior_f32: PosteriorArgs<f32> = body;
     posterior_f64: PosteriorArgs<f64> = body;
 }

@@ -1,4 +1,3 @@
-//! The code of `batch`.
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
@@ -30,8 +29,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     });
     barrier!();
     let step = grid_dim() * block_dim() * QUADS as u32;
-    // The bound is the same for all threads of a block, so that all lanes take part in the
-    // shuffles.
+    // The bound is the same for all threads of a block, so that all lanes take part in the shuffles.
     counted!(for base in (block_idx() * block_dim() * QUADS as u32..columns.quads()).step_by(step) {
         let mut x = [[[0.0; QUAD]; D]; QUADS];
         let mut quad = [0; QUADS];
@@ -50,7 +48,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             // SAFETY: the group's parameters are in shared memory since the barrier.
             let likelihoods = unsafe { likelihoods::<false, D, ROW4, QUADS>(&x, &x, components, args.k) };
             let mine = set as usize * threads + thread_idx() as usize;
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
             counted!(for r in 0..QUADS {
                 if quad[r] < columns.quads() {
@@ -61,7 +59,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
                 }
             });
             let (power, mantissa) = product.parts();
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             unsafe {
                 powers.set(mine, power);
                 mantissas.set(mine, mantissa);
@@ -69,7 +67,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         });
     });
     barrier!();
-    // Each warp takes other sets, and sums them over the block's threads.
+    // Each warp takes other sets, and adds up their products over the block's threads.
     let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
     counted!(for set in (warp..sets).step_by(block_dim() / WARP) {
         let mut sum = 0.0;
@@ -88,7 +86,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
 }
 
 kernels! {
-    /// Each block's sum for each set.
+    /// Computes each block's sum for each set.
     batch_d01: BatchArgs = body::<1, { row(1, false) / 4 }>;
     batch_d02: BatchArgs = body::<2, { row(2, false) / 4 }>;
     batch_d03: BatchArgs = body::<3, { row(3, false) / 4 }>;

@@ -1,20 +1,17 @@
-//! The code of `batch_mma`.
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct, LogSumExp, ROWS_OF_TILE, butterfly, smaller};
 use crate::simt::*;
 
-/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high halves, low
-/// halves.
+/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high halves, low halves.
 struct Samples<const S: usize> {
     high: [[[Halves; 4]; S]; 2],
     low: [[[Halves; 4]; S]; 2],
 }
 
 impl<const S: usize> Samples<S> {
-    /// Splits a thread's features: of each step and half of it, a quad of samples. The first two of
-    /// a quad are in the first tile.
+    /// Splits a thread's features: a quad of samples for each half step, its first two samples in the first tile.
     #[inline(always)]
     fn new(x: &[[[f32; QUAD]; 2]; S]) -> Self {
         let mut samples = Self { high: [[[0; 4]; S]; 2], low: [[[0; 4]; S]; 2] };
@@ -31,10 +28,9 @@ impl<const S: usize> Samples<S> {
         samples
     }
 
-    /// The sums of products for components 2i and 2i + 1 of the lane's set: for each tile first
-    /// those of the quad's first or third sample, then those of the other. `coefficients`: the
-    /// lane's, of tile i in step 0.
-    /// Safety: the coefficients of all steps are there; all lanes of the warp call it.
+    /// The sums of products for components 2i and 2i + 1 of the lane's set: in each tile first those of the quad's
+    /// first or third sample, then the next one's. `coefficients`: the lane's, of tile i in step 0. All lanes call it.
+    /// Safety: the coefficients of all steps are there.
     #[inline(always)]
     unsafe fn sums(&self, coefficients: Shared<Halves>) -> [[f32; 4]; 2] {
         let mut b = [[0; 4]; S];
@@ -43,7 +39,7 @@ impl<const S: usize> Samples<S> {
             b[s] = unsafe { coefficients.get4(s * STEP_SIZE) };
         });
         let mut sums = [[0.0f32; 4]; 2];
-        // The small products first: what is truncated of their sums is of no account.
+        // Small products first: the truncation of their sums is negligible.
         counted!(for s in 0..S {
             let (high, low) = ([b[s][0], b[s][1]], [b[s][2], b[s][3]]);
             sums[0] = mma(sums[0], self.low[0][s], high);
@@ -70,13 +66,13 @@ struct Bundle {
     /// The reference's exponents of the lane's quad, [`SAMPLES`] apart from component to component.
     exponents: Shared<f32>,
     octets: u32,
-    /// What the sums of the lane's set are multiplied by.
+    /// The factor of the sums of the lane's set.
     scale: f32,
 }
 
 impl Bundle {
-    /// Σₖ wₖ·2^qₖ of a quad for the lane's set.
-    /// Safety: the bundle's parameters are in shared memory; all lanes of the warp call it.
+    /// Σₖ wₖ·2^qₖ of a quad for the lane's set. All lanes of the warp call it.
+    /// Safety: the bundle's parameters are in shared memory.
     #[inline(always)]
     unsafe fn likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [f32; QUAD] {
         let mut likelihoods = [0.0f32; QUAD];
@@ -100,12 +96,12 @@ impl Bundle {
         likelihoods
     }
 
-    /// As [`Self::likelihoods`], with the maximum taken out.
+    /// As [`Self::likelihoods`], with the maximum subtracted.
     /// Safety: as for [`Self::likelihoods`].
     #[inline(always)]
     unsafe fn far_likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [LogSumExp; QUAD] {
         let mut likelihoods = [LogSumExp::new(); QUAD];
-        // Not unrolled: it is rarely used.
+        // Not unrolled, because rarely used.
         counted!(for pair in 0..opaque(self.octets * (COMPONENTS / 2) as u32) as usize {
             not_unrolled();
             let (octet, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
@@ -126,10 +122,9 @@ impl Bundle {
     }
 }
 
-/// Writes the reference's exponents of the lane's quad for a quarter of the components: the others
-/// are those of the lanes with the same quad.
-/// Safety: `components` components of the reference are in shared memory, and there is a place for
-/// each exponent; all lanes of the warp call it.
+/// Writes the reference's exponents of the lane's quad for a quarter of the components; the other lanes with the same
+/// quad write the rest. All lanes of the warp call it.
+/// Safety: `components` components of the reference are in shared memory, and each exponent has a place.
 #[inline(always)]
 unsafe fn write_exponents<const S: usize>(
     x: &[[[f32; QUAD]; 2]; S],
@@ -140,7 +135,7 @@ unsafe fn write_exponents<const S: usize>(
     let lane = (thread_idx() % WARP) as usize;
     let row = reference_row(FEATURES * S);
     counted!(for first in (0..components).step_by(COMPONENTS) {
-        // The lane's components of eight.
+        // The lane's two components of eight.
         let mine = [first + lane % 4, first + 4 + lane % 4];
         let mut q = [[0.0f32; QUAD]; 2];
         counted!(for u in 0..2 {
@@ -175,8 +170,7 @@ unsafe fn write_exponents<const S: usize>(
     });
 }
 
-/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of
-/// them. All lanes take part.
+/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each. All lanes take part.
 #[inline(always)]
 pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     let (power, mantissa) = butterfly((power, mantissa), ROWS_OF_TILE, |(power, mantissa), distance| {
@@ -187,21 +181,20 @@ pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     power + log2(mantissa) as f64
 }
 
-/// What a block has in shared memory, besides the reference's exponents.
+/// A block's numbers in shared memory, except the reference's exponents.
 struct Filled {
     reference: Shared<f32>,
     coefficients: Shared<Halves>,
     weights: Shared<f32>,
-    /// Of each bundle and thread a product of likelihoods: its power of 2, and its mantissa.
+    /// For each bundle and thread a product of likelihoods: its power of 2, and its mantissa.
     powers: Shared<f64>,
     mantissas: Shared<f32>,
 }
 
 impl Filled {
-    /// Brings the parameters of the reference and of a group's bundles to shared memory, and sets
-    /// all products to 1.
-    /// Safety: the bundles exist, and the shared memory has room for them; all threads of the block
-    /// call it.
+    /// Copies the parameters of the reference and of a group's bundles, and sets all products to 1. All threads call
+    /// it.
+    /// Safety: the bundles exist, and the shared memory has room for them.
     #[inline(always)]
     unsafe fn fill<const S: usize>(&self, args: &BatchMmaArgs, first_bundle: usize, bundles: usize) {
         let (threads, octets) = (block_dim() as usize, args.octets as usize);
@@ -233,9 +226,8 @@ impl Filled {
     }
 }
 
-/// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's
-/// threads.
-/// Safety: the products of all threads are in shared memory; all threads of the block call it.
+/// Writes the block's sum of each set: each warp takes other sets, over all threads. All threads of the block call it.
+/// Safety: the products of all threads are in shared memory.
 #[inline(always)]
 unsafe fn write_totals(
     args: &BatchMmaArgs,
@@ -290,9 +282,8 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
     let last = columns.quads() - 1;
     // The warp's exponents, from those of the lane's quad on.
     let exponents = exponents.offset((thread_idx() / WARP) as usize * components * SAMPLES + lane / 4 * QUAD);
-    // Starts to read the features that this thread needs for a step and half of it, of the quad
-    // that its lane has in round `first`. No number depends on a condition: a thread would wait for
-    // it there.
+    // Starts to read this thread's features, for each half step, of the lane's quad in round `first`. No number depends
+    // on a condition, at which a thread would wait for it.
     let read = |first: u32| {
         let mut x = [[[0.0f32; QUAD]; 2]; S];
         let quad = first + lane as u32 / 4;
@@ -314,7 +305,7 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
     const ROUND: u32 = (SAMPLES / QUAD) as u32;
     let step = grid_dim() * (block_dim() / WARP) * ROUND;
     let mut first = (block_idx() * (block_dim() / WARP) + thread_idx() / WARP) * ROUND;
-    // The bound is the same for all lanes of a warp, so that all of them take part in the products.
+    // The bound is the same for all lanes of a warp, so that all take part in the products.
     let mut next = read(first);
     while first < columns.quads() {
         let mut features = next;
@@ -322,7 +313,7 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
             features[s][1] = if lane % 4 == FEATURES % 4 { [ONE; QUAD] } else { features[s][1] };
         });
         warp_sync();
-        // SAFETY: no lane reads the exponents of the round before any more.
+        // SAFETY: no lane reads the previous round's exponents any more.
         unsafe { write_exponents(&features, reference, components, exponents) };
         warp_sync();
         let samples = Samples::<S>::new(&features);
@@ -339,13 +330,13 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
                 // SAFETY: the group's parameters are in shared memory since the barrier.
                 scale: unsafe { weights.get(octets * SETS * COMPONENTS + lane % 4) },
             };
-            // SAFETY: as above; all lanes of the warp are here.
+            // SAFETY: as above; all lanes of the warp take part.
             let mut e = unsafe { bundle.likelihoods(&samples) };
             counted!(for p in 0..QUAD {
                 e[p] = if sample + (p as u64) < columns.n { e[p] } else { 1.0 };
             });
             let mine = f * threads + thread_idx() as usize;
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
             if warp_any(min(min(e[0], e[1]), min(e[2], e[3])) < THRESHOLD) {
                 // SAFETY: as above.
@@ -360,7 +351,7 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
             product.multiply(e[0] * e[1]);
             product.multiply(e[2] * e[3]);
             let (power, mantissa) = product.parts();
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             unsafe {
                 powers.set(mine, power);
                 mantissas.set(mine, mantissa);
@@ -374,7 +365,7 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
 }
 
 kernels! {
-    /// Each block's sum for each set.
+    /// Computes each block's sum for each set.
     batch_mma_s1: BatchMmaArgs = body::<1>;
     batch_mma_s2: BatchMmaArgs = body::<2>;
     batch_mma_s3: BatchMmaArgs = body::<3>;

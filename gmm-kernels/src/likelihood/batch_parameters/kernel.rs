@@ -1,4 +1,3 @@
-//! The code of `batch_parameters`.
 mod arithmetic;
 mod scaled;
 
@@ -14,16 +13,16 @@ use scaled::*;
 
 /// Places of a step: its features, and the number one.
 const SLOTS: usize = FEATURES + 1;
-/// What the kernels multiply a feature, its square, and the number one by.
+/// The kernels' factors of a feature, its square, and the number one.
 const FEATURE: f64 = FEATURE_SCALE as f64;
 const SQUARE: f64 = SQUARE_SCALE as f64;
 const ONE_SCALED: f64 = FEATURE * ONE as f64;
 /// log₂e / 2: the square of s·σ.
 const UNIT: f64 = LOG2_E / 2.0;
-/// For log₂ of it, a number is normal.
+/// The least number whose log₂ is taken: normal.
 const SMALLEST: f64 = f64::MIN_POSITIVE;
 
-/// The lanes of a step, and of the warp, by the bits in which they differ.
+/// Bits in which the lanes of a step, and of the warp, differ.
 const OF_STEP: u32 = SLOTS as u32 - 1;
 const OF_WARP: u32 = WARP - 1;
 
@@ -35,17 +34,16 @@ struct SetBlock<'a> {
     set: Numbers,
     lane: usize,
     warp: usize,
-    /// The lane's step, and its place there.
+    /// The lane's step, and its place in the step.
     step: usize,
     slot: usize,
     /// The lane's feature.
     feature: Option<usize>,
-    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants, of the reference and the set; their
-    /// largest coefficients; and what they lose.
+    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants (reference, set), largest coefficients, and losses.
     bounds: Shared<f64>,
     /// (8·⌈K / 8⌉, 4): w and the seed of the reference and the set.
     weights: Shared<f32>,
-    /// (8·⌈K / 8⌉, 32, 4): what a lane has of a [`Pair`].
+    /// (8·⌈K / 8⌉, 32, 4): a lane's part of a [`Pair`].
     pairs: Shared<f32>,
 }
 
@@ -74,16 +72,16 @@ impl<'a> SetBlock<'a> {
         }
     }
 
-    /// Components, in octets.
+    /// Components, rounded up to whole octets.
     #[inline(always)]
     fn components(self) -> usize {
         self.reference.k.next_multiple_of(COMPONENTS)
     }
 
-    /// Computes what the lane has of a component, and log₂ of the component's constants.
+    /// Computes the lane's numbers of a component, and log₂ of the component's constants.
     #[inline(always)]
     unsafe fn scale(self, c: usize) {
-        // SAFETY: the lane's feature exists; this warp alone writes the component's numbers.
+        // SAFETY: the lane's feature exists; only this warp writes the component's numbers.
         unsafe {
             let reference = Scaled::new(self.args, self.reference, c, self.feature);
             let set = Scaled::new(self.args, self.set, c, self.feature);
@@ -97,7 +95,7 @@ impl<'a> SetBlock<'a> {
         }
     }
 
-    /// Safety: [`scale`](Self::scale) was called for the component by this warp.
+    /// Safety: this warp has called [`scale`](Self::scale) for the component.
     #[inline(always)]
     unsafe fn pair(self, c: usize) -> Pair {
         // SAFETY: the caller guarantees it.
@@ -117,8 +115,7 @@ impl<'a> SetBlock<'a> {
         join_over(most, OF_WARP, larger)
     }
 
-    /// The weights and seeds of a component, its largest coefficient, or a number above it, and
-    /// what it loses of a total.
+    /// Computes the weights and seeds of a component, an upper bound of its coefficients, and its loss of a total.
     #[inline(always)]
     unsafe fn bound(self, c: usize, offsets: [f64; 2]) {
         let components = self.components();
@@ -138,14 +135,14 @@ impl<'a> SetBlock<'a> {
             0.0
         };
         let constants = abs(seed as f64 - reference_seed as f64) + sum_over(abs(constant), OF_WARP);
-        // The constant for the rounded coefficients is a little larger.
+        // The constant for the rounded coefficients is slightly larger.
         let most = larger(join_over(of_feature, OF_WARP, larger), 2.0 * constants / ONE_SCALED);
         let squares = sum_over(square, OF_WARP);
-        // SAFETY: places of the component, which this warp alone writes.
+        // SAFETY: places of the component, which only this warp writes.
         unsafe {
             let [of_reference, of_set] = [self.reference.weight(c), self.set.weight(c)];
             let loss = if of_reference == 0.0 {
-                // The reference has no exponent where it has no weight.
+                // Without weight the reference has no exponent.
                 f64::INFINITY
             } else if squares < SMALLEST {
                 0.0
@@ -160,12 +157,10 @@ impl<'a> SetBlock<'a> {
         }
     }
 
-    /// Writes a component of the set to its place among four: zeros, and the reference's weight,
-    /// unless it is `near`.
+    /// Writes a component of the set to its place among four; unless `near`, zeros and the reference's weight.
     ///
-    /// The rounded coefficients are those of a Gaussian with a slightly other mean and deviation:
-    /// of −s²·x² − 2·s·m·x the constant is −m² = −(2·s·m)² / (4·s²), and its change follows from
-    /// those of the two coefficients.
+    /// The rounded coefficients belong to a Gaussian with a slightly different mean and deviation. The constant for
+    /// −s²·x² − 2·s·m·x is −m² = −(2·s·m)² / (4·s²); its change follows from the changes of the two coefficients.
     #[inline(always)]
     unsafe fn write(self, c: usize, exponent: i32, near: bool) {
         let d = self.args.d as usize;
@@ -185,8 +180,7 @@ impl<'a> SetBlock<'a> {
             let moved = change_b * (2.0 * linear - change_b) / 4.0 - m * m * change_a;
             let of_s2 = reciprocal_square(s);
             change = change_a * of_s2;
-            // Over s² − change_a. The share of s² is at most some 2⁻²², its square below the
-            // roundings.
+            // Over s² − change_a. The change is at most some 2⁻²² of s², and its square is below the roundings.
             constant += moved * of_s2 * (1.0 + change);
         }
         // log₂ of the deviations' ratio, from the first two terms of its series.
@@ -201,8 +195,7 @@ impl<'a> SetBlock<'a> {
         let (bundle, place) = (block_idx() as usize / SETS, block_idx() as usize % SETS);
         let (octets, steps) = (self.components() / COMPONENTS, steps(d));
         let (octet, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);
-        // SAFETY: places of the set among the coefficients and weights, which this warp alone
-        // writes.
+        // SAFETY: places of the set among the coefficients and weights, which only this warp writes.
         unsafe {
             if self.step < steps {
                 let of_step = ((bundle * octets + octet) * steps + self.step) * STEP_SIZE;
@@ -229,7 +222,7 @@ impl<'a> SetBlock<'a> {
     unsafe fn write_reference(self, c: usize, pair: &Pair, seed: f32) {
         let d = self.args.d as usize;
         let row = self.args.reference.wrapping_add(c * reference_row(d));
-        // SAFETY: the row of the component, which this warp alone writes.
+        // SAFETY: the row of the component, which only this warp writes.
         unsafe {
             if self.step < steps(d) {
                 store2(row.add(2 * self.lane), [pair.reference_s as f32, pair.reference_m as f32]);
@@ -244,8 +237,7 @@ impl<'a> SetBlock<'a> {
     #[inline(always)]
     unsafe fn run(self) {
         let components = self.components();
-        // SAFETY: components below `components`; what other warps wrote to shared memory is read
-        // behind a meeting of all threads.
+        // SAFETY: components below `components`; a barrier separates a warp's write from another's read.
         unsafe {
             counted!(for c in (self.warp..components).step_by(COMPONENTS) {
                 self.scale(c);
@@ -277,7 +269,7 @@ impl<'a> SetBlock<'a> {
 }
 
 kernel! {
-    /// The parameters of near sets, of at most [`MAX_FEATURES`](crate::likelihood::batch_mma::MAX_FEATURES).
+    /// Computes the parameters of near sets, of at most [`MAX_FEATURES`](crate::likelihood::batch_mma::MAX_FEATURES).
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { SetBlock::new(&args).run() };

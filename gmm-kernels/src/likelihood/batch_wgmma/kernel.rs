@@ -1,4 +1,3 @@
-//! The code of `batch_wgmma`.
 mod block;
 mod memory;
 mod samples;
@@ -17,16 +16,15 @@ use samples::*;
 const ROWS: usize = 2;
 /// Bytes of a matrix of (8, 8) float16 numbers.
 const MATRIX: usize = 128;
-/// Its elements of two numbers.
+/// Its elements (two numbers each).
 const WORDS: usize = MATRIX / size_of::<Halves>();
 
-/// A thread's features of its samples: of each step, those of both halves of it.
+/// A thread's features of its samples: for each step, those of both halves.
 type Features<const S: usize> = [[[f32; ROWS]; 2]; S];
-/// The reference's exponents of a thread's samples, two components behind each other in each
-/// bundle.
+/// The reference's exponents of a thread's samples, two components behind each other in each element.
 type Reference = [[f32; 4]; COMPONENTS / 2];
 
-/// `ONE_OCTET`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
+/// The kernel. `ONE_OCTET`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
 #[inline(always)]
 unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let columns = &args.columns;
@@ -39,10 +37,10 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let layout = Layout::new(S, octets, group, threads);
     let (room, components) = (layout.room, octets * COMPONENTS);
     let reference = Shared::<f32>::at(layout.reference);
-    // Those of each bundle and thread: see `product_at`.
+    // A product for each bundle and thread: see `product_at`.
     let products = Shared::<f32>::at(layout.products);
     let far = Shared::<f64>::at(layout.far);
-    // SAFETY: the start: the shared memory is free.
+    // SAFETY: at the start the shared memory is free.
     unsafe { fill::<S>(args, &layout, octets, (first_bundle, bundles as usize)) };
     operands_ready();
     barrier!();
@@ -50,17 +48,15 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let operand = Operand::new(block.coefficients(0, 0), 4 * S * MATRIX, MATRIX);
     let start = |samples: &Samples<S>, octet: u32, bundle: u32| {
         let place = (octet * room as u32 + bundle) as usize * S * STEP_SIZE * size_of::<Halves>();
-        // SAFETY: the coefficients of a group are in shared memory since the barrier; all threads
-        // of the warpgroup are here.
+        // SAFETY: the group's coefficients are there since the barrier; the whole warpgroup calls it.
         unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
     };
     // Samples of a warpgroup's four warps.
     const ROUND: u64 = 4 * SAMPLES as u64;
     let groups = u64::from(block_dim() / WARPGROUP);
     let step = u64::from(grid_dim()) * groups * ROUND;
-    // The bound is the same for all of the block, so that all warps of a warpgroup take part in the
-    // products, and that what all threads have in common is in the registers that they have in
-    // common.
+    // The same bound for the whole block: all warps take part in the products, and uniform values are in uniform
+    // registers.
     let mut first = u64::from(block_idx()) * groups * ROUND;
     let mine = (warp * SAMPLES + lane / 4 * ROWS) as u64;
     // SAFETY: the columns are valid.
@@ -70,20 +66,20 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
         let exists = [sample < columns.n, sample + 1 < columns.n];
         let features = take(next, exists[1]);
         warp_sync();
-        // SAFETY: no lane reads the exponents of the round before any more.
+        // SAFETY: no lane reads the previous round's exponents any more.
         unsafe { write_exponents(&features, (reference, components), exists, block.exponents) };
         warp_sync();
         let samples = Samples::<S>::new(&features);
         // Arrives while this round is computed.
         // SAFETY: the columns are valid.
         next = unsafe { fetch(columns, args.d as usize, first + step + mine) };
-        // SAFETY: in shared memory since the meeting of the warp.
+        // SAFETY: in shared memory since the warp met.
         let reference = unsafe { block.reference(0) };
-        // Of each bundle two bits: which of the thread's samples are far.
+        // Two bits for each bundle: whether each of the thread's samples is far.
         let mut is_far = 0u32;
         let mut multiply = |[mut a, mut b]: [f32; ROWS], f: u32| {
             let place = f as usize * threads + thread_idx() as usize;
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             let mut product = unsafe { product_at(products, place) };
             if warp_any(min(a, b) < THRESHOLD) {
                 let bit = 1 << (2 * f);
@@ -92,7 +88,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
                 b = if b < THRESHOLD { 1.0 } else { b };
             }
             product.multiply(a * b);
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             unsafe { keep_product(products, place, product) };
         };
         counted!(for f in (0..bundles).step_by(BUNDLES_AT_ONCE as u32) {
@@ -116,9 +112,9 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
             multiply(e[0], f);
             multiply(e[1], f + 1);
         });
-        // What does not exist is far.
+        // Missing bundles come out as far: their bits are cleared.
         is_far &= u32::MAX >> (32 - 2 * bundles);
-        // SAFETY: all lanes of the warp are here; places that only this warp uses.
+        // SAFETY: all lanes of the warp call it; only this warp uses the places.
         unsafe { block.multiply_all_far(&samples, is_far, exists, bundles, (products, far)) };
         first += step;
     }
@@ -128,7 +124,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
 }
 
 kernels! {
-    /// Each block's sum for each set.
+    /// Computes each block's sum for each set.
     batch_wgmma_k08_s1: BatchMmaArgs = body::<1, true>;
     batch_wgmma_k08_s2: BatchMmaArgs = body::<2, true>;
     batch_wgmma_k08_s3: BatchMmaArgs = body::<3, true>;

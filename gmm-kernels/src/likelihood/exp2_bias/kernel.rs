@@ -1,10 +1,9 @@
-//! The code of `exp2_bias`.
 use super::*;
 use crate::math::{float64, warp_sum};
 use crate::reduce::Output;
 use crate::simt::*;
 
-/// Argument number `i`, rounded to float32 as the arguments of the approximate function are.
+/// Argument `i`, rounded to float32 as for the approximate function.
 #[inline(always)]
 fn argument(i: u32) -> f32 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
@@ -14,7 +13,7 @@ fn argument(i: u32) -> f32 {
 }
 
 kernel! {
-    /// Each block's sum of relative errors.
+    /// Computes each block's sum of relative errors.
     pub unsafe fn exp2_bias(args: Exp2BiasArgs) {
         let threads = grid_dim() * block_dim();
         let mut i = block_idx() * block_dim() + thread_idx();
@@ -41,8 +40,7 @@ mod tests {
     use crate::simt::emulator::{Memory, launch};
     use std::vec;
 
-    /// Every 64th of the fractions gets its share of 2¹⁶ arguments, up to 3, and every integer part
-    /// is there.
+    /// Each 64th of the fractions gets its share of 2¹⁶ arguments, give or take 3, and every integer part occurs.
     #[test]
     fn arguments_are_spread_evenly() {
         let (mut fractions, mut exponents) = ([0i32; 64], [0; EXPONENTS as usize]);
@@ -55,8 +53,7 @@ mod tests {
         assert!(exponents.iter().all(|count| *count > 3000), "{exponents:?}");
     }
 
-    /// The host's 2^x is rounded to nearest: errors of up to 2⁻²⁴ = 6·10⁻⁸ of both signs, whose
-    /// mean over 2¹⁶ arguments is some 10⁻¹⁰.
+    /// The host's 2^x is rounded to nearest: errors up to 2⁻²⁴ = 6·10⁻⁸ of both signs, with a mean of about 10⁻¹⁰.
     #[test]
     fn the_host_has_no_bias() {
         let (grid, block, per_thread) = (8, 64, 128);

@@ -1,18 +1,17 @@
-//! The code of `pair`.
 use super::*;
 use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 kernel! {
-    /// Total log₂-likelihood, and each sample's where asked for.
+    /// Computes the total log₂-likelihood, and each sample's if wanted.
     pub unsafe fn pair(args: PairArgs) {
-        // The block has a warp for each of some components, and a lane of it for each sample.
+        // The block has one warp per component, with one lane per sample.
         let (warps, warp, lane) = (block_dim() / WARP, thread_idx() / WARP, thread_idx() % WARP);
         let (n, k, d, stride) = (args.n as usize, args.k, args.d as usize, args.stride as usize);
         let step = (grid_dim() * WARP) as usize;
 
-        // Shared memory: the features of 32 samples, and the log density of each thread's pair.
-        // There are two places for each: while one is read, the next is filled.
+        // Shared memory: the features of 32 samples and each thread's log density, twice: one is read, the other
+        // filled.
         let mut samples = Shared::<f32>::at(FINISH_SHARED_BYTES);
         let mut next_samples = samples.offset(d * WARP as usize);
         let mut densities = next_samples.offset(d * WARP as usize);
@@ -25,14 +24,14 @@ kernel! {
             counted!(for quad in (thread_idx() as usize..8 * d).step_by(block_dim() as usize) {
                 let sample = first + 4 * (quad % 8);
                 if sample < n {
-                    // SAFETY: a column goes on to whole quads; nothing reads the place now.
+                    // SAFETY: columns extend to whole quads; nothing reads the place now.
                     unsafe { place.copy4(4 * quad, args.x.add(quad / 8 * stride + sample), policy) };
                 }
             });
             copies_commit();
         };
 
-        // A block takes 32 samples at a time, and with them a component for each warp at a time.
+        // A block takes 32 samples at a time, and one component per warp.
         let mut first_sample = (block_idx() * WARP) as usize;
         fetch(first_sample, samples);
         while first_sample < n {
@@ -53,7 +52,7 @@ kernel! {
                         let t = fma(s, x, m);
                         q = fma(-t, t, q);
                     });
-                    // SAFETY: the seed stands last; the first warp read this place before the last barrier.
+                    // SAFETY: the seed is last; the first warp read this place before the last barrier.
                     unsafe { densities.set(thread_idx() as usize, load(p.add(2 * d + 1)) + q) };
                 }
                 barrier!();
@@ -81,13 +80,13 @@ kernel! {
             (samples, next_samples) = (next_samples, samples);
             first_sample += step;
         }
-        // 3. The block: the sum over its samples, and of all blocks' sums the total.
-        // SAFETY: all threads end here, with the start of the shared memory unused.
+        // 3. The block: the sum over its samples, and the total of all blocks' sums.
+        // SAFETY: all threads end here, and the start of the shared memory is unused.
         unsafe { args.output.finish(product) };
     }
 }
 
-/// The parameters of a component: two numbers for each feature, weight and seed.
+/// The parameters of a component: two numbers for each feature, then weight and seed.
 #[inline(always)]
 fn component(parameters: *const f32, component: u32, d: usize) -> *const f32 {
     parameters.wrapping_add(component as usize * (2 * d + 2))

@@ -1,19 +1,17 @@
-//! The code of `small_k`, and what `batch` and `metropolis` share of it.
+//! The code of `small_k`, shared in part by `batch` and `metropolis`.
 use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// q less what a feature adds to it. `numbers`: s, m and, with missing values (`GAPS`), c;
-/// `observed`: 1, or 0 where the value is missing (then `x` is any finite number). Without them
-/// `observed` is not read.
+/// q less a feature's contribution. `numbers`: s, m and, with missing values (`GAPS`), c; `observed`: 1, or 0 if the
+/// value is missing (`x` is then any finite number). Without `GAPS`, `observed` is not read.
 #[inline(always)]
 fn less_feature<const GAPS: bool>(q: f32, x: f32, observed: f32, [s, m, c]: [f32; 3]) -> f32 {
     let t = fma(s, x, m);
     if GAPS { fma(-observed, fma(t, t, c), q) } else { fma(-t, t, q) }
 }
 
-/// Makes zeros of the missing values of a quad, and returns 1 for each of the others, for
-/// [`likelihoods`].
+/// Replaces the missing values of a quad by zeros, and returns 0 for these and 1 for the others, for [`likelihoods`].
 #[inline(always)]
 pub fn observe<const D: usize>(x: &mut [[f32; QUAD]; D]) -> [[f32; QUAD]; D] {
     let mut observed = [[1.0; QUAD]; D];
@@ -25,19 +23,18 @@ pub fn observe<const D: usize>(x: &mut [[f32; QUAD]; D]) -> [[f32; QUAD]; D] {
     observed
 }
 
-/// The numbers of feature `j` of a component whose numbers are `c`.
+/// The numbers of feature `j` from a component's numbers `c`.
 #[inline(always)]
 fn of_feature<const GAPS: bool, const ROW4: usize>(c: &[[f32; 4]; ROW4], j: usize) -> [f32; 3] {
     let at = numbers(GAPS) * j;
     [c[at / 4][at % 4], c[(at + 1) / 4][(at + 1) % 4], if GAPS { c[(at + 2) / 4][(at + 2) % 4] } else { 0.0 }]
 }
 
-/// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components (a multiple of [`SIDE_BY_SIDE`]) in
-/// shared memory, `ROW4` 16-byte reads each. `observed`: as [`observe`] gives it; without missing
-/// values it is not read.
+/// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components (a multiple of [`SIDE_BY_SIDE`]) in shared memory, `ROW4`
+/// 16-byte reads each. `observed`: from [`observe`]; not read without missing values.
 ///
 /// # Safety
-/// `components` has that many elements, aligned to 16 bytes.
+/// `components` has this many elements, aligned to 16 bytes.
 #[inline(always)]
 pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, const R: usize>(
     x: &[[[f32; QUAD]; D]; R],
@@ -84,10 +81,9 @@ pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, c
     sums
 }
 
-/// Adds the likelihoods of a quad to the product, each as often as its weight says, if there are
-/// `weights`; returns whether one of them is far below the threshold. Samples past the end count as
-/// 1; `sums` below the threshold are replaced by those of `scaled`, which have the maximum taken
-/// out.
+/// Multiplies the likelihoods of a quad into the product, each to the power of its weight if there are `weights`.
+/// Samples past the end count as 1; `sums` below the threshold are replaced by those of `scaled`, with the maximum
+/// subtracted. Returns whether any is far below the threshold.
 #[inline(always)]
 pub fn multiply_quad(
     product: &mut LogProduct,
@@ -130,7 +126,7 @@ pub fn multiply_quad(
     far
 }
 
-/// As [`likelihoods`] of one quad, with the maximum taken out.
+/// As [`likelihoods`] of one quad, with the maximum subtracted.
 ///
 /// # Safety
 /// As for [`likelihoods`].
@@ -167,11 +163,11 @@ pub unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usiz
     sums
 }
 
-/// x becomes A·x. `a`: A row by row.
+/// Replaces x by A·x. `a`: A row by row.
 /// Safety: `a` has [`triangle`]`(D)` elements and padding to a multiple of 4, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<f32>) {
-    // From the last row to the first, so that each row finds the features that it needs.
+    // From the last row to the first, so that the features that each row needs are still there.
     let mut at = triangle(D);
     let mut four = [0.0f32; 4];
     let mut i = D;
@@ -194,10 +190,9 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
     }
 }
 
-/// Calls `add` with the weight and the exponents of each of `k` components that have a triangle
-/// each. `components`: b, w and seed of each, `ROW4` 16-byte reads; `triangles`: A of each.
-/// Safety: `components` has `k` times `ROW4` reads, and `triangles` `k` times
-/// [`padded_triangle`]`(D)` elements; both are aligned to 16 bytes.
+/// Calls `add` with the weight and the exponents of each of `k` components with their own triangles. `components`: b, w
+/// and seed of each, `ROW4` 16-byte reads; `triangles`: A of each.
+/// Safety: `k` components and triangles ([`padded_triangle`]`(D)` numbers) are there, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     x: &[[f32; QUAD]; D],
@@ -239,8 +234,8 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     }
 }
 
-/// Adds the likelihoods of a quad under diagonal covariances to the product, with the maximum taken
-/// out only if the latest samples were `far`; returns whether one of these is far.
+/// Multiplies the likelihoods of a quad under diagonal covariances into the product, directly with the maximum
+/// subtracted if the latest samples were `far`. Returns whether any is far.
 /// Safety: as for [`likelihoods`].
 #[inline(always)]
 unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
@@ -259,7 +254,7 @@ unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
         // SAFETY: the caller guarantees it.
         unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] }
     };
-    // SAFETY: the same.
+    // SAFETY: as above.
     let scaled = || unsafe { far_likelihoods::<GAPS, D, ROW4>(&x[0], &observed[0], components, k) };
     multiply_quad(product, sums, place, weights, scaled)
 }
@@ -297,7 +292,7 @@ unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
     })
 }
 
-/// `KIND` is the [`Kind`] as a number, since it has to be known at compile time.
+/// The kernel. `KIND` is the [`Kind`] as a number, a constant at compile time.
 #[inline(always)]
 unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
     let kind = const { Kind::ALL[KIND] };
@@ -306,7 +301,7 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     let step = grid_dim() * block_dim();
     let mut i = block_idx() * block_dim() + thread_idx();
     let components = Shared::<f32>::at(FINISH_SHARED_BYTES);
-    // A warp's stages lie together, so that the places of features and stages are constants.
+    // A warp's stages are contiguous, so that the places of features and stages are constants.
     let feature = QUAD * WARP as usize;
     let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
     let triangles = components.offset(COMPONENTS * ROW);
@@ -317,15 +312,14 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         if i < columns.quads() {
             let policy = if i < columns.cached_quads { cached } else { streamed };
             counted!(for j in 0..D {
-                // SAFETY: quad i exists; the ring has a place of this thread's for each stage and
-                // feature.
+                // SAFETY: quad i exists; the ring has a place of this thread's for each stage and feature.
                 unsafe { ring.copy4((stage * D + j) * feature, columns.quad(i, j), policy) };
             });
         }
         copies_commit();
     };
     let first = 4 * thread_idx() as usize;
-    // All lanes take part in this, and not all of them in each round of the copies.
+    // All lanes take part here, but not in each round of the copies.
     let has_triangles = matches!(kind, Kind::Tied | Kind::Full);
     let mine = if has_triangles { triangles.offset(first).in_thread_register() } else { triangles };
     let mut v = 0;
@@ -336,9 +330,8 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     }
     copies_commit();
     fetch(i, 0);
-    // While the first samples are on their way, the launch's arguments go to shared memory. Their
-    // places are constants: an index computed at run time would put the arguments into local
-    // memory.
+    // While the first samples are being copied, the launch's arguments go to shared memory. Their places are constants:
+    // an index computed at run time would move the arguments to local memory.
     if thread_idx() == 0 {
         counted!(for c in 0..COMPONENTS {
             counted!(for r in 0..ROW {
@@ -347,26 +340,24 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
             });
         });
     }
-    // For the triangles.
+    // Waits for the triangles.
     copies_wait_but_one();
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
-    // Whether the warp's latest samples were far. Then the next are likely to be, and are computed
-    // with the maximum taken out only.
+    // Whether the warp's latest samples were far; the next ones are then computed with the maximum subtracted at once.
     let mut far = false;
-    // The bound is the same for all lanes of a warp, so that all of them take part in the vote.
+    // The bound is the same for all lanes of a warp, so that all take part in the vote.
     while i - (lane as u32) < columns.quads() {
         fetch(i + step, stage ^ 1);
-        // Past the end there are none, and nothing is counted.
+        // Past the end nothing is counted.
         let weighted = !args.sample_weights.is_null() && i < columns.quads();
-        // SAFETY: the quad exists. They arrive while its likelihoods are computed.
+        // SAFETY: the quad exists. The weights arrive while its likelihoods are computed.
         let weights = weighted.then(|| unsafe { load4(args.sample_weights.wrapping_add(QUAD * i as usize), streamed) });
         copies_wait_but_one();
         let mut x = [[[0.0; QUAD]; D]; 1];
         counted!(for j in 0..D {
-            // SAFETY: copies that this thread made, and that have arrived. Past the end there are
-            // none, and nothing is counted.
+            // SAFETY: this thread's copies, which have arrived. Past the end there are none, and nothing is counted.
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
         });
         let place = ((i, columns.n), weights);
@@ -388,7 +379,7 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         i += step;
         stage ^= 1;
     }
-    // SAFETY: all threads end here, with the start of the shared memory unused.
+    // SAFETY: all threads end here, and the start of the shared memory is unused.
     unsafe { args.output.finish(product) };
 }
 
@@ -403,7 +394,7 @@ macro_rules! instances {
 macro_rules! instance {
     ($name:ident, $kind:expr, $d:literal) => {
         kernels! {
-            /// Total log₂-likelihood of at most [`COMPONENTS`] components.
+            /// Computes the total log₂-likelihood of at most [`COMPONENTS`] components.
             $name: SmallKArgs<{ $kind.row($d) }> =
                 body::<{ $kind as usize }, $d, { $kind.row($d) }, { $kind.row($d) / 4 }>;
         }

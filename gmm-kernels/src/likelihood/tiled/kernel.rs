@@ -1,17 +1,16 @@
-//! The code of the `tiled` kernels.
 use super::*;
 use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
-/// The data of a launch, as a thread of a block sees it.
+/// A launch's data, as a thread sees it.
 struct Tiles<'a, const T: usize, const FULL: bool, const GAPS: bool> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
     quads: u32,
-    /// The two stages, and the numbers of each.
+    /// The two stages, and the size of each.
     stages: Shared<f32>,
     stage_size: usize,
-    /// Which of the block's tiles side by side is this thread's warp's.
+    /// The number of this warp's tile among the block's tiles side by side.
     part: u32,
     /// The thread's first sample, counted from the block's first.
     sample: usize,
@@ -29,8 +28,7 @@ struct Step {
 }
 
 impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS> {
-    /// Numbers of a feature in a tile: s and m of each component, with missing values c, or a
-    /// column of A.
+    /// Numbers of a feature in a tile: s and m of each component, with missing values c, or a column of A.
     const WIDTH: usize = if FULL { T } else { numbers(GAPS) * T };
 
     /// Tiles of rows of a component.
@@ -49,14 +47,14 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     /// Parameters of a tile of rows.
     #[inline(always)]
     fn parameters(&self, tile: u32, row: u32) -> *const f32 {
-        // The triangle's tiles have one more line: b.
+        // The triangle's tiles have another line: b.
         let lines = self.args.d as usize + FULL as usize;
         self.args
             .scales_and_shifts
             .wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
     }
 
-    /// The step behind `at`.
+    /// The next step.
     #[inline(always)]
     fn next(&self, at: Step) -> Step {
         let Step { tile, row, start } = at;
@@ -69,8 +67,8 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         }
     }
 
-    /// Starts to copy a step, for the quads from `first`, to stage 0 or 1.
-    /// Safety: all threads of the block call it, and none computes on that stage.
+    /// Starts to copy a step, for the quads from `first` on, to stage 0 or 1.
+    /// Safety: all threads of the block call it, and none computes on the stage.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, first: u32, step: Step) {
         let args = self.args;
@@ -90,7 +88,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
             unsafe { to.copy4(QUAD * c as usize, args.columns.quad(quad, (start + feature) as usize), policy) };
         });
         let to = to.offset(STEP * QUAD * self.quads as usize);
-        // A whole step of each part, of which the last may have fewer features.
+        // A whole step of each part; the last step may have fewer features.
         let chunk = (STEP * Self::WIDTH / 4) as u32;
         counted!(for c in (thread_idx()..args.component_warps * chunk).step_by(block_dim()) {
             let (part, i) = (c / chunk, c % chunk);
@@ -104,7 +102,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         copies_commit();
     }
 
-    /// The values that the sums of a tile begin with: seeds, or b. `seeds`: those of the tile.
+    /// The initial values of a tile's sums: its `seeds`, or b.
     /// Safety: the tile exists.
     #[inline(always)]
     unsafe fn first_values(&self, tile: u32, row: u32, seeds: *const f32) -> [[f32; SAMPLES]; T] {
@@ -118,7 +116,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 
     /// Adds the features of a step to the sums of the thread's samples.
-    /// Safety: the step has arrived in that stage, also what other threads copied.
+    /// Safety: the step has arrived in the stage for all threads.
     #[inline(always)]
     unsafe fn add_step(&self, values: &mut [[f32; SAMPLES]; T], stage: usize, step: Step) {
         let samples = self.stages.offset(stage * self.stage_size);
@@ -143,15 +141,14 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         });
     }
 
-    /// The place for the exponents of the thread's samples and a component. `first`: the block's
-    /// first quad.
+    /// The address of a component's exponents for the thread's samples. `first`: the block's first quad.
     #[inline(always)]
     fn exponents(&self, first: u32, component: usize) -> *mut f32 {
         let Exponents { q, stride, .. } = self.args.exponents;
         q.wrapping_add(component * stride as usize + (QUAD * first as usize + self.sample))
     }
 
-    /// Writes the exponents of a tile's components to memory, if they are asked for.
+    /// Writes the exponents of a tile's components to memory, if wanted.
     /// Safety: there is a row for each of the tile's components, with a place for each sample.
     #[inline(always)]
     unsafe fn store_exponents(&self, first: u32, tile: u32, q: &[[f32; SAMPLES]; T]) {
@@ -167,15 +164,13 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 }
 
-/// Puts together what the rows of a block's warps have of each sample: its log-likelihood goes to
-/// `product`, and, where asked for, to memory, as do its maximum and factor. The block's threads
-/// share its samples anew, side by side.
+/// Combines the sums of a block's rows of warps for each sample: its log-likelihood goes to `product`, and, if wanted,
+/// to memory, as do its maximum and factor. The block's threads divide the samples again, side by side.
 ///
 /// `first`: the block's first quad; `rows`, `samples`: shape of `maxima` and `totals`.
 ///
 /// # Safety
-/// All threads of the block call it; maxima and totals are those of all warps; the outputs have a
-/// place for each sample.
+/// All threads of the block call it; maxima and totals are from all warps; the outputs have a place for each sample.
 #[inline(always)]
 pub unsafe fn finish_samples(
     product: &mut LogProduct,
@@ -199,7 +194,7 @@ pub unsafe fn finish_samples(
     });
 }
 
-/// As [`finish_samples`], for one sample whose sum is known; it may be behind N.
+/// As [`finish_samples`], for one sample with a known sum; it may be behind N.
 ///
 /// # Safety
 /// The outputs have a place for the sample, which belongs to this thread.
@@ -211,7 +206,7 @@ pub unsafe fn finish_sample(
     sample: u64,
     sum: LogSumExp,
 ) {
-    // This sample is behind N.
+    // For samples behind N.
     let (mut top, mut factor) = (0.0, 0.0);
     if sample < columns.n {
         let mut weight = 1.0;
@@ -238,8 +233,7 @@ pub unsafe fn finish_sample(
     }
 }
 
-/// As [`subtract_distances`], where values may be missing: q −= (s·x + m)² + c for the samples that
-/// have the feature. `parameters`: s of each component, then m and c of each.
+/// As [`subtract_distances`], with q −= (s·x + m)² + c for observed features. `parameters`: all s, all m, all c.
 /// Safety: `parameters` has 3·T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
@@ -259,8 +253,7 @@ unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f3
     });
 }
 
-/// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component,
-/// then m of each.
+/// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component, then m of each.
 /// Safety: `parameters` has 2·T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
@@ -301,18 +294,17 @@ fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES];
     });
 }
 
-/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the
-/// registers.
+/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the registers.
 #[derive(Clone, Copy)]
 struct Sums {
     /// Maxima of the thread's first quad of samples.
     maxima: Shared<f32>,
-    /// Numbers from there to its sums.
+    /// The distance from the maxima to the sums.
     sums: usize,
 }
 
 impl Sums {
-    /// Samples of a quad.
+    /// Reads the samples of a quad.
     /// Safety: the places exist; only this thread uses them.
     #[inline(always)]
     unsafe fn get(self, quad: usize) -> [[f32; QUAD]; 2] {
@@ -332,7 +324,7 @@ impl Sums {
         }
     }
 
-    /// Adds R components with these exponents.
+    /// Adds R components with exponents `q`.
     /// Safety: as for [`Self::get`]; there are R weights.
     #[inline(always)]
     unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
@@ -357,9 +349,8 @@ impl Sums {
     }
 }
 
-/// Writes a thread's samples of one row of an array, both quads of it.
-/// Safety: `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a
-/// warp.
+/// Writes both quads of a thread's samples to a row of an array.
+/// Safety: `to` is the place of the first sample, aligned to 16 bytes, and writable for the samples of a warp.
 #[inline(always)]
 unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
     // SAFETY: the caller guarantees it.
@@ -392,22 +383,22 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
         sums: warps as usize * WARP_SAMPLES,
     };
     let mut product = LogProduct::new();
-    // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
+    // The bounds are the same for all threads of a block, so that all meet at the barriers.
     counted!(for first in (block_idx() * quads..columns.quads()).step_by(grid_dim() * quads) {
         let empty = LogSumExp::new();
-        // SAFETY: this thread's places; the barrier that ends this loop has let all read them.
+        // SAFETY: this thread's places; all threads have read them before the barrier that ends this loop.
         unsafe {
             sums.set(0, [empty.max; QUAD], [empty.sum; QUAD]);
             sums.set(1, [empty.max; QUAD], [empty.sum; QUAD]);
         }
         let mut stage = 0;
         let mut at = Step { tile: 0, row: 0, start: 0 };
-        // SAFETY: the stages are free: the start, or the barrier that ends this loop.
+        // SAFETY: the stages are free, at the start and after the barrier that ends this loop.
         unsafe { tiles.fetch(0, first, at) };
         while at.tile < args.tiles {
             let tile = at.tile;
             let present = tile + part < args.tiles;
-            // A warp that has no tile computes the last one again, without effect.
+            // A warp without a tile computes the last one again, without effect.
             let mine = if present { tile + part } else { args.tiles - 1 };
             // SAFETY: the tile exists.
             let weights = unsafe { args.weights_and_seeds.add(mine as usize * if FULL { 2 } else { 2 * T }) };
@@ -422,13 +413,11 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
                     barrier!();
                     let next = tiles.next(at);
                     if next.tile < args.tiles {
-                        // SAFETY: all threads have passed the barrier, so none computes on the
-                        // other stage any more.
+                        // SAFETY: all threads have passed the barrier, so none computes on the other stage.
                         unsafe { tiles.fetch(stage ^ 1, first, next) };
                     }
                     if present {
-                        // SAFETY: the step has arrived, and the barrier made the other threads'
-                        // copies visible.
+                        // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
                         unsafe { tiles.add_step(&mut values, stage, at) };
                     }
                     stage ^= 1;
@@ -437,8 +426,7 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
                 if FULL {
                     subtract_squares(&mut exponent, &values);
                 } else if present {
-                    // SAFETY: the tile's weights; rows for its components, which have a place for
-                    // each sample.
+                    // SAFETY: the tile's weights; rows for its components, with a place for each sample.
                     unsafe {
                         tiles.store_exponents(first, mine, &values);
                         sums.add(&values, weights);
@@ -462,12 +450,12 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
         unsafe { finish_samples(&mut product, columns, outputs, first, shape, (maxima, totals)) };
         barrier!();
     });
-    // SAFETY: all threads end here, with the start of the shared memory unused.
+    // SAFETY: all threads end here, and the start of the shared memory is unused.
     unsafe { args.output.finish(product) };
 }
 
 kernels! {
-    /// Total, scores and exponents, in tiles of components or of rows of triangles.
+    /// Computes total, scores and exponents, in tiles of components or of rows of triangles.
     tiled8: TiledArgs = body::<8, false, false>;
     tiled16: TiledArgs = body::<16, false, false>;
     tiled_observed8: TiledArgs = body::<8, false, true>;

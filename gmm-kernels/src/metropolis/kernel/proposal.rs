@@ -3,7 +3,7 @@ use super::*;
 use crate::math::float64::{exp2, log2};
 use crate::math::{Float, sum_over};
 
-/// Bounds within which x rounded to float32, and its reach, are finite; the host checks the same.
+/// Whether x rounded to float32, and its reach, are finite; the host checks the same.
 #[inline(always)]
 fn in_range(s: f32, m: f64) -> bool {
     const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
@@ -11,33 +11,31 @@ fn in_range(s: f32, m: f64) -> bool {
     16.0 * s as f64 + m <= MAX_DEVIATION && s >= f32::MIN_POSITIVE
 }
 
-/// log₂(rounded / exact), of a number and what it was rounded to.
+/// log₂(rounded / exact) of a number and its rounding.
 #[inline(always)]
 fn log2_of_rounding(exact: f64, rounded: f32) -> f64 {
-    // The difference is exact; so small a fraction needs no more than a float's inverse, and two
-    // terms of the series.
+    // The difference is exact; for so small a fraction a float32 inverse and two terms of the series suffice.
     let e = (rounded as f64 - exact) * reciprocal(rounded) as f64;
     (e + 0.5 * e * e) * LOG2_E
 }
 
-/// Lanes of a component; a warp holds [`COMPONENTS`] times so many.
+/// Lanes of a component; a warp has [`COMPONENTS`] components.
 const LANES: u32 = WARP / COMPONENTS as u32;
 /// The bits of a lane's number within its component, and of the component.
 const WITHIN: u32 = LANES - 1;
 const ACROSS: u32 = WARP - LANES;
 
-/// A warp's computation of the parameters of proposal t + 1, as the likelihood takes them, for one
-/// way in which the decision on proposal t may go. [`LANES`] lanes share a component. The formulae
-/// are those of the host's `DeviceParameters`.
+/// A warp computes the parameters of proposal t + 1, as the likelihood reads them, for one outcome of the decision on
+/// proposal t. [`LANES`] lanes share a component. The formulae are those of the host's `DeviceParameters`.
 struct Proposal<'a, const D: usize> {
     args: &'a MetropolisArgs,
     point: Shared<f64>,
     /// Steps t and t + 1.
     present: Shared<f64>,
     next: Shared<f64>,
-    /// Whether proposal t is taken to be accepted.
+    /// Whether proposal t counts as accepted.
     accepted: bool,
-    /// The lane's component, and its number among the lanes of it.
+    /// The lane's component, and its number among the component's lanes.
     component: usize,
     lane: usize,
 }
@@ -51,7 +49,7 @@ struct FeatureSums {
 
 impl<const D: usize> Proposal<'_, D> {
     /// Coordinate `i` of the proposal.
-    /// Safety: there is such a coordinate; point and steps are in shared memory.
+    /// Safety: the coordinate exists; point and steps are in shared memory.
     #[inline(always)]
     unsafe fn at(&self, i: usize) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -62,14 +60,14 @@ impl<const D: usize> Proposal<'_, D> {
     }
 
     /// Number `i` of [`MetropolisArgs::terms`].
-    /// Safety: there is such a number.
+    /// Safety: the number exists.
     #[inline(always)]
     unsafe fn term(&self, i: usize) -> f64 {
         // SAFETY: the caller guarantees it.
         unsafe { load(self.args.terms.add(i)) }
     }
 
-    /// Where the terms of columns and of components begin.
+    /// The place of the terms of columns; below, of components.
     #[inline(always)]
     fn terms_of_columns(&self) -> usize {
         self.args.k as usize * D * FEATURE_TERMS
@@ -79,8 +77,7 @@ impl<const D: usize> Proposal<'_, D> {
         self.terms_of_columns() + D * COLUMN_TERMS
     }
 
-    /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ) with zᵢ = 1 / (1 + e^−tᵢ), of the lane's
-    /// component. All lanes take part.
+    /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ), zᵢ = 1 / (1 + e^−tᵢ), for the lane's component. All lanes take part.
     /// Safety: as for [`Self::at`] and [`Self::term`].
     #[inline(always)]
     unsafe fn log2_weight(&self) -> f64 {
@@ -91,8 +88,7 @@ impl<const D: usize> Proposal<'_, D> {
             let t = unsafe { self.at(i) - self.term(self.terms_of_components() + i * COMPONENT_TERMS + 1) };
             let x = LOG2_E * t;
             let size = if x < 0.0 { -x } else { x };
-            // −log₂ of z is this where x > 0, else this − x; −log₂ of 1 − z is this + x where
-            // x > 0, else this.
+            // −log₂ z is `rest` if x > 0, otherwise `rest` − x; −log₂(1 − z) is `rest` + x if x > 0, otherwise `rest`.
             let rest = log2(1.0 + exp2(-size));
             log2_weight -= if i < self.component {
                 if x > 0.0 { x + rest } else { rest }
@@ -106,8 +102,8 @@ impl<const D: usize> Proposal<'_, D> {
         sum_over(log2_weight, WITHIN)
     }
 
-    /// Writes s and m of the lane's features to `components`, the place of its component, and adds
-    /// up what else depends on them. `present`: whether there is such a component.
+    /// Writes s and m of the lane's features to `components`, the place of its component, and adds up everything else
+    /// that depends on them. `present`: whether the component exists.
     /// Safety: as for [`Self::at`] and [`Self::term`]; only this lane uses its places.
     #[inline(always)]
     unsafe fn features(&self, components: Shared<f32>, present: bool) -> FeatureSums {
@@ -123,8 +119,7 @@ impl<const D: usize> Proposal<'_, D> {
                     let log_scale = self.at(k - 1 + k * D + if args.spherical { c } else { feature });
                     let column = self.terms_of_columns() + j * COLUMN_TERMS;
                     let unit = self.term(column);
-                    // s = unit / σ, and log₂ of s as rounded. (Where the power is out of bounds, so
-                    // is s.)
+                    // s = unit / σ, and log₂ of s as rounded. (If the power is out of bounds, so is s.)
                     let power = -LOG2_E * log_scale;
                     let over_scale = exp2(if power > 1000.0 { 1000.0 } else { power });
                     let exact = unit * over_scale;
@@ -150,9 +145,8 @@ impl<const D: usize> Proposal<'_, D> {
     }
 }
 
-/// Splits each component's constant log₂ c into what all components have in common, a weight in
-/// float32, and a seed: c = 2^common · weight · 2^seed. All lanes take part, those of a component
-/// with the same constant.
+/// Splits each component's constant log₂ c into a part common to all components, a weight in float32, and a seed: c =
+/// 2^common · weight · 2^seed. All lanes take part; those of a component have the same constant.
 #[inline(always)]
 fn split_constant(constant: f64) -> (f64, f32, f32) {
     let mut common = constant;
@@ -171,10 +165,9 @@ fn split_constant(constant: f64) -> (f64, f32, f32) {
     (common, weight, seed as f32)
 }
 
-/// A warp computes the parameters of proposal t + 1, and its record, if proposal t turns out to be
-/// `accepted`.
-/// Safety: all lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared
-/// memory; no other thread uses the components and the record of this case.
+/// Computes the parameters of proposal t + 1, and its record, in case proposal t is `accepted` or not.
+/// Safety: all lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory; no other
+/// thread uses the components and the record of this case.
 #[inline(always)]
 pub(super) unsafe fn propose<const D: usize, const ROW: usize>(
     args: &MetropolisArgs,

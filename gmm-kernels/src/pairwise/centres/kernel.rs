@@ -1,9 +1,8 @@
-//! The code of `gaussian_centres`.
 use super::*;
 use crate::simt::*;
 
 kernel! {
-    /// The Gaussian kernel of all rows with all centres.
+    /// Computes the Gaussian kernel of all rows with all centres.
     pub unsafe fn gaussian_centres(args: CentresArgs) {
         let (across, down) = (thread_idx() % THREADS_ACROSS, thread_idx() / THREADS_ACROSS);
         let centre = block_idx() * THREADS_ACROSS + across;
@@ -11,7 +10,7 @@ kernel! {
         if centre >= args.centres.quads() || quad >= args.x.quads() {
             return;
         }
-        // A thread at the end reads its first quad again in place of one that does not exist.
+        // A thread at the end reads its first quad again instead of one that does not exist.
         let second = if quad + 1 < args.x.quads() { quad + 1 } else { quad };
         let quads = [quad, second];
         let mut sums = [[[0.0f32; QUAD]; QUAD]; THREAD_QUADS];
@@ -40,8 +39,7 @@ kernel! {
                     v[i] = exp2(v[i] * args.factor);
                 });
                 let to = args.values.wrapping_add(row * m + first);
-                // SAFETY: row and centres exist; where M is a multiple of 4, so is the place's
-                // distance from the start.
+                // SAFETY: row and centres exist; if M is a multiple of 4, so is the place's distance from the start.
                 unsafe {
                     if m.is_multiple_of(QUAD) {
                         store4(to, v);

@@ -1,9 +1,8 @@
-//! The code of `gaussian_pairs`.
 use super::*;
 use crate::data::QUAD;
 use crate::simt::*;
 
-/// Columns that are read together, so that enough bytes are on their way.
+/// Columns that are read together, so that enough bytes are being read.
 const TOGETHER: u32 = 4;
 
 /// Adds the squared differences of COUNT columns, from column `j` on.
@@ -31,7 +30,7 @@ unsafe fn add_columns<const COUNT: usize>(
 }
 
 kernel! {
-    /// The Gaussian kernel of pairs of rows.
+    /// Computes the Gaussian kernel of pairs of rows.
     pub unsafe fn gaussian_pairs(args: PairsArgs) {
         let policy = policy_stream();
         counted!(for quad in (block_idx() * block_dim() + thread_idx()..args.a.quads()).step_by(grid_dim() * block_dim()) {

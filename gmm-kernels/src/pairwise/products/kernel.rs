@@ -1,23 +1,21 @@
-//! The code of `products_large`, `products_medium` and `products_small`.
 use super::*;
 use crate::pairwise::split::{LARGEST, square_roots};
 use crate::simt::*;
 
-/// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products
-/// are under way at a time.
+/// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products overlap.
 const SIDE_BY_SIDE: usize = 2;
 /// 16-byte pieces of a row's segment, of four elements each.
 const PIECES: u32 = (SEGMENT_ELEMENTS / 4) as u32;
 const SEGMENT_BYTES: u32 = SEGMENT_ELEMENTS as u32 * size_of::<u32>() as u32;
 /// Elements from the numbers h of a segment to the numbers l.
 const LOW: usize = SEGMENT_ELEMENTS / 2;
-/// Elements of 16 numbers: what one `mma` multiplies.
+/// Elements of 16 numbers, which one `mma` multiplies.
 const STEP: usize = 8;
 /// Shares of a tile whose sums are read at a time.
 const AT_ONCE: usize = 4;
 
-/// Starts to copy segment `segment` of `count` rows, from row `first` on, to a stage; the block has
-/// `threads` threads. Rows past the end are left as they are: what they give is not written.
+/// Starts to copy segment `segment` of `count` rows, from row `first` on, to a stage; the block has `threads` threads.
+/// Rows past the end stay as they are: their products are not written.
 /// Safety: the stage has room; `rows` are as documented, with `segments` segments each.
 #[inline(always)]
 unsafe fn fetch(
@@ -33,20 +31,18 @@ unsafe fn fetch(
     let row_bytes = segments * SEGMENT_BYTES;
     let of_segment = rows.halves.cast::<u8>().wrapping_add((segment * SEGMENT_BYTES + 16 * piece) as usize);
     counted!(for i in 0..count / rows_at_once {
-        // Opaque: else the addresses of all rows would be kept in registers.
+        // `opaque` keeps the addresses of all rows out of the registers.
         let row = first + i * rows_at_once + opaque(row);
         if row < rows.rows {
             let from = of_segment.wrapping_add(row as usize * row_bytes as usize);
-            // SAFETY: the row and the segment exist; each thread has a place of its own in the
-            // stage.
+            // SAFETY: the row and the segment exist; each thread has its own place in the stage.
             unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
         }
     });
 }
 
-/// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
-/// Safety: all lanes of the warp take part; `vectors` and `matrix` are the places from which this
-/// lane reads for `matrices`.
+/// Adds the products of 16 numbers of the warp's vectors and rows to `sums`. All lanes of the warp take part.
+/// Safety: `vectors` and `matrix` are the places from which this lane reads for `matrices`.
 #[inline(always)]
 unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     sums: &mut [[[f32; 4]; ACROSS]; DOWN],
@@ -64,7 +60,7 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
         // SAFETY: the caller guarantees it.
         let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
         let mut added = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
-        // The small products first.
+        // Small products first.
         counted!(for product in 0..3 {
             counted!(for down in 0..DOWN {
                 counted!(for side in 0..SIDE_BY_SIDE {
@@ -85,9 +81,8 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     });
 }
 
-/// Writes the warp's products. Of the block's tile, from `first` on (vector, row), it has those
-/// from `warp` on.
-/// Safety: the pointers of `args` are valid for the sizes given; `scales` are those of the tile.
+/// Writes the warp's products: those from `warp` on, in the block's tile, which begins at `first` (vector, row).
+/// Safety: the pointers of `args` are valid for the sizes given; `scales` are the tile's.
 #[inline(always)]
 unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
@@ -96,7 +91,7 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     first: [u32; 2],
     warp: [u32; 2],
 ) {
-    /// Both splits multiply by it.
+    /// The scales of both splits.
     const UNSCALE: f32 = 1.0 / (LARGEST * LARGEST);
     let lane = thread_idx() % WARP;
     let (n, m) = (args.vectors.rows, args.matrix.rows);
@@ -117,8 +112,7 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
                     let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
                     values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
                 });
-                // SAFETY: vector and row exist; where M is even, so is the place's distance from
-                // the start.
+                // SAFETY: vector and row exist; if M is even, so is the place's distance from the start.
                 unsafe {
                     if m.is_multiple_of(2) && row < m {
                         store2(to.add(row as usize), values);
@@ -144,8 +138,7 @@ struct Scales {
 }
 
 impl Scales {
-    /// Brings them there, behind the stages. The block's threads can read them after the next
-    /// barrier.
+    /// Copies them there, behind the stages. The block's threads can read them after the next barrier.
     /// Safety: as for [`body`].
     #[inline(always)]
     unsafe fn read(args: &ProductsArgs, tiling: Tiling, first: [u32; 2]) -> Self {
@@ -157,22 +150,21 @@ impl Scales {
             } else {
                 (&args.matrix, first[1] + i - tiling.vectors as u32)
             };
-            // SAFETY: an existing row, the last one for those past the end; a place for each.
+            // SAFETY: an existing row, the last one for rows past the end; a place for each.
             unsafe { this.of_vectors.set(i as usize, load(of.scales.add(row.min(of.rows - 1) as usize))) };
         });
         this
     }
 }
 
-/// The place of four of this thread's sums of a share of a tile, number `four` of them.
+/// The place of this thread's sums of a share of a tile: its `four`-th four.
 #[inline(always)]
 fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, share: u32, four: usize) -> *mut f32 {
     let of_share = (tile * args.shares + share) as usize * tiling.products();
     args.sums.wrapping_add(of_share + 4 * (four * tiling.threads as usize + thread_idx() as usize))
 }
 
-/// Leaves the sums of this share of a tile, and in the block that is the last of the tile's puts
-/// the sums of all shares in their place. Whether this block is the last.
+/// Writes this share's sums of a tile; the tile's last block replaces them by those of all shares, and returns true.
 /// Safety: as for [`body`]; no thread of the block uses shared memory any more.
 #[inline(always)]
 unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
@@ -188,8 +180,7 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     let before = Shared::<Halves>::at(0);
     barrier!();
     if thread_idx() == 0 {
-        // SAFETY: a number for each tile. What the block's threads wrote before the barrier can be
-        // seen by who counts later.
+        // SAFETY: a number for each tile. Blocks that count later see this block's writes before the barrier.
         unsafe { before.set(0, count_up(args.ready.add(tile as usize), 1)) };
     }
     barrier!();
@@ -200,7 +191,7 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     let mut total = [[[0.0f32; 4]; ACROSS]; DOWN];
     let mut share = 0;
     while share < args.shares {
-        // All on their way at a time.
+        // All reads of a batch overlap.
         let mut of_shares = [[[0u128; ACROSS]; DOWN]; AT_ONCE];
         counted!(for p in 0..AT_ONCE {
             let share = (share + p as u32).min(args.shares - 1);
@@ -228,19 +219,18 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     true
 }
 
-/// A tile of products, or a share of it. It has `ALONG` warps along the vectors and `OVER` along
-/// the matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
-/// Safety: the pointers of `args` are valid for the sizes given; all threads of a block of this
-/// tiling take share.
+/// Computes a tile of products, or a share of it. It has `ALONG` warps along the vectors and `OVER` along the matrix's
+/// rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
+/// Safety: the pointers of `args` are valid for the sizes given; all threads of a block of this tiling take part.
 #[inline(always)]
 unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
     tiling: Tiling,
 ) {
     let policy = policy_keep();
-    // Tiles that lie side by side along the matrix's rows have the same vectors.
+    // Neighbouring tiles along the matrix's rows have the same vectors.
     let tiles_of_rows = args.matrix.rows.div_ceil(tiling.rows as u32);
-    // Blocks that run at a time have the same share of their tiles, and so the same segments.
+    // Blocks that run at the same time have the same share of their tiles, and so the same segments.
     let (tile, share) = if tiling.most_shares == 1 {
         (block_idx(), 0)
     } else {
@@ -258,20 +248,19 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let (along, over) = (warp as usize % ALONG, warp as usize / ALONG);
     let (of_vectors, of_rows) = (16 * DOWN * along, 8 * ACROSS * over);
-    // Where this thread copies to and reads from, in the first stage.
+    // The places to which this thread copies, and from which it reads, in the first stage.
     let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
     let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize);
-    // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8
-    // to 15.
+    // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8 to 15.
     let vectors = Shared::<Halves>::at(0).offset((of_vectors + lane % 16) * PITCH + 4 * (lane / 16));
-    // Those of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
+    // The matrices of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
     let of_matrix = tiling.vectors + of_rows + lane % 8 + 8 * (lane / 16);
     let matrix = Shared::<Halves>::at(0).offset(of_matrix * PITCH + 4 * (lane / 8 % 2));
     let elements = (tiling.vectors + tiling.rows) * PITCH;
     let ahead = tiling.stages as u32 - 1;
     let fetch_segment = |segment: u32, stage: u32| {
         if segment < end {
-            // In a thread's register with the stage, which all threads share: see there.
+            // In a register of each thread, although all threads share the stage: see `in_thread_register`.
             let to = to.offset(stage as usize * elements).in_thread_register();
             // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
             unsafe {
@@ -304,13 +293,11 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
             3 => copies_wait_but_one(),
             _ => copies_wait_but_two(),
         }
-        // All copies of this segment have arrived, and all threads are done with the segment before
-        // it.
+        // All copies of this segment have arrived, and no thread uses the previous segment any more.
         barrier!();
         fetch_segment(segment + ahead, if stage == 0 { ahead } else { stage - 1 });
         let mut step = 0;
-        // Opaque in large tiles: the second step's reads, made ahead of the first step's products,
-        // would take more registers than there are.
+        // Opaque in large tiles: the second step's reads, moved ahead of the first products, would need more registers.
         while step < if tiling.vectors == LARGE.vectors { opaque(2) } else { 2 } {
             let at = stage as usize * elements + step as usize * STEP;
             // SAFETY: places of this stage; every lane comes here.
@@ -321,8 +308,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         stage = if stage == ahead { 0 } else { stage + 1 };
     }
     if tiling.most_shares > 1 && args.shares > 1 {
-        // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was read for
-        // the last time before the barrier.
+        // SAFETY: the caller guarantees it; all copies have arrived, and no thread reads them now.
         let last = unsafe { add_parts(args, tiling, [tile, share], &mut sums) };
         if !last {
             return;
@@ -333,7 +319,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
 }
 
 kernel! {
-    /// Products of all vectors with all rows, in tiles of 256 × 128.
+    /// Multiplies all vectors by all rows, in tiles of 256 × 128.
     pub unsafe fn products_large(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<4, 2, 4, 8>(&args, LARGE) };
@@ -341,7 +327,7 @@ kernel! {
 }
 
 kernel! {
-    /// Products of all vectors with all rows, in tiles of 64 × 64.
+    /// Multiplies all vectors by all rows, in tiles of 64 × 64.
     pub unsafe fn products_medium(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<2, 2, 2, 4>(&args, MEDIUM) };
@@ -349,7 +335,7 @@ kernel! {
 }
 
 kernel! {
-    /// Products of all vectors with all rows, in tiles of 32 × 32.
+    /// Multiplies all vectors by all rows, in tiles of 32 × 32.
     pub unsafe fn products_small(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { body::<2, 2, 1, 2>(&args, SMALL) };

@@ -1,4 +1,3 @@
-//! The code of `products_few`.
 use super::*;
 use crate::pairwise::split::{
     LARGEST, SEGMENT, SEGMENT_ELEMENTS, max_magnitude, power_of_two, split_pair, square_roots,
@@ -10,10 +9,10 @@ const NUMBERS: u32 = 8;
 /// Vectors of a tile of `mma`, and half of its rows.
 const OCTET: u32 = 8;
 
-/// The numbers h and l that a lane has of a segment of a row or a vector, in pairs.
+/// A lane's numbers h and l of a segment of a row or a vector, in pairs.
 type Pieces = [[Halves; 4]; 2];
 
-/// A lane's numbers of segment `segment` of a split row.
+/// Reads a lane's numbers of segment `segment` of a split row.
 /// Safety: `row` is a split row, aligned to 16 bytes, that has this segment.
 #[inline(always)]
 unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
@@ -22,16 +21,15 @@ unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
     unsafe { [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(SEGMENT_ELEMENTS / 2)).map(f32::to_bits)] }
 }
 
-/// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition,
-/// so that none waits for another.
-/// Safety: `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
+/// Reads a lane's numbers of a vector from `first` on, with zeros past its end; unconditionally, so that none waits.
+/// Safety: `vector` has `d` numbers; it is aligned to 16 bytes if `d` is a multiple of four.
 #[inline(always)]
 unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS as usize] {
     let mut numbers = [0.0f32; NUMBERS as usize];
     if d.is_multiple_of(4) {
         counted!(for i in (0..NUMBERS).step_by(4) {
             let at = first + i;
-            // SAFETY: four numbers, of which the last is below D.
+            // SAFETY: four numbers, the last of which is below D.
             let four = unsafe { load_f32x4(vector.add(if at < d { at } else { d - 4 } as usize)) };
             counted!(for j in 0..4 {
                 numbers[i as usize + j] = if at < d { four[j] } else { 0.0 };
@@ -47,8 +45,7 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
     numbers
 }
 
-/// Splits a vector's numbers of a segment, which four neighbouring lanes have, and gives the power
-/// of two that scales them.
+/// Splits a vector's numbers of a segment, which four neighbouring lanes hold. Returns their power of two as well.
 #[inline(always)]
 fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
@@ -65,8 +62,7 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     (pieces, scale)
 }
 
-/// The products of a segment of 16 rows with a segment of eight vectors: of each half of the
-/// segment from zero, the small products first.
+/// The products of a segment of 16 rows with one of eight vectors: each half from zero, small products first.
 #[inline(always)]
 fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
     let mut halves = [[0.0f32; 4]; 2];
@@ -87,18 +83,17 @@ fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
 }
 
 kernel! {
-    /// Products of all vectors with all rows.
+    /// Multiplies all vectors by all rows.
     pub unsafe fn products_few(args: ProductsFewArgs) {
-        /// What the splits multiply by is taken back half by a row's, half by a vector's power of
-        /// two.
+        /// Undoes the splits' factors, half with a row's, half with a vector's power of two.
         const UNSCALE: f32 = 1.0 / LARGEST;
         let (warps, warp, lane) = (block_dim() / WARP, thread_idx() / WARP, thread_idx() % WARP);
         let segments = args.d.div_ceil(SEGMENT as u32);
-        // Tiles that lie side by side along the matrix's rows have the same vectors.
+        // Neighbouring tiles along the matrix's rows have the same vectors.
         let tiles_of_rows = args.matrix.rows.div_ceil(ROWS as u32);
         let first_vector = block_idx() / tiles_of_rows * VECTORS as u32;
         let first_row = block_idx() % tiles_of_rows * ROWS as u32;
-        // Rows and vectors past the end are the last one: what they give is not written.
+        // Rows and vectors past the end are replaced by the last one, and their products are not written.
         let vector = (first_vector + lane / 4).min(args.n - 1) as usize;
         let vector = args.vectors.wrapping_add(vector * args.d as usize);
         let of_row = |half: u32| (first_row + OCTET * half + lane / 4).min(args.matrix.rows - 1) as usize;
@@ -121,13 +116,12 @@ kernel! {
         let mut sums = [0.0f32; 4];
         while segment < segments {
             let (of_rows, of_vector) = (next_rows, next_vector);
-            // On their way while those before them are multiplied; after the last segment, that one
-            // again, from the nearest cache.
+            // Read while the previous ones are multiplied; after the last, it is read again from the cache.
             let next = if segment + warps < segments { segment + warps } else { segment };
             (next_rows, next_vector) = (read_rows(next), read_vector(next));
             let (pieces, scale) = split_vector(&of_vector);
             let products = multiply(&of_rows, &pieces);
-            // Split was vector `lane / 4`; the products are of twice `lane % 4` and the one behind.
+            // Vector `lane / 4` was split; the products are with vectors 2·(`lane % 4`) and the next.
             let of = 8 * (lane % 4);
             let scales = [shuffle_u32(scale.to_bits(), of), shuffle_u32(scale.to_bits(), of + 4)];
             let scales = scales.map(|scale| square_roots(f32::from_bits(scale)));
@@ -149,9 +143,9 @@ kernel! {
             let (vector, row) = (product / ROWS as u32, product % ROWS as u32);
             let mut sum = 0.0;
             counted!(for warp in 0..MOST_WARPS {
-                // A loop with a constant bound, so that no read waits for another.
+                // The constant bound keeps reads from waiting for each other.
                 if warp < warps as usize {
-                    // SAFETY: see above.
+                    // SAFETY: as above.
                     sum += unsafe { of_warps.get((warp * VECTORS + vector as usize) * PITCH + row as usize) };
                 }
             });

@@ -1,17 +1,15 @@
-//! The code of `split_rows`.
 use super::*;
 use crate::simt::*;
 
-/// The power of two not above a magnitude, within 2^-126 to 2^126, and one over it.
+/// The power of two not above a magnitude, within 2^-126 to 2^126, and its inverse.
 #[inline(always)]
 pub(crate) fn power_of_two(magnitude: u32) -> [f32; 2] {
     let exponent = (magnitude >> 23).clamp(1, 253);
     [f32::from_bits(exponent << 23), f32::from_bits((254 - exponent) << 23)]
 }
 
-/// Two powers of two, of about the same size, whose product is 2^e. With those of another 2^f, a
-/// number times the product of the first and the product of the second ones overflows, or loses
-/// digits by underflow, only where 2^(e + f) of it does.
+/// Two powers of two, of about the same size, whose product is 2^e. A number times the product of the first powers of
+/// 2^e and 2^f, then of the second, overflows or loses digits only if 2^(e + f) times it does.
 #[inline(always)]
 pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     // Biased.
@@ -20,15 +18,15 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     [f32::from_bits(half << 23), f32::from_bits((exponent + 127 - half) << 23)]
 }
 
-/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, from segment `first` on, `step`
-/// segments apart; zeros past the end of the row.
+/// Reads numbers 2·element and 2·element + 1 of [`TOGETHER`] segments, `step` apart from `first` on; zeros past the
+/// end.
 /// Safety: `x` has `d` numbers, at least one.
 #[inline(always)]
 unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) -> [[f32; 2]; TOGETHER] {
     let mut pairs = [[0.0f32; 2]; TOGETHER];
     counted!(for t in 0..2 * TOGETHER {
         let j = (first + (t / 2) as u32 * step) * SEGMENT as u32 + 2 * element + (t % 2) as u32;
-        // Read without condition, so that no read waits for another.
+        // Without condition, so that no read waits for another.
         // SAFETY: below D.
         let number = unsafe { load(x.add(j.min(d - 1) as usize)) };
         pairs[t / 2][t % 2] = if j < d { number } else { 0.0 };
@@ -36,8 +34,7 @@ unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) ->
     pairs
 }
 
-/// The larger of `largest` and the magnitude of a number, as bits, which are ordered as the
-/// magnitudes are.
+/// The larger of `largest` and the magnitude of a number, as bits, which have the order of magnitudes.
 #[inline(always)]
 pub(crate) fn max_magnitude(largest: u32, number: f32) -> u32 {
     largest.max(number.to_bits() & 0x7fff_ffff)
@@ -52,8 +49,7 @@ fn max_of_pairs(mut largest: u32, pairs: &[[f32; 2]; TOGETHER]) -> u32 {
     largest
 }
 
-/// Two numbers times [`LARGEST`] and the inverse of their scale, as the numbers h, and the numbers
-/// l.
+/// Two numbers times [`LARGEST`] and the inverse of their scale, split into the numbers h and l.
 #[inline(always)]
 pub(crate) fn split_pair([a, b]: [f32; 2], inverse: f32) -> [Halves; 2] {
     split_halves(a * inverse * LARGEST, b * inverse * LARGEST)
@@ -76,7 +72,7 @@ fn block_max(v: u32) -> u32 {
     let of_warps = Shared::<Halves>::at(0);
     let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
     let v = warp_max(v);
-    // The numbers of the row before have been read.
+    // The previous row's numbers have been read.
     barrier!();
     if lane == 0 {
         // SAFETY: a place for each warp.
@@ -116,7 +112,7 @@ kernel! {
     /// Splits rows into float16 numbers.
     pub unsafe fn split_rows(args: SplitArgs) {
         let segments = args.d.div_ceil(SEGMENT as u32);
-        // Half a warp takes a segment, a thread two neighbours of it.
+        // Half a warp takes a segment, a thread two neighbouring numbers.
         let (first, element) = (thread_idx() / (WARP / 2), thread_idx() % (WARP / 2));
         let step = block_dim() / (WARP / 2);
         let next = first + step * TOGETHER as u32;
@@ -127,14 +123,14 @@ kernel! {
             let kept = unsafe { pairs(x, args.d, [first, step], element) };
             let mut largest = max_of_pairs(0, &kept);
             counted!(for segment in (next..segments).step_by(step * TOGETHER as u32) {
-                // SAFETY: see above.
+                // SAFETY: as above.
                 largest = max_of_pairs(largest, &unsafe { pairs(x, args.d, [segment, step], element) });
             });
             let [scale, inverse] = power_of_two(block_max(largest));
-            // SAFETY: see above.
+            // SAFETY: as above.
             unsafe { write(&kept, inverse, to, segments, [first, step], element) };
             counted!(for segment in (next..segments).step_by(step * TOGETHER as u32) {
-                // SAFETY: see above.
+                // SAFETY: as above.
                 unsafe {
                     let pairs = pairs(x, args.d, [segment, step], element);
                     write(&pairs, inverse, to, segments, [segment, step], element);

@@ -1,4 +1,3 @@
-//! The code of `complete_patterns`.
 use super::super::*;
 use super::*;
 use crate::general::accumulate::{self, FEATURES};
@@ -80,7 +79,7 @@ impl<'a> Component<'a> {
         unsafe { self.over_slices(from, self.args.slice_stride as usize) }
     }
 
-    /// Σ over the pattern's slices of numbers that are `stride` apart.
+    /// Σ over the pattern's slices of numbers `stride` apart.
     #[inline(always)]
     unsafe fn over_slices(self, from: *const f64, stride: usize) -> f64 {
         let mut sum = 0.0;
@@ -105,8 +104,7 @@ impl<'a> Component<'a> {
     #[inline(always)]
     unsafe fn complete(self) {
         let (d, observed) = (self.d(), self.observed);
-        // SAFETY: elements of the component's matrices and vectors, and a place for each result;
-        // what other lanes wrote is read behind a meeting of all lanes.
+        // SAFETY: the component's matrices, vectors and results; all lanes meet between a write and another's read.
         unsafe {
             let count = self.sum(d, d);
             let mut cell = Cells::of(self.lane, d);
@@ -186,7 +184,7 @@ impl<'a> Component<'a> {
 }
 
 kernel! {
-    /// The sums of all columns of each pattern and component.
+    /// Computes the sums of all columns of each pattern and component.
     pub unsafe fn complete_patterns(args: CompleteArgs) {
         let pattern = block_idx() as usize;
         let warps = block_dim() / WARP;

@@ -1,4 +1,3 @@
-//! The code of the `marginals` kernels.
 use super::super::*;
 use super::*;
 use crate::estep::fused;
@@ -6,8 +5,7 @@ use crate::general::density::{self, ROWS};
 use crate::math::{Float, REACH, ROOT_HALF_LOG2_E, float64, warp_sum, weight_and_seed};
 use crate::simt::*;
 
-/// A pivot below this fraction of its variance is rounding noise: the matrix is singular to
-/// float64.
+/// A pivot below this fraction of its variance is rounding noise: the matrix is singular in float64.
 const SINGULAR: f64 = f64::EPSILON;
 
 /// A component of a pattern; all lanes of the warp have the same.
@@ -18,9 +16,9 @@ struct Component<'a, T> {
     pattern: usize,
     c: usize,
     lane: usize,
-    /// Σ, then L, W and C, then the map and C.
+    /// First Σ, then L, W and C, then the map and C.
     map: Matrix,
-    /// L⁻¹ in the rows that are observed, then A; B in the others.
+    /// L⁻¹, then A, in the observed rows; B in the missing rows.
     inverse: Matrix,
 }
 
@@ -59,20 +57,18 @@ impl<'a, T: Float> Component<'a, T> {
         self.args.parameters.wrapping_add(self.pattern * self.args.stride as usize + at)
     }
 
-    /// Whether row `i` is still to be eliminated when column `j` is the pivot.
+    /// Whether row `i` remains to be eliminated when column `j` is the pivot.
     #[inline(always)]
     fn left(self, i: usize, j: usize) -> bool {
         i > j || !self.observed.has(i)
     }
 
-    /// Leaves L, W and C in `map`; the column at which the matrix is not positive definite, if it
-    /// is not.
+    /// Computes L, W and C in `map`. Returns the column, if any, at which the matrix is not positive definite.
     #[inline(always)]
     unsafe fn factorise(self) -> Option<usize> {
         let (d, map) = (self.d(), self.map);
         let covariance = Matrix::new(self.args.covariances.wrapping_add(self.c * d * d).cast_mut(), d);
-        // SAFETY: elements of the component's matrices; what other lanes wrote is read behind a
-        // meeting of all lanes.
+        // SAFETY: elements of the component's matrices; all lanes meet between a lane's write and another's read.
         unsafe {
             let mut cell = Cells::of(self.lane, d);
             while cell.i < d {
@@ -83,7 +79,7 @@ impl<'a, T: Float> Component<'a, T> {
                 if self.observed.has(j) {
                     warp_sync();
                     let pivot = map.get(j, j);
-                    // The negation also holds for NaN.
+                    // `!(… > …)` also holds for NaN.
                     if !(pivot > SINGULAR * covariance.get(j, j) && (f64::MIN_POSITIVE..f64::MAX).contains(&pivot)) {
                         return Some(j);
                     }
@@ -115,15 +111,14 @@ impl<'a, T: Float> Component<'a, T> {
         None
     }
 
-    /// Column `c` of the inverse of a lower triangle of the observed columns, into the column `c`
-    /// of `to`; zeros above it.
+    /// Writes column `c` of the inverse of a lower triangle of the observed columns to `to`, with zeros above it.
     #[inline(always)]
     unsafe fn invert_column(self, lower: Matrix, to: Matrix, c: usize) {
         counted!(for i in 0..self.d() {
             if self.observed.has(i) {
                 let mut v = if i == c { 1.0 } else { 0.0 };
                 let mut l = c;
-                // SAFETY: elements of the matrices; this lane alone has the column.
+                // SAFETY: elements of the matrices; only this lane has the column.
                 unsafe {
                     while l < i {
                         if self.observed.has(l) {
@@ -137,8 +132,7 @@ impl<'a, T: Float> Component<'a, T> {
         });
     }
 
-    /// Column `c` of `rows`·`lower`, where `rows` are those that are missing and `lower` is a lower
-    /// triangle of those that are observed, into the column `c` of `to`.
+    /// Writes column `c` of `rows`·`lower` to `to`; `rows` are the missing ones, `lower` an observed lower triangle.
     #[inline(always)]
     unsafe fn multiply_column(self, rows: Matrix, lower: Matrix, to: Matrix, c: usize) {
         counted!(for m in 0..self.d() {
@@ -183,8 +177,7 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Writes A, rounded, and zeros around it; `alive`: whether there is an A. Leaves the rounded
-    /// numbers in `inverse`.
+    /// Writes A, rounded, and zeros around it; `alive`: whether A exists. Leaves the rounded numbers in `inverse`.
     #[inline(always)]
     unsafe fn write_triangle(self, alive: bool) {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
@@ -207,8 +200,7 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Writes b, rounded; gives log₂ of A's determinant in lane 0 and, in all lanes, the first row
-    /// that is outside the type's range.
+    /// Writes b, rounded. Returns log₂ of A's determinant in lane 0 and, in all lanes, the first row out of range.
     #[inline(always)]
     unsafe fn write_shifts(self, alive: bool) -> (f64, u32) {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
@@ -252,8 +244,7 @@ impl<'a, T: Float> Component<'a, T> {
     #[inline(always)]
     unsafe fn write_e(self) {
         let d = self.d();
-        // SAFETY: elements of the component's matrices and vectors; what other lanes wrote is read
-        // behind a meeting of all lanes.
+        // SAFETY: the component's matrices and vectors; all lanes meet between a write and another's read.
         unsafe {
             counted!(for i in (self.lane..d).step_by(WARP as usize) {
                 if self.observed.has(i) {
@@ -286,8 +277,7 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Leaves zeros where there are no parameters: a component without weight, or one of which they
-    /// could not be made.
+    /// Writes zeros for a component without weight, or without valid parameters.
     #[inline(always)]
     unsafe fn clear(self) {
         let d = self.d();
@@ -304,13 +294,13 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// The map of the sums' vectors to deviations from μ: A⁻¹ or the identity, and B times that.
+    /// Writes the map of the sums' vectors to deviations from μ: A⁻¹ or the identity, and B times it.
     #[inline(always)]
     unsafe fn write_map(self) {
         let d = self.d();
         counted!(for c in (self.lane..d).step_by(WARP as usize) {
             if self.observed.has(c) {
-                // SAFETY: this lane alone has the column.
+                // SAFETY: only this lane has the column.
                 unsafe {
                     if self.args.layout.capacity > 0 {
                         self.invert_column(self.inverse, self.map, c);
@@ -327,12 +317,11 @@ impl<'a, T: Float> Component<'a, T> {
         });
     }
 
-    /// All of a component's numbers but its weight and its seed.
+    /// Computes all of a component's numbers except its weight and its seed.
     #[inline(always)]
     unsafe fn prepare(self) {
         let place = self.pattern * self.args.layout.k as usize + self.c;
-        // SAFETY: the component exists; what other lanes wrote is read behind a meeting of all
-        // lanes.
+        // SAFETY: the component exists; all lanes meet between a lane's write and another's read.
         unsafe {
             let log2_weight = load(self.args.log2_weights.add(self.c));
             let mut alive = log2_weight > f64::MIN;
@@ -377,9 +366,8 @@ impl<'a, T: Float> Component<'a, T> {
     }
 }
 
-/// Splits the components' constants into an offset that is common to all, weights and seeds. All
-/// threads of the block take part.
-/// Safety: the constants of the pattern are written.
+/// Splits the components' constants into a common offset, weights and seeds. All threads of the block take part.
+/// Safety: the constants of the pattern have been written.
 #[inline(always)]
 unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
     let Layout { k, d, capacity } = args.layout;
@@ -430,7 +418,7 @@ unsafe fn body<T: Float>(args: &MarginalsArgs<T>) {
             Component::new(args, observed, pattern, c as usize).prepare();
             c += warps;
         }
-        // Places for more components than there are: zeros.
+        // Places behind the last component: zeros.
         while c < args.layout.capacity {
             let component = Component::new(args, observed, pattern, c as usize);
             component.write_triangle(false);
@@ -443,7 +431,7 @@ unsafe fn body<T: Float>(args: &MarginalsArgs<T>) {
 }
 
 kernels! {
-    /// The parameters of each pattern.
+    /// Computes the parameters of each pattern.
     marginals_f32: MarginalsArgs<f32> = body;
     marginals_f64: MarginalsArgs<f64> = body;
 }

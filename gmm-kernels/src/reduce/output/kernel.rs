@@ -1,19 +1,16 @@
-//! How a launch's total is formed.
+//! The total of a launch.
 use super::*;
 use crate::math::{LogProduct, warp_sum};
 use crate::simt::*;
 
-/// Block sums that a thread reads at once: 128 threads then read those of four blocks on each of an
-/// H200's 132 multiprocessors.
+/// Block sums that a thread reads at once: with 128 threads, four blocks for each of an H200's 132 multiprocessors.
 const ROUND: u32 = 5;
 
 impl Output {
-    /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the
-    /// same bits every time.
+    /// The sum of the block's log-likelihoods, in thread 0. The order is fixed: the same bits every time.
     ///
     /// # Safety
-    /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not
-    /// in use.
+    /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory exist and are unused.
     #[inline(always)]
     pub unsafe fn block_sum(product: LogProduct) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -28,7 +25,7 @@ impl Output {
     pub unsafe fn block_total(sum: f64) -> f64 {
         let s = Shared::<f64>::at(0);
         if thread_idx().is_multiple_of(WARP) {
-            // SAFETY: one slot a warp, at most 32 warps a block.
+            // SAFETY: one slot per warp, at most 32 warps in a block.
             unsafe { s.set((thread_idx() / WARP) as usize, sum) };
         }
         barrier!();
@@ -42,22 +39,20 @@ impl Output {
         total
     }
 
-    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds
-    /// them up in a fixed order, and publishes the total. (The sums themselves say whether they are
-    /// there: a counter would cost an exchange with the memory behind each of them.)
+    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds them up in a fixed
+    /// order, and publishes the total. ([`UNWRITTEN`] shows missing sums; a counter would cost an exchange with
+    /// memory.)
     ///
     /// # Safety
-    /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional;
-    /// `partials` has gridDim.x places, all unwritten; see [`Output::block_sum`] for the shared
-    /// memory.
+    /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional; `partials` has
+    /// gridDim.x places, all unwritten; see [`Output::block_sum`] for the shared memory.
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
         // SAFETY: the caller guarantees it.
         unsafe { self.finish_by::<false>(product, || ()) }
     }
 
-    /// As [`Output::finish`]; all threads of the last block call `last`, which sees what all blocks
-    /// have written before this.
+    /// As [`Output::finish`]; all threads of the last block call `last`, which sees all earlier writes of all blocks.
     ///
     /// # Safety
     /// As for [`Output::finish`].
@@ -67,8 +62,7 @@ impl Output {
         unsafe { self.finish_by::<true>(product, last) }
     }
 
-    /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the
-    /// memory.
+    /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the memory.
     /// Safety: as for [`Output::finish`].
     #[inline(always)]
     unsafe fn finish_by<const FENCED: bool>(self, product: LogProduct, last: impl FnOnce()) {
@@ -90,8 +84,7 @@ impl Output {
                 }
                 store_fresh(self.partials.add(block_idx() as usize), sum);
             }
-            // Blocks start in order, and none waits for another but this one, so that all of them
-            // run at some time.
+            // Blocks start in order, and only this one waits for others, so that all run eventually.
             if block_idx() == grid_dim() - 1 {
                 let mut sum = 0.0;
                 let mut start = 0;
@@ -103,7 +96,7 @@ impl Output {
                     fence();
                 }
                 let sum = warp_sum(sum);
-                // The first thread has read the warps' sums that are there.
+                // The first thread has read the warps' sums.
                 barrier!();
                 if thread_idx().is_multiple_of(WARP) {
                     s.set((thread_idx() / WARP) as usize, sum);
@@ -121,15 +114,14 @@ impl Output {
         }
     }
 
-    /// The sum of a round of this thread's block sums from `start` on, as soon as those of its warp
-    /// are there. Leaves them unwritten.
+    /// The sum of a round of block sums from `start` on, once the warp's have arrived; leaves [`UNWRITTEN`].
     /// Safety: all lanes of one warp call it; `partials` has gridDim.x places.
     #[inline(always)]
     unsafe fn take_round(self, start: u32) -> f64 {
         let mut v = [0.0f64; ROUND as usize];
         let mut missing = true;
         while missing {
-            // The reads of a round are independent, so that their latencies overlap.
+            // The reads of a round are independent, so that they overlap.
             missing = false;
             counted!(for r in 0..ROUND {
                 let b = start + r * block_dim();

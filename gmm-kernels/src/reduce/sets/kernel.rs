@@ -1,11 +1,9 @@
-//! The code of `reduce_sets`.
 use super::*;
 use crate::math::warp_sum;
 use crate::simt::*;
 
 kernel! {
-    /// `totals[set]` = Σ over `count` blocks of `partials[set, block]`, in a fixed order. Launch: a
-    /// block of one warp for each set.
+    /// `totals[set]` = Σ over `count` blocks of `partials[set, block]`, in a fixed order, by one warp for each set.
     pub unsafe fn reduce_sets(args: ReduceSetsArgs) {
         let ReduceSetsArgs { partials, count, totals } = args;
         let set = block_idx() as usize;

@@ -1,10 +1,9 @@
-//! The code of `reduce_slices`.
 use super::*;
 use crate::simt::*;
 
 kernel! {
-    /// `totals[i]` = Σ over `slices` of `sums[slice, i]`, in an order that depends on the block
-    /// alone. Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers.
+    /// `totals[i]` = Σ over `slices` of `sums[slice, i]`, in an order that only depends on the block. Launch: a block
+    /// of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers.
     pub unsafe fn reduce_slices(args: ReduceSlicesArgs) {
         let ReduceSlicesArgs { sums, slices, count, totals } = args;
         const UNROLL: usize = 4;
@@ -15,7 +14,7 @@ kernel! {
         let mut sum = 0.0;
         let mut slice = row;
         while slice < slices && i < count {
-            // Independent reads, so that their latencies overlap.
+            // The reads are independent, so that they overlap.
             let mut v = [0.0f64; UNROLL];
             counted!(for u in 0..UNROLL {
                 let slice = slice + u as u32 * rows;

@@ -3,9 +3,8 @@ use super::{CachePolicy, Halves, shuffle_xor_u32};
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 
-// The size of this array is that of the launch. `cuda_std` has a function for such memory, which
-// adds 16 bytes of fixed size to each kernel: a launch that asks for all that a block can have
-// would fail.
+// The launch sets the size of this array. The memory that `cuda_std` has a function for adds 16 bytes of fixed size to
+// each kernel: a launch with all the shared memory of a block would fail.
 global_asm!(".extern .shared .align 16 .b8 gmm_shared[];");
 
 /// Address of the block's dynamic shared memory in the shared state space.
@@ -19,7 +18,7 @@ pub(super) fn shared_base() -> u32 {
 
 /// A place in the block's dynamic shared memory, as numbers of type `T` (f32, f64).
 ///
-/// Accesses name the shared state space: generic ones cost an address conversion each.
+/// Accesses name the shared state space: each generic one would cost an address conversion.
 #[derive(Clone, Copy)]
 pub struct Shared<T> {
     pub(super) address: u32,
@@ -44,15 +43,12 @@ impl<T> Shared<T> {
         Shared { address: self.address, element: PhantomData }
     }
 
-    /// The same place, with its address in a register of each thread. All lanes of the warp call
-    /// it.
+    /// The same place, with its address in a register of each thread. All lanes of the warp call it.
     ///
-    /// Needed for a place that `copy4` fills and that differs from thread to thread. Where
-    /// ptxas 13.0 can split the address of such a copy into a part of the thread's and one that all
-    /// threads share, it has the latter in a uniform register, and then writes down the register of
-    /// the cache policy wrongly: an instruction that the device refuses. It does not see through an
-    /// exchange of registers between lanes. (`cargo xtask ptx --check` looks for such
-    /// instructions.)
+    /// Needed for a place that `copy4` fills and that differs from thread to thread. If ptxas 13.0 can split the
+    /// address of such a copy into a thread's part and a uniform part, it puts the latter into a uniform register and
+    /// then encodes the register of the cache policy wrongly: an instruction that the device refuses. It cannot see
+    /// through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
     #[inline(always)]
     pub fn in_thread_register(self) -> Self {
         Self { address: shuffle_xor_u32(self.address, 0), ..self }
@@ -66,8 +62,8 @@ macro_rules! elements {
             /// Element `i`.
             ///
             /// # Safety
-            /// The element lies within the launch's shared memory and was written, and no other thread
-            /// writes it at the same time.
+            /// The element is within the launch's shared memory and was written, and no other thread writes it at the
+            /// same time.
             #[inline(always)]
             pub unsafe fn get(self, i: usize) -> $t {
                 let v: $t;
@@ -82,8 +78,7 @@ macro_rules! elements {
             /// Writes element `i`.
             ///
             /// # Safety
-            /// The element lies within the launch's shared memory, and no other thread accesses it at the
-            /// same time.
+            /// The element is within the launch's shared memory, and no other thread accesses it at the same time.
             #[inline(always)]
             pub unsafe fn set(self, i: usize, v: $t) {
                 // SAFETY: the caller guarantees it.
@@ -103,7 +98,7 @@ elements!(Halves, reg32, "b32");
 macro_rules! fours {
     ($t:ty, $suffix:literal) => {
         impl Shared<$t> {
-            /// Elements `i` to `i + 3` in one 16-byte read.
+            /// Reads elements `i` to `i + 3` in one 16-byte read.
             ///
             /// # Safety
             /// As for [`Self::get`]; element `i` is aligned to 16 bytes.
@@ -132,12 +127,12 @@ macro_rules! fours {
                 }
             }
 
-            /// Starts to copy 16 bytes of global memory to elements `i` to `i + 3`;
-            /// [`copies_wait`](super::copies_wait) waits for it.
+            /// Starts to copy 16 bytes of global memory to elements `i` to `i + 3`; [`copies_wait`](super::copies_wait)
+            /// waits for them.
             ///
             /// # Safety
-            /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread touches the
-            /// elements until it has waited.
+            /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread accesses the elements until
+            /// it has waited.
             #[inline(always)]
             pub unsafe fn copy4(self, i: usize, from: *const $t, policy: CachePolicy) {
                 // SAFETY: the caller guarantees it.
@@ -153,7 +148,7 @@ fours!(f32, "f32");
 fours!(Halves, "b32");
 
 impl Shared<f32> {
-    /// P (1, 2 or 4) elements from `i` on, in one read.
+    /// Reads P (1, 2 or 4) elements from `i` on in one read.
     ///
     /// # Safety
     /// As for [`Self::get`]; element `i` is aligned to P elements.
@@ -179,7 +174,7 @@ impl Shared<f32> {
 }
 
 impl Shared<f64> {
-    /// Elements `i` and `i + 1` in one 16-byte read.
+    /// Reads elements `i` and `i + 1` in one 16-byte read.
     ///
     /// # Safety
     /// As for [`Self::get`]; element `i` is aligned to 16 bytes.
@@ -208,9 +203,9 @@ impl Shared<Halves> {
         }
     }
 
-    /// Four matrices of (8, 8) numbers for [`mma`](super::mma); all lanes of the warp take part. Each lane
-    /// calls it for the place of a row of eight numbers: lanes 0 to 7 for those of the first
-    /// matrix, and so on. Of each matrix, a lane gets two neighbours of row `lane / 4`.
+    /// Reads four matrices of (8, 8) numbers for [`mma`](super::mma). All lanes take part: each passes the place of a
+    /// row of eight numbers (lanes 0 to 7 the first matrix's, …), and gets two neighbours of row `lane / 4` of each
+    /// matrix.
     ///
     /// # Safety
     /// As for [`Self::get`]; each row is aligned to 16 bytes.
@@ -225,8 +220,7 @@ impl Shared<Halves> {
         [a, b, c, d]
     }
 
-    /// As [`Self::matrices`], each matrix transposed: a lane gets two neighbours of column
-    /// `lane / 4`.
+    /// As [`Self::matrices`], with each matrix transposed: a lane gets two neighbours of column `lane / 4`.
     ///
     /// # Safety
     /// As for [`Self::matrices`].

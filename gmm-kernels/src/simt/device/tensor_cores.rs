@@ -1,9 +1,8 @@
-//! The tensor cores and the float16 numbers that they multiply. PTX ISA, "Matrix
-//! multiply-accumulate operation using mma instruction", m16n8k16: a lane's numbers lie in row and
-//! column `lane / 4` and at twice `lane % 4`.
+//! The tensor cores and the float16 numbers that they multiply. PTX ISA, "Matrix multiply-accumulate operation using
+//! mma instruction", m16n8k16: a lane's numbers are in row and column `lane / 4` and at twice `lane % 4`.
 use core::arch::asm;
 
-/// Two float16 numbers in one register, the first one in the lower half.
+/// Two float16 numbers in one register, the first in the lower half.
 pub type Halves = u32;
 
 /// Two numbers rounded to float16.
@@ -29,8 +28,7 @@ pub fn widen_halves(h: Halves) -> [f32; 2] {
     [a, b]
 }
 
-/// Two numbers split into float16: rounded, and what the rounding left, rounded. Their sum differs
-/// from the number by 2^-22 of it, or 2^-25 where that is more.
+/// Splits two numbers into a float16 and the rounded rest; the error is 2^-22 of the number, or 2^-25 if that is more.
 #[inline(always)]
 pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
     let high = round_halves(a, b);
@@ -48,8 +46,8 @@ instructions! {
     fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves: "{{ .reg .b32 n; neg.f16x2 n, {3}; fma.rn.f16x2 {0}, {1}, {2}, n; }}";
 }
 
-/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32;
-/// all lanes take part. Products are exact; their sum is truncated, not rounded.
+/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32; all lanes take part.
+/// Products are exact; their sum is truncated, not rounded.
 #[inline(always)]
 pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = c;
@@ -62,9 +60,9 @@ pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// c + A·B of a warp in float64: A (8, 4) by rows, B (4, 8) by columns, c (8, 8); all lanes take
-/// part. A lane has the number of row `lane / 4` and column `lane % 4` of A, that of column `lane /
-/// 4` and row `lane % 4` of B, and two of c, from column 2·(`lane % 4`) of row `lane / 4` on.
+/// c + A·B of a warp in float64: A (8, 4) by rows, B (4, 8) by columns, c (8, 8); all lanes take part. A lane has the
+/// number of row `lane / 4` and column `lane % 4` of A, the number of column `lane / 4` and row `lane % 4` of B, and
+/// two of c, from column 2·(`lane % 4`) of row `lane / 4` on.
 #[inline(always)]
 pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
     let [mut c0, mut c1] = c;

@@ -1,11 +1,10 @@
-//! Matrix products of a warpgroup, which is four neighbouring warps, and copies in bulk, which
-//! arrive at a barrier in shared memory. Only devices of compute capability 9.0 have them. PTX ISA,
-//! "Asynchronous warpgroup level matrix instructions" and "mbarrier".
+//! Matrix products of a warpgroup (four neighbouring warps), and bulk copies, which arrive at a barrier in shared
+//! memory. Only compute capability 9.0 has them. PTX ISA, "Asynchronous warpgroup level matrix instructions" and
+//! "mbarrier".
 use super::{Halves, Shared};
 use core::arch::asm;
 
-/// A barrier in shared memory (PTX: mbarrier) at which threads and copies arrive. It counts its
-/// phases.
+/// A barrier in shared memory (PTX: mbarrier) at which threads and copies arrive. It counts its phases.
 #[derive(Clone, Copy)]
 pub struct Mbarrier {
     address: u32,
@@ -17,12 +16,10 @@ impl Mbarrier {
     pub fn at(bytes: usize) -> Self {
         Self { address: super::shared_base() + bytes as u32 }
     }
-    /// Makes it ready: a phase ends when so many threads have arrived, and the bytes that they
-    /// expect.
+    /// Initialises it: a phase ends when `threads` threads have arrived, and the bytes that they expect.
     ///
     /// # Safety
-    /// One thread calls it, and then [`mbarriers_ready`], before the block's threads meet and use
-    /// the barrier.
+    /// One thread calls it, and then [`mbarriers_ready`], before the block's threads meet and use the barrier.
     #[inline(always)]
     pub unsafe fn init(self, threads: u32) {
         // SAFETY: the caller guarantees it.
@@ -30,7 +27,7 @@ impl Mbarrier {
             asm!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) self.address, in(reg32) threads, options(nostack))
         };
     }
-    /// Arrives, and has the phase wait for so many bytes.
+    /// Arrives, and makes the phase wait for `bytes`.
     ///
     /// # Safety
     /// The barrier is ready; the copies of these bytes follow.
@@ -51,8 +48,7 @@ impl Mbarrier {
         // SAFETY: the caller guarantees it.
         unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) self.address, options(nostack)) };
     }
-    /// Waits for the end of a phase, which is given modulo 2. The phase before the first one (1)
-    /// has ended from the beginning.
+    /// Waits for the end of a phase, given modulo 2. The phase before the first (1) counts as ended.
     ///
     /// # Safety
     /// The barrier is ready; all lanes of the warp call it.
@@ -76,19 +72,19 @@ impl Mbarrier {
     }
 }
 
-/// Has copies see the barriers that this thread has made ready.
+/// Makes the barriers that this thread has initialised visible to copies.
 #[inline(always)]
 pub fn mbarriers_ready() {
-    // SAFETY: no access of its own.
+    // SAFETY: accesses no memory itself.
     unsafe { asm!("fence.mbarrier_init.release.cluster;", "fence.proxy.async.shared::cta;", options(nostack)) };
 }
 
 impl Shared<Halves> {
-    /// Starts to copy so many bytes of global memory to this place; they arrive at the barrier.
+    /// Starts to copy `bytes` of global memory to this place; they arrive at the barrier.
     ///
     /// # Safety
-    /// Both places are valid for the bytes and aligned to 16 bytes, of which they are a multiple;
-    /// nothing else accesses this one until the barrier's phase has ended.
+    /// Both places are aligned to 16 bytes and valid for `bytes`, a multiple of 16; nothing else accesses this place
+    /// until the barrier's phase has ended.
     #[inline(always)]
     pub unsafe fn copy_bulk(self, from: *const Halves, bytes: u32, barrier: Mbarrier) {
         // SAFETY: the caller guarantees it.
@@ -99,43 +95,42 @@ impl Shared<Halves> {
     }
 }
 
-/// An operand of a warpgroup's products in shared memory. It consists of matrices of (8, 8)
-/// numbers, each of 128 bytes without a gap.
+/// An operand of a warpgroup's products in shared memory: (8, 8) matrices of 128 contiguous bytes each.
 #[derive(Clone, Copy)]
 pub struct Operand {
-    /// The place, and how far it is along the sum, in 16 bytes.
+    /// The place, and the distance along the sum, in 16 bytes.
     pub(super) low: u32,
-    /// How far it is across the sum, in 16 bytes.
+    /// The distance across the sum, in 16 bytes.
     pub(super) high: u32,
 }
 
 impl Operand {
-    /// The operand at a place that is a multiple of 16 bytes; `across` and `along`: bytes from one
-    /// matrix to the next one in the direction of the result, and in that of the sum.
+    /// The operand at a place that is a multiple of 16 bytes; `across` and `along`: bytes from one matrix to the next
+    /// in the direction of the result, and of the sum.
     #[inline(always)]
     pub fn new(place: Shared<Halves>, across: usize, along: usize) -> Self {
         let field = |bytes: u32| (bytes >> 4) & 0x3fff;
         Self { low: field(place.address) | field(along as u32) << 16, high: field(across as u32) }
     }
-    /// The operand so many bytes further on, a multiple of 16.
+    /// The operand `bytes` further on, a multiple of 16.
     #[inline(always)]
     pub fn offset(self, bytes: usize) -> Self {
         Self { low: self.low + (bytes >> 4) as u32, ..self }
     }
 }
 
-/// Gives a thread N registers, more than it has, as soon as others of the block have left them.
+/// Raises a thread's registers to N, as soon as other threads of the block have released them.
 ///
 /// # Safety
-/// A whole warpgroup calls it; the block has so many registers; the driver was told how many a
-/// thread has when the launch begins.
+/// A whole warpgroup calls it; the block has enough registers; the driver was told a thread's number of registers at
+/// the start of the launch.
 #[inline(always)]
 pub unsafe fn more_registers<const N: u32>() {
     // SAFETY: the caller guarantees it.
     unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const N, options(nostack)) };
 }
 
-/// Leaves a thread N registers, fewer than it has.
+/// Lowers a thread's registers to N.
 ///
 /// # Safety
 /// As for [`more_registers`].
@@ -145,7 +140,7 @@ pub unsafe fn fewer_registers<const N: u32>() {
     unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack)) };
 }
 
-/// The registers of the template that have these numbers.
+/// The template's registers of these numbers.
 macro_rules! registers {
     ($first:literal $($more:literal)*) => { concat!("{{{", $first, "}", $(", {", $more, "}",)* "}}") };
 }
@@ -157,16 +152,15 @@ macro_rules! registers_0_to_63 {
     };
 }
 
-/// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low
-/// parts is left out: A (64, 64) and B (128, 64) in float16, the result (64, 128) in float32. In
-/// both operands the rows of a matrix of (8, 8) go along the sum, in which the matrices lie one
-/// behind the other. All threads of the warpgroup take part. A thread gets the numbers of rows
-/// r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each
-/// j, the first row's first. Products are exact; their sums are truncated, not rounded. The small
-/// products come first. Both parts of an operand are equally far across the sum.
+/// A·B of a warpgroup, both the sums of a high and a low part; the product of both low parts is left out. A (64, 64)
+/// and B (128, 64) are in float16, the result (64, 128) in float32. In both operands the rows of a matrix of (8, 8) go
+/// along the sum, and so do neighbouring matrices. All threads of the warpgroup take part. A thread gets the numbers of
+/// rows r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first
+/// row's first. Products are exact; their sums are truncated, not rounded. Small products come first. Both parts of an
+/// operand have the same distance across the sum.
 ///
 /// # Safety
-/// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
+/// The operands are in the launch's shared memory, and their copies have arrived for this thread.
 #[inline(always)]
 pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]: [Operand; 2]) -> [f32; 64] {
     let mut c = [0.0f32; 64];
@@ -213,8 +207,7 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
             )
         };
     }
-    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every
-    // thread takes part.
+    // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread takes part.
     unsafe {
         products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
             32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
@@ -222,14 +215,13 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
     c
 }
 
-/// c + Σᵢ Aᵢ·Bᵢ of a warpgroup, or the sum alone if `add` is 0: A₀, A₁, A₀, A₁ (64, 16) in float16,
-/// in registers as those of `mma` are, 16 rows a warp; Bᵢ (256, 16) in float16, in shared memory,
-/// whose matrices of (8, 8) have rows across the sum; c (64, 256) in float32, as the result of
-/// [`warpgroup_multiply`] is. All Bᵢ are equally far across the sum. All threads of the warpgroup
-/// take part. Products are exact; their sums are truncated, not rounded.
+/// c + Σᵢ Aᵢ·Bᵢ of a warpgroup, or only the sum if `add` is 0. A₀, A₁, A₀, A₁ (64, 16) are in float16, in registers as
+/// for `mma`, 16 rows per warp; Bᵢ (256, 16) in float16, in shared memory, with matrices of (8, 8) whose rows go across
+/// the sum; c (64, 256) in float32, as the result of [`warpgroup_multiply`]. All Bᵢ have the same distance across the
+/// sum. All threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded.
 ///
 /// # Safety
-/// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
+/// The operands are in the launch's shared memory, and their copies have arrived for this thread.
 #[inline(always)]
 pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand; 4], add: u32) {
     macro_rules! product {
@@ -272,8 +264,7 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
             )
         };
     }
-    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every
-    // thread takes part.
+    // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread takes part.
     unsafe {
         products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
             32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
@@ -283,25 +274,24 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
     }
 }
 
-/// Has the tensor cores see what this thread has written to shared memory.
+/// Makes this thread's writes to shared memory visible to the tensor cores.
 #[inline(always)]
 pub fn operands_ready() {
-    // SAFETY: no access of its own.
+    // SAFETY: accesses no memory itself.
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) };
 }
 
-/// Starts A·B of a warpgroup, both the sums of a high and a low part, of which the product of both
-/// low parts is left out: A (64, 16·S) in float16, in registers as those of `mma` are, 16 rows a
-/// warp; B (32, 16·S) in float16, in shared memory, whose matrices of (8, 8) have rows along the
-/// sum: of each 16 of it first two of the high part, then two of the low one, one behind the other;
-/// the result (64, 32) in float32. A thread gets the numbers of rows r = 16·warp + lane / 4 and r +
-/// 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
-/// [`warpgroup_finish`] waits for them. Products are exact; their sums are truncated, not rounded.
-/// The small products come first. All threads of the warpgroup take part. S is at most 4.
+/// Starts A·B of a warpgroup, both the sums of a high and a low part; the product of both low parts is left out. A (64,
+/// 16·S) is in float16, in registers as for `mma`, 16 rows per warp; B (32, 16·S) in float16, in shared memory, with
+/// matrices of (8, 8) whose rows go along the sum: for each 16 of the sum first two of the high part, then two of the
+/// low one, one behind the other; the result (64, 32) in float32. A thread gets the numbers of rows r = 16·warp + lane
+/// / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
+/// [`warpgroup_finish`] waits for them. Products are exact; their sums are truncated, not rounded. Small products come
+/// first. All threads of the warpgroup take part. S is at most 4.
 ///
 /// # Safety
-/// The operand lies in the launch's shared memory, [`operands_ready`] has followed what wrote it,
-/// and nothing writes it before [`warpgroup_finish`].
+/// The operand is in the launch's shared memory, [`operands_ready`] has followed the writes to it, and nothing writes
+/// it before [`warpgroup_finish`].
 #[inline(always)]
 pub unsafe fn warpgroup_start<const S: usize>(
     high: &[[Halves; 4]; S],
@@ -339,14 +329,13 @@ pub unsafe fn warpgroup_start<const S: usize>(
             )
         };
     }
-    // The places of the parts: 16 units of 16 bytes each.
+    // The places of the parts, 16 units of 16 bytes apart.
     macro_rules! steps {
         ($($product:expr),*; $($operand:tt)*) => {
             products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; $($product),*; $($operand)*)
         };
     }
-    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every
-    // thread takes part.
+    // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread takes part.
     unsafe {
         match S {
             1 => steps!(
@@ -386,15 +375,14 @@ pub unsafe fn warpgroup_start<const S: usize>(
     c
 }
 
-/// Waits until no more than LEFT of the products that [`warpgroup_start`] has started are under
-/// way; `c` is of those that are not. All threads of the warpgroup take part.
+/// Waits until at most LEFT of the products started by [`warpgroup_start`] are in progress; `c` belongs to a finished
+/// one. All threads of the warpgroup take part.
 #[inline(always)]
 pub fn warpgroup_finish<const LEFT: usize>(c: &mut [f32; 16]) {
     // SAFETY: no operands.
     unsafe { asm!("wgmma.wait_group.sync.aligned {};", const LEFT, options(nostack)) };
     counted!(for i in 0..16 {
-        // What uses them stays behind the wait.
-        // SAFETY: does nothing.
+        // Keeps all uses of the number behind the wait. SAFETY: does nothing.
         unsafe { asm!("/* {0} */", inout(reg32) c[i], options(nostack)) };
     });
 }

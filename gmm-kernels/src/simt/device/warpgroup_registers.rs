@@ -1,5 +1,4 @@
-//! Products of a warpgroup whose first operand is in registers, for
-//! [`whitened_wgmma`](crate::estep::whitened_wgmma).
+//! Products of a warpgroup with the first operand in registers, for [`whitened_wgmma`](crate::estep::whitened_wgmma).
 use super::{Halves, Operand};
 use core::arch::asm;
 
@@ -79,7 +78,7 @@ macro_rules! eight {
     };
 }
 
-/// The first four registers of an eight of the template: a high part.
+/// The first four of eight registers of the template: a high part.
 macro_rules! high_half {
     (0) => {
         "{{{0}, {1}, {2}, {3}}}"
@@ -107,7 +106,7 @@ macro_rules! high_half {
     };
 }
 
-/// The last four: a low part.
+/// The last four of eight registers: a low part.
 macro_rules! low_half {
     (0) => {
         "{{{4}, {5}, {6}, {7}}}"
@@ -135,9 +134,8 @@ macro_rules! low_half {
     };
 }
 
-/// One product: its columns, the eights of its sums, the first operand, the place of the second one
-/// and how many 16 bytes behind it, the predicate that says whether to add to the sums, and whether
-/// matrices of the second operand have rows across the sum.
+/// One product: its columns, the eights of its sums, the first operand, the place of the second one and its offset in
+/// 16 bytes, the predicate that says whether to add, and whether the second operand's rows go across the sum.
 macro_rules! product {
     ($columns:literal [$first:tt $($more:tt)*] $half:ident $a:tt, $b:literal + $offset:literal, $add:literal, $across:literal) => {
         concat!(
@@ -150,7 +148,7 @@ macro_rules! product {
     };
 }
 
-/// What is before the products, and behind them.
+/// The text before the products, and behind them.
 macro_rules! begin {
     ($set:literal) => {
         concat!(
@@ -167,30 +165,26 @@ macro_rules! end {
     };
 }
 
-/// A function that multiplies with triangles: of each step of each band the sums, the step, the
-/// place of its part of the triangle, and whether there are sums to add to.
+/// Makes a function that multiplies by triangles. It takes for each step of each band the sums, the step, the place of
+/// its part of the triangle, and whether there are sums to add to.
 macro_rules! triangles {
     ($name:ident, $steps:literal [$($i:literal)*], $sums:literal [$($s:literal)*],
         $($eights:tt $step:tt + $offset:literal $add:literal)*) => {
-        /// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both
-        /// low parts is left out: A (64, features) in registers, of each sixteen features the high
-        /// part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory, for
-        /// each band of 64 rows of triangles the steps of sixteen features that it has, whose
-        /// matrices lie one behind the other along the sum. The result has the columns of some of
-        /// the bands; a thread's numbers are as those of
-        /// [`warpgroup_multiply`](super::warpgroup_multiply). There may be more features than these
-        /// bands have. All threads of the warpgroup take part. Products are exact; their sums are
-        /// truncated, not rounded. The small products come first.
+        /// A·B of a warpgroup, both the sums of a high and a low part; the product of both low parts is left out. A
+        /// (64, features) is in registers, for each sixteen features the high part, then the low one, as for `mma`, 16
+        /// rows per warp; B in shared memory, for each band of 64 rows of triangles its steps of sixteen features, with
+        /// matrices one behind the other along the sum. The result has the columns of some of the bands; a thread's
+        /// numbers are as in [`warpgroup_multiply`](super::warpgroup_multiply). There may be more features than these
+        /// bands have. All threads of the warpgroup take part. Products are exact; their sums are truncated, not
+        /// rounded. Small products come first.
         ///
         /// # Safety
-        /// The operands lie in the launch's shared memory, and their copies have arrived for this
-        /// thread.
+        /// The operands are in the launch's shared memory, and their copies have arrived for this thread.
         #[inline(always)]
         pub unsafe fn $name<const S: usize>(a: &[[Halves; 8]; S], [high, low]: [Operand; 2]) -> [f32; $sums] {
             const { assert!(S >= $steps) };
             let mut c = [0.0f32; $sums];
-            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers.
-            // Every thread takes part.
+            // SAFETY: reads shared memory as the caller guarantees, and registers. Every thread takes part.
             unsafe {
                 asm!(
                     begin!(""),
@@ -258,26 +252,21 @@ triangles! {
     [12 13 14 15] 7 + 2432 "yes"
 }
 
-/// A function that adds products of two features: of each band the columns, their sums, and the
-/// band of the first operand.
+/// Makes a function that adds products of two features: for each band the columns, sums, and the first operand's band.
 macro_rules! bands {
     ($name:ident, $bands:literal [$($i:literal)*], $sums:literal [$($s:literal)*], $($columns:literal $eights:tt $band:tt)*) => {
-        /// c + A·B of a warpgroup for some bands A (64, 16) and as many columns of B as the band
-        /// asks for, or A·B alone if `add` is 0; both the sums of a high and a low part, of which
-        /// the product of both low parts is left out. A is in registers, of each band the high
-        /// part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory, whose
-        /// matrices have rows across the sum. The sums are as those of
-        /// [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take
-        /// part. Products are exact; their sums are truncated, not rounded. The small products come
-        /// first.
+        /// c + A·B of a warpgroup for some bands A (64, 16) and the columns of B for each band, or only A·B if `add` is
+        /// 0; both the sums of a high and a low part; the product of both low parts is left out. A is in registers, for
+        /// each band the high part, then the low one, as for `mma`, 16 rows per warp; B in shared memory, with matrices
+        /// whose rows go across the sum. The sums are as in [`warpgroup_multiply`](super::warpgroup_multiply). All
+        /// threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded. Small
+        /// products come first.
         ///
         /// # Safety
-        /// The operands lie in the launch's shared memory, and their copies have arrived for this
-        /// thread.
+        /// The operands are in the launch's shared memory, and their copies have arrived for this thread.
         #[inline(always)]
         pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $bands], [high, low]: [Operand; 2], add: u32) {
-            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers.
-            // Every thread takes part.
+            // SAFETY: reads shared memory as the caller guarantees, and registers. Every thread takes part.
             unsafe {
                 asm!(
                     begin!("setp.ne.u32 first, {add}, 0; "),

@@ -1,13 +1,11 @@
-//! A CUDA driver for tests: functions in the place of those of NVIDIA's library. Its one device is
-//! the emulator: memory of the device is memory of the host, a kernel is the function of the same
-//! name, and work in a stream is done when it is put there. So tests run the whole of a CUDA backend,
-//! from a public call to the kernel and back, on any machine.
+//! A CUDA driver for tests: functions that replace those of NVIDIA's library. Its one device is the emulator: device
+//! memory is host memory, a kernel is the function of the same name, and a stream does work at once. So tests run a
+//! whole CUDA backend, from a public call to the kernel and back, on any machine.
 //!
-//! The device checks what a real one does not: a kernel that reads or writes outside of the memory
-//! that is allocated fails, and so does one that needs more shared memory than its launch asks for.
-//! Fresh memory, of the device and page-locked, is full of NaN. Each kernel runs its threads from
-//! the first to the last and from the last to the first in turn. Work takes a second by
-//! the events, so that the first of the variants that are timed is taken.
+//! Unlike a real device, it checks: a kernel fails if it reads or writes outside of allocated memory, or needs more
+//! shared memory than its launch asks for. Fresh memory, of the device and page-locked, is full of NaN. Each kernel
+//! runs its threads alternately from the first to the last and from the last to the first. By the events, work takes a
+//! second, so that the first of several timed variants is chosen.
 //!
 //! The functions have the names and the signatures of CUDA's driver API.
 use super::{KERNELS, LaunchShape, Memory, Registered};
@@ -32,39 +30,38 @@ const NOT_FOUND: c_int = 500;
 const NO_BINARY_FOR_GPU: c_int = 209;
 const LAUNCH_FAILED: c_int = 719;
 
-/// Few, so that a grid of small data is filled, and blocks go through their loops.
+/// Few, so that small data fills a grid, and blocks go through their loops.
 const MULTIPROCESSORS: c_int = 2;
 const SHARED_PER_BLOCK: c_int = 227 << 10;
 const SHARED_PER_MULTIPROCESSOR: c_int = 228 << 10;
 const L2: c_int = 50 << 20;
 const MEMORY: usize = 4 << 30;
-/// That of an H100, which has every kernel.
+/// As an H100, which has every kernel.
 const COMPUTE_CAPABILITY: (c_int, c_int) = (9, 0);
 const VERSION: c_int = 13000;
 
-/// Bytes to whose multiples CUDA aligns memory.
+/// CUDA aligns memory to a multiple of this.
 const ALIGN: usize = 256;
 
-/// The allocations, by address, with their lengths in bytes.
+/// The allocations by address, with their lengths in bytes.
 static ALLOCATED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
-/// What a handle of a context, a stream, a module or an event points to: nothing is behind it.
+/// The target of every handle of a context, a stream, a module or an event.
 static HANDLE: u64 = 0;
 
 std::thread_local! {
-    /// Whether the context is this thread's: nothing is made or freed outside of it.
+    /// Whether the context is current in this thread: nothing is created or freed otherwise.
     static CURRENT: Cell<bool> = const { Cell::new(false) };
-    /// The images of machine code that this thread gave the driver, if it takes them.
+    /// The number of machine code images that this thread gave the driver, if it takes them.
     static MACHINE_CODE: Cell<Option<usize>> = const { Cell::new(Some(0)) };
 }
 
-/// Has the driver refuse machine code, or take it again, on the calling thread.
+/// Makes the driver refuse machine code, or take it again, on the calling thread.
 pub fn refuse_machine_code(refuse: bool) {
     MACHINE_CODE.set((!refuse).then_some(0));
 }
 
-/// How many modules of machine code the driver took on the calling thread; `None` if it refuses
-/// them.
+/// The number of modules of machine code that the driver took on the calling thread; `None` if it refuses them.
 #[must_use]
 pub fn machine_code_taken() -> Option<usize> {
     MACHINE_CODE.get()
@@ -115,7 +112,7 @@ unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
     SUCCESS
 }
 
-/// Safety: nobody uses the allocation.
+/// Safety: the allocation is not in use.
 unsafe fn free(start: *mut c_void) -> c_int {
     if !CURRENT.get() {
         return INVALID_CONTEXT;
@@ -126,8 +123,8 @@ unsafe fn free(start: *mut c_void) -> c_int {
     SUCCESS
 }
 
-/// Copies memory; `device`: the sides, as addresses, that have to be allocated on the device.
-/// Safety: the sides that are not on the device have that many bytes.
+/// Copies memory; `device`: addresses of the sides that must be allocated on the device.
+/// Safety: the other sides have this many bytes.
 unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usize]) -> c_int {
     if !device.iter().all(|address| is_allocated(*address, bytes)) {
         return INVALID_VALUE;
@@ -137,7 +134,7 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, device: &[usi
     SUCCESS
 }
 
-/// Safety: nobody uses the memory.
+/// Safety: the memory is not in use.
 unsafe fn fill(to: *mut c_void, value: u8, bytes: usize) -> c_int {
     if !is_allocated(to.addr(), bytes) {
         return INVALID_VALUE;
@@ -147,7 +144,7 @@ unsafe fn fill(to: *mut c_void, value: u8, bytes: usize) -> c_int {
     SUCCESS
 }
 
-/// A handle of something that is made in the thread's context.
+/// A handle of an object created in the thread's context.
 /// Safety: `place` is a place for a pointer.
 unsafe fn in_context(place: *mut *mut c_void) -> c_int {
     if !CURRENT.get() {
@@ -158,7 +155,7 @@ unsafe fn in_context(place: *mut *mut c_void) -> c_int {
     SUCCESS
 }
 
-/// Safety: `argument` is that of the kernel.
+/// Safety: `argument` is the kernel's.
 unsafe fn launch(kernel: *const c_void, shape: LaunchShape, arguments: *mut *mut c_void) -> c_int {
     // SAFETY: a handle of a function is a kernel of the list.
     let kernel = unsafe { &*kernel.cast::<Registered>() };
@@ -178,7 +175,7 @@ unsafe fn launch(kernel: *const c_void, shape: LaunchShape, arguments: *mut *mut
     }
 }
 
-/// `CUdevice_attribute`, as far as it is asked for.
+/// The values of `CUdevice_attribute` that the backend asks for.
 mod attributes {
     use core::ffi::c_uint;
 
@@ -202,8 +199,7 @@ fn attribute(attribute: c_uint) -> Option<c_int> {
     })
 }
 
-/// Defines the driver's functions, and [`symbol`], which finds them by name. The body of each says
-/// what the function answers.
+/// Defines the driver's functions, and [`symbol`], which finds them by name. Each body returns the function's answer.
 macro_rules! driver {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $body:block)*) => {
         $(
@@ -216,7 +212,7 @@ macro_rules! driver {
             }
         )*
 
-        /// The function of this name, if this driver has it.
+        /// Returns the function of this name, if this driver has it.
         pub fn symbol(name: &CStr) -> Option<*const c_void> {
             match name.to_str().ok()? {
                 $(stringify!($name) => Some($name as *const c_void),)*
@@ -279,7 +275,7 @@ driver! {
         module: *mut *mut c_void, image: *const c_void, _count: c_uint, _options: *mut c_uint,
         _values: *mut *mut c_void
     ) {
-        // PTX is text; machine code begins as every ELF file does.
+        // PTX is text; machine code begins like every ELF file.
         if image.cast::<u8>().read() == 0x7f {
             let Some(taken) = MACHINE_CODE.get() else { return NO_BINARY_FOR_GPU };
             MACHINE_CODE.set(Some(taken + 1));

@@ -22,7 +22,7 @@ pub fn fma_minus(a: f32, b: f32, c: f32) -> f32 {
 pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
     a.mul_add(b, c)
 }
-/// 2^x, 0 below 2^-126 as on the device.
+/// 2^x; 0 below 2^-126, as on the device.
 pub fn exp2(x: f32) -> f32 {
     if x < -126.0 { 0.0 } else { x.exp2() }
 }
@@ -46,20 +46,20 @@ pub fn floor(x: f32) -> f32 {
 pub fn opaque(x: u32) -> u32 {
     x
 }
-/// Nothing.
+/// Does nothing.
 pub fn not_unrolled() {}
-/// Cache policies, which the host does not have.
+/// A cache policy, which has no effect on the host.
 #[derive(Clone, Copy)]
 pub struct CachePolicy;
-/// Keep the data in the cache: the next launch reads it again.
+/// Keeps the data in the cache on a device.
 pub fn policy_keep() -> CachePolicy {
     CachePolicy
 }
-/// Stream the data through the cache: it is the first to be replaced.
+/// Streams the data through the cache on a device.
 pub fn policy_stream() -> CachePolicy {
     CachePolicy
 }
-/// The place in global memory, after a check that the launch may access it and that it is aligned.
+/// Returns the address in global memory, if the launch may access it and it is aligned.
 fn checked<T>(p: *const T, access: Access) -> *const T {
     block().launch.memory.check(p.addr(), size_of::<T>(), align_of::<T>(), access);
     p
@@ -72,12 +72,12 @@ fn checked_mut<T>(p: *mut T) -> *mut T {
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Wide<T>(T);
-/// A number in global memory.
+/// Reads a number in global memory.
 ///
 /// # Safety
 /// No other thread writes there at the same time.
 pub unsafe fn load<T: Copy>(p: *const T) -> T {
-    // SAFETY: an array of the launch's; the caller excludes races.
+    // SAFETY: an array of the launch; the caller excludes races.
     unsafe { checked(p, Access::Read).read() }
 }
 /// Writes a number to global memory.
@@ -85,10 +85,10 @@ pub unsafe fn load<T: Copy>(p: *const T) -> T {
 /// # Safety
 /// No other thread accesses it at the same time.
 pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
-    // SAFETY: an array of the launch's; the caller excludes races.
+    // SAFETY: an array of the launch; the caller excludes races.
     unsafe { checked_mut(p).write(v) };
 }
-/// Four numbers in one 16-byte read of global memory.
+/// Reads four numbers of global memory in one 16-byte read.
 ///
 /// # Safety
 /// No thread writes there during the launch.
@@ -96,12 +96,12 @@ pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
     // SAFETY: the caller guarantees it.
     unsafe { load_f32x4(p) }
 }
-/// Nothing: there is no cache.
+/// Does nothing: there is no cache.
 ///
 /// # Safety
 /// `p` is readable.
 pub unsafe fn prefetch(_: *const f32) {}
-/// Four bytes.
+/// Reads four bytes.
 ///
 /// # Safety
 /// No thread writes there during the launch.
@@ -109,7 +109,7 @@ pub unsafe fn load_u32(p: *const u32) -> u32 {
     // SAFETY: the caller guarantees it.
     unsafe { load(p) }
 }
-/// Eight bytes.
+/// Reads eight bytes.
 ///
 /// # Safety
 /// No thread writes there during the launch.
@@ -117,7 +117,7 @@ pub unsafe fn load_u64(p: *const u64) -> u64 {
     // SAFETY: the caller guarantees it.
     unsafe { load(p) }
 }
-/// Four float32 numbers in one 16-byte read of global memory.
+/// Reads four float32 numbers of global memory in one 16-byte read.
 ///
 /// # Safety
 /// No thread writes there during the launch.
@@ -125,7 +125,7 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     // SAFETY: the caller guarantees it.
     unsafe { load(p.cast::<Wide<[f32; 4]>>()) }.0
 }
-/// Two float64 numbers in one 16-byte read of global memory.
+/// Reads two float64 numbers of global memory in one 16-byte read.
 ///
 /// # Safety
 /// No thread writes there during the launch.
@@ -198,7 +198,7 @@ impl<T: Copy> Shared<T> {
     pub fn in_thread_register(self) -> Self {
         self
     }
-    /// Elements `i` to `i + 3`.
+    /// Reads elements `i` to `i + 3`.
     ///
     /// # Safety
     /// No other thread writes them at the same time.
@@ -224,7 +224,7 @@ impl<T: Copy> Shared<T> {
     }
 }
 impl Shared<f32> {
-    /// P elements from `i` on.
+    /// Reads P elements from `i` on.
     ///
     /// # Safety
     /// No other thread writes them at the same time.
@@ -234,7 +234,7 @@ impl Shared<f32> {
     }
 }
 impl Shared<f64> {
-    /// Elements `i` and `i + 1`.
+    /// Reads elements `i` and `i + 1`.
     ///
     /// # Safety
     /// No other thread writes them at the same time.
@@ -293,7 +293,7 @@ pub fn reciprocal(x: f32) -> f32 {
 /// Adds `v` to the counter at `p`, and returns its former value.
 ///
 /// # Safety
-/// Other threads access the counter by this function only, until the last of them has.
+/// Other threads access the counter only by this function, until the last of them has.
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     // SAFETY: the caller guarantees it.
     unsafe { AtomicU32::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::AcqRel)
@@ -301,7 +301,7 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
 /// Adds `v` to the number at `p`, modulo 2^64.
 ///
 /// # Safety
-/// Other threads access it by this function only, until all have met.
+/// Other threads access it only by this function, until all have met.
 pub unsafe fn add_u64(p: *mut u64, v: u64) {
     // SAFETY: the caller guarantees it.
     unsafe { AtomicU64::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::Relaxed);
@@ -314,28 +314,28 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
     // SAFETY: the caller guarantees it.
     unsafe { store(p, v) };
 }
-/// Reads what another block wrote in this launch.
+/// Reads a number that another block wrote in this launch.
 ///
 /// # Safety
-/// It is written by [`store_fresh`] only, as long as other threads run.
+/// Only [`store_fresh`] writes it while other threads run.
 pub unsafe fn load_fresh(p: *const f64) -> f64 {
     let p = checked(p, Access::Read).cast_mut().cast();
-    // SAFETY: an array of the launch's.
+    // SAFETY: an array of the launch.
     f64::from_bits(unsafe { AtomicU64::from_ptr(p) }.load(Ordering::Relaxed))
 }
-/// Writes what other blocks read with [`load_fresh`].
+/// Writes a number that other blocks read with [`load_fresh`].
 ///
 /// # Safety
-/// It is read by [`load_fresh`] only, as long as other threads run.
+/// Only [`load_fresh`] reads it while other threads run.
 pub unsafe fn store_fresh(p: *mut f64, v: f64) {
-    // SAFETY: an array of the launch's.
+    // SAFETY: an array of the launch.
     unsafe { AtomicU64::from_ptr(checked_mut(p).cast()) }.store(v.to_bits(), Ordering::Relaxed);
 }
 /// As on the device.
 pub fn fence() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
-/// Lets other threads run, unless one of them has failed.
+/// Lets other threads run, unless one has failed.
 pub fn pause() {
     let launch = block().launch;
     launch.leave_if_failed();

@@ -2,7 +2,7 @@
 use std::marker::PhantomData;
 use std::vec::Vec;
 
-/// What a kernel does with global memory.
+/// A kernel's access to global memory.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Access {
     Read,
@@ -17,12 +17,10 @@ struct Array {
     writable: bool,
 }
 
-/// The arrays that a launch may access. A kernel that accesses anything else in global memory
-/// fails.
+/// The arrays that a launch may access. A kernel that accesses anything else in global memory fails.
 ///
-/// It borrows the arrays, and hands out the pointers that go into the kernel's arguments. What lies
-/// past the end of one array must not be another array of the launch: give it allocations (`Vec`),
-/// not places of one allocation or of the stack.
+/// It borrows the arrays, and returns the pointers for the kernel's arguments. The memory past the end of one array
+/// must not be another array of the launch: use allocations (`Vec`), not parts of one allocation or of the stack.
 #[derive(Clone, Default)]
 pub struct Memory<'a> {
     /// By their starts.
@@ -36,8 +34,7 @@ impl<'a> Memory<'a> {
         Self::default()
     }
 
-    /// Allocations (start, bytes) that launches may read and write. A launch that uses one after it
-    /// was freed is undefined behaviour.
+    /// Takes allocations (start, bytes) that launches may read and write. None may be used after it was freed.
     pub fn of_allocations(allocations: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let mut memory = Self::new();
         allocations.into_iter().for_each(|(start, bytes)| memory.add("an allocation", start, bytes, true));
@@ -62,7 +59,7 @@ impl<'a> Memory<'a> {
         self.arrays.insert(place, Array { name, start, bytes, writable });
     }
 
-    /// Fails unless the bytes belong to one array, which permits the access.
+    /// Fails unless the bytes are in one array, which permits the access.
     pub(super) fn check(&self, address: usize, bytes: usize, align: usize, access: Access) {
         let inside = |a: &&Array| a.start <= address && address + bytes <= a.start + a.bytes;
         let verb = if access == Access::Read { "reads" } else { "writes" };

@@ -1,4 +1,4 @@
-//! The kernels of this crate by name, as a module of PTX has them: what a launch by name needs.
+//! The kernels of this crate by name, like a module of PTX, for launches by name.
 use super::{BACKWARDS, Memory, launch, launch_together};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,21 +16,21 @@ pub struct LaunchShape {
     pub together: bool,
 }
 
-/// A kernel, whose one argument is behind a pointer.
+/// A kernel that takes its one argument through a pointer.
 pub struct Registered {
     /// The name of its entry.
     pub name: &'static str,
-    /// The bytes of its argument.
+    /// The size of its argument in bytes.
     pub argument_bytes: usize,
     run: unsafe fn(LaunchShape, &Memory<'_>, *const u8),
 }
 
-/// All kernels; `kernel!` adds each.
+/// All kernels, each added by `kernel!`.
 #[linkme::distributed_slice]
 pub static KERNELS: [Registered];
 
 impl Registered {
-    /// A kernel and how it is launched: by a function that calls [`run`].
+    /// Takes a kernel and the function that launches it by [`run`].
     pub const fn new(
         name: &'static str,
         argument_bytes: usize,
@@ -39,7 +39,7 @@ impl Registered {
         Self { name, argument_bytes, run }
     }
 
-    /// Launches the kernel, backwards every other time that this thread of the host does.
+    /// Launches the kernel, backwards in every other launch of this host thread.
     ///
     /// # Panics
     /// As [`launch`](super::launch()).

@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 use std::string::String;
 use std::vec;
 
-/// The message that a launch fails with.
+/// The message of a failed launch.
 fn failure(launch: impl FnOnce() + std::panic::UnwindSafe) -> String {
     *catch_unwind(launch).expect_err("the launch fails").downcast::<String>().expect("a message")
 }
@@ -32,7 +32,7 @@ fn run_pair(n: u64, scores: &mut [f32]) -> f64 {
         samples: memory.write("scores", scores),
         output: Output { partials: memory.write("partials", &mut partials), total: memory.write("total", &mut total) },
     };
-    // SAFETY: the arrays are those of the arguments, as far as they go.
+    // SAFETY: the arrays of the arguments, as far as they reach.
     unsafe { launch((2, 1), 64, pair::shared_bytes(2, 64), &memory, pair::pair, args) };
     total[0]
 }
@@ -40,7 +40,7 @@ fn run_pair(n: u64, scores: &mut [f32]) -> f64 {
 #[test]
 fn reads_past_the_end_of_an_array_are_caught() {
     assert!(run_pair(40, &mut [f32::NAN; 41]).is_finite());
-    // Sample 40 of feature 0 is sample 0 of feature 1; that of feature 1 is behind the array.
+    // Sample 40 of feature 0 is sample 0 of feature 1; sample 40 of feature 1 is behind the array.
     let message = failure(|| _ = run_pair(41, &mut [f32::NAN; 41]));
     let expected =
         "reads 16 bytes that belong to no array of the launch: 320 bytes behind the start of `x`, which has 320";
@@ -55,8 +55,7 @@ fn writes_past_the_end_of_an_array_are_caught() {
     assert!(message.contains("writes 4 bytes that belong to no array") && message.contains("`scores`"), "{message}");
 }
 
-/// A launch of one block whose first thread does something and whose others wait for it at a
-/// barrier.
+/// Launches one block whose first thread does `work` while the others wait for it at a barrier.
 fn first_thread(memory: &Memory, p: *mut f32, work: fn(*mut f32)) -> String {
     #[derive(Clone, Copy)]
     struct Args(*mut f32, fn(*mut f32));
@@ -76,10 +75,10 @@ fn other_bad_accesses_are_caught_too() {
     let (constant, mut array) = ([0.0f32; 4], [0.0f32; 9]);
     let mut memory = Memory::new();
     let (reads, writes) = (memory.read("constant", &constant).cast_mut(), memory.write("array", &mut array));
-    // SAFETY: the accesses are checked before they are made, here and below.
+    // SAFETY: the accesses are checked beforehand, here and below.
     let message = first_thread(&memory, reads, |p| unsafe { store(p, 1.0) });
     assert!(message.contains("it writes to `constant`, which is for reading"), "{message}");
-    // One of these two is no multiple of 16 bytes.
+    // One of the two is not a multiple of 16 bytes.
     let odd = if writes.addr().is_multiple_of(16) { writes.wrapping_add(1) } else { writes };
     // SAFETY: as above.
     let message = first_thread(&memory, odd, |p| unsafe { _ = load_f32x4(p) });
@@ -100,7 +99,7 @@ fn a_cooperative_launch_ends_when_a_thread_fails() {
     unsafe fn kernel(args: Args) {
         assert!(block_idx() != 1 || thread_idx() != 5, "on purpose");
         barrier!();
-        // SAFETY: nobody writes there.
+        // SAFETY: no thread writes there.
         while unsafe { load_fresh(args.0) } == 0.0 {
             pause();
         }
@@ -137,8 +136,7 @@ fn a_missing_barrier_shows_in_one_of_two_launches() {
     struct Args(*mut f32);
     unsafe fn kernel(args: Args) {
         let number = Shared::<f32>::at(0);
-        // SAFETY: inside the shared memory and the array; on the host the two threads run one after
-        // the other.
+        // SAFETY: inside the shared memory and the array; on the host the two threads run one after the other.
         unsafe {
             match thread_idx() {
                 3 => number.set(0, 1.0),
@@ -155,6 +153,6 @@ fn a_missing_barrier_shows_in_one_of_two_launches() {
         unsafe { launch((1, 1), 32, 16, &memory, kernel, args) };
         read[0]
     });
-    // What is not written yet is NaN.
+    // Memory that has not been written is NaN.
     assert!(found.contains(&1.0) && found.iter().any(|v| v.is_nan()), "{found:?}");
 }

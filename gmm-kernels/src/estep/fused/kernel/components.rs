@@ -1,11 +1,9 @@
-//! A lane's parameters, and the exponents that it computes from them.
+//! A lane's parameters, and the exponents computed from them.
 use super::*;
 
-/// The parameters of a lane's components: COMPONENTS neighbours, from l·COMPONENTS on in lane l
-/// among those that share a sample.
+/// The parameters of a lane's components: COMPONENTS neighbours, from l·COMPONENTS on in lane l of a group.
 ///
-/// Of a single component a diagonal A and its b are in registers. More, or a triangle, have too
-/// many numbers for them.
+/// Registers hold a diagonal A and its b of a single component; more components, or a triangle, stay in shared memory.
 pub(crate) struct Components<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
     diagonal: [f32; D],
     shifts: [f32; D],
@@ -18,7 +16,7 @@ pub(crate) struct Components<const COMPONENTS: usize, const CAPACITY: usize, con
 impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize>
     Components<COMPONENTS, CAPACITY, D, MATRIX>
 {
-    /// Reads what is in registers.
+    /// Reads the numbers that registers hold.
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
     pub(crate) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
@@ -57,8 +55,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         counted!(for c in 0..COMPONENTS {
             e.q[c] = [self.seeds[c]; SAMPLES];
         });
-        // From the last row to the first, so that a row of z can take the register of the feature
-        // that no other row needs.
+        // From the last row to the first, so that a row of z takes the register of a feature that no other row needs.
         let mut i = D;
         while i > 0 {
             i -= 1;
@@ -95,7 +92,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     }
 }
 
-/// z = A·x + b and q = seed − |z|² of a lane's components and samples.
+/// z = A·x + b and q = seed − |z|² for a lane's components and samples.
 pub(crate) struct Exponents<const COMPONENTS: usize, const D: usize, const SAMPLES: usize> {
     pub(crate) z: [[[f32; SAMPLES]; D]; COMPONENTS],
     pub(crate) q: [[f32; SAMPLES]; COMPONENTS],

@@ -1,10 +1,8 @@
-//! What a lane has of the E-step: its components, and what it has summed up.
 use super::*;
 
 pub(crate) struct Lane<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
     pub(crate) components: Components<COMPONENTS, CAPACITY, D, MATRIX>,
     pub(crate) sums: ComponentSums<COMPONENTS, D, MATRIX>,
-    /// The likelihoods of the samples.
     product: LogProduct,
 }
 
@@ -16,10 +14,9 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         Self { components, sums: ComponentSums::new(), product: LogProduct::new() }
     }
 
-    /// Adds the samples of a stage, whose first quad of `columns` is `base`: of each group of LANES
-    /// lanes, SAMPLES at a time. All lanes of the warp take part.
-    /// Safety: the samples have arrived, and the parameters are in shared memory; `sample_weights`
-    /// is null, or readable for the samples and the padding behind the last.
+    /// Adds the samples of a stage from quad `base` of `columns` on, SAMPLES at a time per group. All lanes take part.
+    /// Safety: the samples have arrived; the parameters are in shared memory; `sample_weights` is null, or readable for
+    /// the samples and the padding behind the last.
     #[inline(always)]
     pub(crate) unsafe fn add_stage<M: Moments, const LANES: usize, const SAMPLES: usize>(
         &mut self,
@@ -29,7 +26,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         sample_weights: *const f32,
     ) {
         let (group, groups) = ((thread_idx() % WARP) as usize / LANES, WARP as usize / LANES);
-        // The bound is known at run time only: this loop must not be unrolled.
+        // The bound is only known at run time, so that this loop is not unrolled.
         let left = columns.quads() - base;
         let end = QUAD * smaller(left, WARP) as usize;
         counted!(for round in (0..end).step_by(groups * SAMPLES) {
@@ -52,8 +49,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         });
     }
 
-    /// The warp's log₂-likelihood of the samples, of which LANES lanes share each: the first of
-    /// them counts. All lanes of the warp take part.
+    /// Returns the warp's log₂-likelihood; the first lane of each group counts it. All lanes of the warp take part.
     #[inline(always)]
     pub(crate) fn total<const LANES: usize>(self) -> f64 {
         let first = ((thread_idx() % WARP) as usize).is_multiple_of(LANES);

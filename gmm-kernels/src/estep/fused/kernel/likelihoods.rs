@@ -1,4 +1,3 @@
-//! Computes likelihoods and responsibilities from exponents.
 use super::*;
 
 /// Sum of `x` over the lanes that share a sample.
@@ -23,18 +22,18 @@ pub(crate) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
     x
 }
 
-/// Likelihoods of a lane's components and samples, and their sums over all components: both times
-/// 2^−`power`, which is 1 unless a sample of the warp is far from all components.
+/// Likelihoods of a lane's components and samples, and their sums over all components. Both are times 2^−`power`, which
+/// is 1 unless a sample of the warp is far from all components.
 pub(crate) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
     pub(crate) each: [[f32; SAMPLES]; COMPONENTS],
     pub(crate) sum: [f32; SAMPLES],
     pub(crate) power: [f32; SAMPLES],
-    /// Whether a sample of the warp was far, so that the maximum was taken out.
+    /// Whether a sample of the warp was far, so that the maximum was subtracted.
     pub(crate) far: bool,
 }
 
 impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMPLES> {
-    /// The likelihoods of these exponents. All lanes of the warp take part.
+    /// Computes the likelihoods of exponents `q`. All lanes of the warp take part.
     #[inline(always)]
     pub(crate) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
         let mut likelihoods =
@@ -56,8 +55,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         likelihoods
     }
 
-    /// Computes them once more with the maximum over the components taken out. All lanes of the
-    /// warp take part.
+    /// Computes them again with the maximum over the components subtracted. All lanes of the warp take part.
     #[inline(always)]
     pub(crate) fn take_out_the_maximum<const LANES: usize>(
         &mut self,
@@ -72,8 +70,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
             self.power[p] = max_over_components::<LANES>(top);
             let mut lanes_sum = 0.0;
             counted!(for c in 0..COMPONENTS {
-                // The q of a component without weight may be above the maximum: it counts as 0·2^0,
-                // not as 0·∞.
+                // A component without weight may have a q above the maximum: it counts as 0·2^0, not as 0·∞.
                 self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
                 lanes_sum += self.each[c][p];
             });
@@ -81,8 +78,8 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
     }
 
-    /// Gives the samples behind the last, of which `first` is the first here, likelihoods of zero
-    /// that sum to one: nothing is counted for them.
+    /// Makes samples past the last count as nothing (likelihoods of zero with sum one). `first`: the first one's
+    /// number.
     #[inline(always)]
     pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
         counted!(for p in 0..SAMPLES {
@@ -95,9 +92,8 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
     }
 
-    /// Adds the samples' log-likelihoods to `product`, and returns the factor that makes
-    /// responsibilities, times the samples' weights, of the likelihoods.
-    /// Safety: `sample_weights` are readable for all of the samples.
+    /// Adds the log-likelihoods to `product`. Returns the factor from likelihoods to responsibilities times weights.
+    /// Safety: `sample_weights` is readable for all of the samples.
     #[inline(always)]
     pub(crate) unsafe fn normalise(
         &self,
@@ -121,7 +117,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
                 product.multiply_scaled(self.power[p], self.sum[p]);
             });
         } else {
-            // Two sums above the threshold still make a normal product.
+            // The product of two sums above the threshold is still a normal number.
             counted!(for p in (0..SAMPLES).step_by(2) {
                 product.multiply(if p + 1 < SAMPLES { self.sum[p] * self.sum[p + 1] } else { self.sum[p] });
             });

@@ -1,7 +1,6 @@
-//! How a warp's samples pass through shared memory.
 use super::*;
 
-/// A warp's samples on their way through its two stages in shared memory.
+/// A warp's samples in its two stages in shared memory.
 pub(crate) struct Stages<'a, const D: usize> {
     pub(crate) columns: &'a Columns,
     /// (2, D, [`TILE`]).
@@ -12,18 +11,16 @@ pub(crate) struct Stages<'a, const D: usize> {
 }
 
 impl<const D: usize> Stages<'_, D> {
-    /// Starts to copy the quads from `base` on, one a lane, to a stage; past the end there is
-    /// nothing to copy.
-    /// Safety: no lane reads that stage.
+    /// Starts to copy the quads from `base` on, one for each lane, to a stage; past the end it copies nothing.
+    /// Safety: no lane reads the stage.
     #[inline(always)]
     pub(crate) unsafe fn fetch(&self, base: u32, stage: usize) {
         // SAFETY: the caller guarantees it.
         unsafe { self.fetch_by::<false>(base, stage) }
     }
 
-    /// As [`fetch`](Self::fetch), with the copies' whole address in a register of each thread if
-    /// `THREAD`: needed where the place of the ring and the stage are the same for all threads of
-    /// the block ([`Shared::in_thread_register`]). All lanes take part.
+    /// As [`fetch`](Self::fetch). `THREAD` keeps the copies' address in a register of each thread, needed if ring and
+    /// stage are uniform in the block ([`Shared::in_thread_register`]). All lanes take part.
     /// Safety: as for [`fetch`](Self::fetch).
     #[inline(always)]
     pub(crate) unsafe fn fetch_by<const THREAD: bool>(&self, base: u32, stage: usize) {
@@ -32,16 +29,14 @@ impl<const D: usize> Stages<'_, D> {
             if THREAD { self.ring.offset(stage * D * TILE + QUAD * self.lane).in_thread_register() } else { self.ring };
         if base < columns.quads() {
             let last = columns.quads() - 1;
-            // Past the end the last quad is read again, and gets likelihoods of zero.
+            // Past the end the last quad is read again, with likelihoods of zero.
             let quad = if base + (self.lane as u32) < last { base + self.lane as u32 } else { last };
             let policy = if quad < columns.cached_quads { self.cached } else { self.streamed };
-            // One column after the other: the addresses of all columns at once would take
-            // registers.
+            // One column after the other: the addresses of all columns at once would take registers.
             let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
             let mut from = columns.quad(quad, 0);
             counted!(for j in 0..D {
-                // SAFETY: the quad exists, and the ring has a place for each lane, feature and
-                // stage.
+                // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
                 unsafe {
                     if THREAD {
                         place.copy4(j * TILE, from, policy);

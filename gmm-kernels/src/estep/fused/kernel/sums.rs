@@ -1,4 +1,3 @@
-//! The sums of a lane's components, and how they are added to the sums of the warp.
 use super::*;
 
 /// The sums of a lane's components: Σ r, and the first and second moments.
@@ -40,7 +39,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
                     counted!(for c in 0..COMPONENTS {
                         let rz = r[c] * z[c][i][p];
                         self.first[c][i] += rz;
-                        // The elements of row i of A: of a diagonal, one.
+                        // Row i of A; of a diagonal, one element.
                         let (start, row) = if M::FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
                         counted!(for j in row..=i {
                             self.second[c][start + j] = fma(rz, z[c][j][p], self.second[c][start + j]);
@@ -51,7 +50,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
         });
     }
 
-    /// Moves the sums of component `c` to one array, and leaves zeros.
+    /// Moves the sums of component `c` to an array, and leaves zeros.
     #[inline(always)]
     pub(crate) fn take<const SUMS: usize>(&mut self, c: usize) -> [f32; SUMS] {
         let mut sums = [0.0f32; SUMS];
@@ -66,11 +65,9 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
     }
 }
 
-/// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups
-/// of lanes of sum v in lane l of a group goes to `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes
-/// exchange them through `room`, `size` numbers of shared memory. All lanes take part.
-/// Safety: `warp_sums` has these places, which only this warp uses, and no lane needs what is in
-/// `room`.
+/// Adds the lanes' float32 sums to the warp's float64 sums: sum v in lane l, over the groups, goes to
+/// `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes exchange sums through `room` (`size` numbers). All lanes take part.
+/// Safety: `warp_sums` has these places, which only this warp uses, and no lane needs the contents of `room`.
 #[inline(always)]
 pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SUMS: usize>(
     warp_sums: Shared<f64>,
@@ -87,10 +84,9 @@ pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
     unsafe { add_lanes::<LANES, SUMS>(sums, room, size, add) };
 }
 
-/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l
-/// and the sum of sum v in lane l of each group, each in one lane. The lanes exchange them through
-/// `room`, `size` numbers of shared memory. All lanes take part.
-/// Safety: no lane needs what is in `room`.
+/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and sum v of lane l,
+/// each in one lane. The lanes exchange sums through `room` (`size` numbers). All lanes take part.
+/// Safety: no lane needs the contents of `room`.
 #[inline(always)]
 pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
     sums: &[f32; SUMS],
@@ -107,7 +103,7 @@ pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
         warp_sync();
         counted!(for v in 0..SUMS {
             if v >= start && v < end {
-                // SAFETY: inside; places that only this lane uses.
+                // SAFETY: inside; only this lane uses the places.
                 unsafe { room.set((v - start) * warp + lane, sums[v]) };
             }
         });

@@ -1,28 +1,23 @@
-//! A block's shared memory: parameters, and what its warps exchange.
 use super::*;
 
-/// A block's shared memory, and the warp's part in it. `GAPS`: values may be missing; `P`: pairs of
-/// tiles of features; `N`: tiles of components.
+/// A block's shared memory, and the warp's part. `GAPS`: values may be missing; `P`, `N`: [`FusedShape`]'s tiles.
 pub(super) struct FusedBlock<const GAPS: bool, const P: usize, const N: usize> {
     pub(super) shape: FusedShape,
     pub(super) member: Member,
-    /// One tile of components: the coefficients (products, capacity). More: both parts of them in
-    /// float16, as lanes take them: (parts of the components, parts of the features, steps of a
-    /// warp, pairs of tiles of a warp, 2, lanes, 4).
+    /// With one tile of components: the coefficients (products, capacity). With more: both parts of them in float16, as
+    /// lanes read them: (component parts, feature parts, steps of a warp, pairs of tiles of a warp, 2, lanes, 4).
     pub(super) coefficients: Shared<f32>,
     /// (parts of the components, [`CONSTANTS`], capacity of a warp).
     constants: Shared<f32>,
-    /// The lane's in both, of the warp's part.
+    /// The lane's place in `coefficients` and `constants`, within the warp's part.
     pub(super) own_coefficients: Shared<Halves>,
     own_constants: Shared<f32>,
-    /// The parts of the warps.
     parts: Shared<f32>,
-    /// The warp's own: two places to transpose all features in.
+    /// The warp's own part: two places in which all features are transposed.
     pub(super) transposed: Shared<Halves>,
 }
 
 impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
-    /// `of_warp`: the shape of a warp.
     #[inline(always)]
     pub(super) fn new(of_warp: FusedShape, member: Member) -> Self {
         let shape = FusedShape { team: member.team, ..of_warp };
@@ -43,20 +38,19 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         }
     }
 
-    /// The memory behind the parts of all warps.
     #[inline(always)]
     pub(super) fn behind_parts(&self) -> Shared<f32> {
         self.parts.offset((block_dim() / WARP) as usize * self.shape.part())
     }
 
-    /// A place of a warp's for its parts of a group's exponents.
+    /// A warp's place for its parts of a group's exponents.
     #[inline(always)]
     fn exponents(&self, warp: usize, place: usize) -> Shared<f32> {
         let before = self.shape.transposed() + place * self.shape.exchanged_exponents();
         self.parts.offset(warp * self.shape.part() + before)
     }
 
-    /// A place of a warp's for the likelihoods of its components.
+    /// A warp's place for the likelihoods of its components.
     #[inline(always)]
     fn likelihoods(&self, warp: usize, place: usize) -> Shared<f32> {
         let before = 2 * self.shape.exchanged_exponents() + place * self.shape.exchanged_likelihoods();
@@ -64,15 +58,15 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     }
 
     /// Fills the shared memory with the parameters. All threads of the block call it.
-    /// Safety: the shared memory is not in use; the parameters are where the arguments say.
+    /// Safety: the shared memory is not in use; the arguments point to the parameters.
     #[inline(always)]
     pub(super) unsafe fn begin(&self, args: &FusedMmaArgs) {
-        // An instance that takes them by value is not for teams: all of this is constant.
+        // An instance that takes parameters by value is not for teams: the compiler knows all of this.
         let of_warp = self.shape.of_warp();
         if of_warp.by_value() {
             let numbers = of_warp.numbers();
-            // The first lanes of eight warps, or of fewer, share them. The places are constants: an
-            // index computed at run time would put the arguments into local memory.
+            // The first lanes of up to eight warps share the copy. The places are constants: an index computed at run
+            // time would move the arguments to local memory.
             const SHARES: usize = 8;
             counted!(for share in 0..SHARES {
                 let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
@@ -111,7 +105,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             };
             let parts = [both(0, 0), both(0, TILE), both(TILE, 0), both(TILE, TILE)];
             let to = self.coefficients.cast::<Halves>().offset(2 * 4 * (i - lane) as usize + 4 * lane as usize);
-            // SAFETY: inside; places that only this thread uses.
+            // SAFETY: inside; only this thread uses the places.
             unsafe {
                 to.set4(0, [parts[0][0], parts[1][0], parts[2][0], parts[3][0]]);
                 to.set4(4 * WARP as usize, [parts[0][1], parts[1][1], parts[2][1], parts[3][1]]);
@@ -133,8 +127,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         });
     }
 
-    /// The lane's coefficients of a step where there is one tile of components: the high parts are
-    /// the first eight rows.
+    /// The lane's coefficients of a step if there is one tile of components: the high parts are the first eight rows.
     /// Safety: they are in shared memory.
     #[inline(always)]
     pub(super) unsafe fn packed(&self, step: usize) -> [Halves; 4] {
@@ -151,10 +144,10 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         [first[0], first[1], second[0], second[1]]
     }
 
-    /// Features of a group of samples, transposed: from the first operand of [`mma`] (features by
-    /// samples) to the second (the first two numbers for the first eight samples, the others for
-    /// the others). All lanes of the warp call it, in turn with `place` 0 and 1.
-    /// Safety: no lane reads that place.
+    /// Transposes the features of a group of samples from the first operand of [`mma`] (features by samples) to the
+    /// second (two numbers each for the first and the last eight samples). All lanes call it, alternately with `place`
+    /// 0 and 1.
+    /// Safety: no lane reads the place.
     #[inline(always)]
     pub(super) unsafe fn transpose(&self, place: usize, x: &[Split; P]) -> [Split; P] {
         let lane = (thread_idx() % WARP) as usize;
@@ -173,7 +166,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         let mut transposed = [Split::ZERO; P];
         counted!(for p in 0..P {
             let from = matrices.offset(p * TRANSPOSED + 4 * lane);
-            // SAFETY: rows of eight numbers, which all lanes have written.
+            // SAFETY: rows of eight numbers that all lanes have written.
             unsafe {
                 (transposed[p].high, transposed[p].low) =
                     (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2))
@@ -182,7 +175,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         transposed
     }
 
-    /// The lane's coefficients of a step and a pair of tiles of components, high parts and low ones.
+    /// The lane's coefficients of a step and a pair of tiles of components: high parts, then low parts.
     /// Safety: they are in shared memory.
     #[inline(always)]
     unsafe fn of_pair(&self, step: usize, pair: usize) -> [[Halves; 4]; 2] {
@@ -199,9 +192,9 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         unsafe { self.own_constants.get((i * N + tile) * TILE) }
     }
 
-    /// Adds the parts of a group's exponents that the warps of the team have, in the order of their
-    /// features: each warp has the same sums then. All threads of the team call it, in turn with
-    /// `place` 0 and 1; each of them has read a place before it comes to the next barrier.
+    /// Adds up the parts of a group's exponents over the warps of the team, in the order of their features, so that all
+    /// get the same sums. All threads of the team call it, alternately with `place` 0 and 1, each read before the next
+    /// barrier.
     /// Safety: the block has the shared memory of its shape.
     #[inline(always)]
     pub(super) unsafe fn add_exponents(&self, place: usize, q: &mut Components<N>) {
@@ -226,9 +219,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         }
     }
 
-    /// Makes the sums of a warp's likelihoods those of its team, over all components; returns what
-    /// the warp's own likelihoods are to be multiplied by to be those to the same power. Called as
-    /// [`Self::add_exponents`].
+    /// Turns the sums of a warp's likelihoods into those of its team, over all components. Returns the factor that
+    /// brings the warp's own likelihoods to the same power. Called like [`Self::add_exponents`].
     /// Safety: the block has the shared memory of its shape.
     #[inline(always)]
     pub(super) unsafe fn add_likelihoods<const G: usize>(
@@ -267,7 +259,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         factors
     }
 
-    /// Adds up the sums of all teams of the block in float64, and adds them to those of all blocks.
+    /// Adds up the sums of all teams of the block in float64, and adds the result to the sums of all blocks.
     /// Safety: all threads of the block call it; the sums are visible and have their places.
     #[inline(always)]
     pub(super) unsafe fn add_teams(&self, args: &FusedMmaArgs) {
@@ -277,7 +269,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         let all_components = (self.member.team.components * capacity).max(1);
         counted!(for v in (thread_idx()..shape.sums() as u32).step_by(block_dim()) {
             let (row, component) = (v / all_components, v % all_components);
-            // The warp of the team that has them; of counts, which all of them have, the first.
+            // The warp of the team that holds the row. All warps hold the counts: the first one's are taken.
             let (features, row) =
                 if row < all_products { (row / products, row % products) } else { (0, row - all_products + products) };
             let rank = component / capacity * self.member.team.features + features;
@@ -294,7 +286,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     }
 }
 
-/// Exponents of a group, less the constants and not scaled. All lanes of the warp call it.
+/// Returns the exponents of a group, unscaled and without constants. All lanes of the warp call it.
 /// Safety: the coefficients are in shared memory.
 #[inline(always)]
 pub(super) unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: usize>(
@@ -324,8 +316,8 @@ pub(super) unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize,
     q
 }
 
-/// Adds the products of step `f` times their coefficients to the exponents of a group, where there
-/// are pairs of tiles of components; `short`: whose low parts are zeros.
+/// Adds the products of step `f` times their coefficients to the exponents of a group, if there are pairs of tiles of
+/// components. `short`: the low parts are zeros.
 /// Safety: the coefficients are in shared memory.
 #[inline(always)]
 pub(super) unsafe fn add_step<const GAPS: bool, const P: usize, const N: usize>(
@@ -341,7 +333,7 @@ pub(super) unsafe fn add_step<const GAPS: bool, const P: usize, const N: usize>(
         let [a, a_low] = unsafe { block.of_pair(f, pair) };
         counted!(for s in 0..2 {
             let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
-            // The small products come first; the product of both low parts is left out.
+            // Small products first; the product of both low parts is left out.
             let sum = mma([0.0; 4], a_low, high);
             let sum = if short { sum } else { mma(sum, a, low) };
             let sum = mma(sum, a, high);
@@ -356,6 +348,6 @@ pub(super) unsafe fn add_step<const GAPS: bool, const P: usize, const N: usize>(
 /// The integer part of a number below 2^62.
 #[inline(always)]
 fn to_integer(x: f64) -> i64 {
-    // SAFETY: in range. (A checked conversion takes a comparison more.)
+    // SAFETY: in range. (A checked conversion needs another comparison.)
     unsafe { x.to_int_unchecked() }
 }

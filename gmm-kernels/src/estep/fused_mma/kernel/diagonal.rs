@@ -1,7 +1,7 @@
 //! Diagonal covariances: features and their squares.
 use super::*;
 
-/// Features and squares. `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of
+/// The kernel of features and squares. `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of
 /// components; `H`: groups of a round, of which a warp computes `G` side by side.
 #[inline(always)]
 unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: usize, const H: usize, const G: usize>(
@@ -15,7 +15,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
         unsafe { samples.fetch(h, &rounds, rounds.group(h)) };
     });
     let block = FusedBlock::<GAPS, P, N>::new(FusedShape::diagonal(P, N, GAPS), member);
-    // SAFETY: the start: the shared memory is free.
+    // SAFETY: at the start the shared memory is free.
     unsafe { block.begin(args) };
     barrier!();
     let mut packed = [[0; 4]; S];
@@ -31,11 +31,10 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     }
     let mut sums = RoundSums::<S, N>::new();
     let mut since = 0;
-    // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
-    // A block without samples leaves zeros.
+    // The bounds are the same for all threads of a block, so that all meet at the barriers.
     loop {
         counted!(for h in (0..H).step_by(G) {
-            // Where a round has one turn, rounds take turns.
+            // If a round has one turn, the places alternate from round to round.
             let place = if H > G { h % 2 } else { since as usize % 2 };
             let mut features = [Features::<GAPS, P>::ZERO; G];
             let mut q = [[[[0.0f32; 2]; 2]; N]; G];
@@ -47,7 +46,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                     // SAFETY: the caller guarantees it.
                     unsafe { samples.fetch(h + g, &rounds, group + rounds.step) };
                 }
-                // SAFETY: all lanes have met since that place was read.
+                // SAFETY: all lanes have met since the place was read.
                 let transposed = unsafe { block.transpose(of_group, &x) };
                 features[g] = Features::new(x);
                 // SAFETY: the coefficients are in shared memory since the barrier.
@@ -73,8 +72,8 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
             let r = unsafe { rounds.respond(&block, place, &q, &weights, h) };
             counted!(for g in 0..G {
                 if member.of_team {
-                    // Behind the barriers: before, the compiler would have the warp wait for what it
-                    // fetches where the paths with and without a team meet.
+                    // Behind the barriers: in front of them, the compiler would make the warp wait for the fetched
+                    // samples where the paths with and without a team meet.
                     // SAFETY: the caller guarantees it.
                     unsafe { samples.fetch(h + g, &rounds, rounds.group(h + g) + rounds.step) };
                 }
@@ -90,10 +89,10 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
         });
         rounds.first += rounds.step;
         since += 1;
-        // As in the other kernels: a function of this, shared by them, has registers spilled.
+        // Repeated in the other kernels: a shared function would spill registers.
         if since == FLUSH || rounds.done() {
             since = 0;
-            // All warps have read what others left for them.
+            // All warps have read what they exchanged.
             barrier!();
             // SAFETY: the warp's part has room for its sums.
             unsafe { sums.take(block.transposed.cast()) };
@@ -113,7 +112,7 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
 macro_rules! instances {
     ($($name:ident $gaps:literal $pairs:literal $components:literal $groups:literal $member:expr;)*) => { $(
         kernel! {
-            /// Each block's log-likelihood and sufficient statistics.
+            /// Computes each block's log-likelihood and sufficient statistics.
             pub unsafe fn $name(args: FusedMmaArgs) {
                 const SHAPE: FusedShape = FusedShape::diagonal($pairs, $components, $gaps);
                 let member: Member = $member(args.team);
@@ -127,8 +126,8 @@ macro_rules! instances {
         }
     )* };
 }
-// Whether values may be missing, pairs of tiles of features, tiles of components, groups of a round, and
-// what the warps of a team may share.
+// Whether values may be missing, pairs of tiles of features, tiles of components, groups of a round, and whether the
+// warps of a team share features, components or both.
 instances! {
     fused_mma_d16_k08 false 1 1 2 Member::alone;
     fused_mma_observed_d16_k08 true 1 1 2 Member::alone;

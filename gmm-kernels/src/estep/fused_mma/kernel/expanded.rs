@@ -1,8 +1,7 @@
-//! Exponents that are expanded into products of two features, and of features and the number one.
+//! Exponents expanded into products of two features, and of features and the number one.
 //!
-//! A warp writes the features of its samples in rows into shared memory, and forms each product from
-//! two of them. Products wait there, transposed for the exponents, until the responsibilities are
-//! known.
+//! A warp writes the features of its samples as rows to shared memory, and forms each product from two rows. The
+//! products wait there, transposed for the exponents, until the responsibilities are known.
 use super::full::multiply;
 use super::*;
 use crate::estep::products_mma::ONE;
@@ -13,12 +12,12 @@ struct Products<const P: usize, const S: usize> {
     rows: Shared<Halves>,
     /// The lane's elements of the first step.
     steps: Shared<Halves>,
-    /// The rows of the lane's first product, and of the others.
+    /// The rows of the lane's products, from the first on.
     pairs: Shared<u32>,
 }
 
 impl<const P: usize, const S: usize> Products<P, S> {
-    /// In the warp's part of the block's shared memory; `pairs`: the rows of all products.
+    /// Finds the places in the warp's part of the shared memory; `pairs`: the rows of all products.
     #[inline(always)]
     fn new<const N: usize>(block: &FusedBlock<false, P, N>, pairs: Shared<u32>) -> Self {
         let lane = (thread_idx() % WARP) as usize;
@@ -30,18 +29,18 @@ impl<const P: usize, const S: usize> Products<P, S> {
         }
     }
 
-    /// Writes the number one in all samples of the row behind D features.
+    /// Writes the number one for all samples to the row behind D features.
     /// Safety: no lane reads the row.
     #[inline(always)]
     unsafe fn set_one(&self, d: u32) {
         if thread_idx() % WARP < 4 {
             let Split { high, low } = Split::new([[ONE; QUAD]; 2]);
-            // SAFETY: the row behind the last one of features.
+            // SAFETY: the row behind the last feature.
             unsafe { self.rows.offset(d as usize * ROW).set4(0, [high[0], high[2], low[0], low[2]]) };
         }
     }
 
-    /// Writes the lane's features of a pair of tiles: D of all lanes' exist.
+    /// Writes the lane's features of a pair of tiles, as far as they are below D.
     /// Safety: no lane reads the rows.
     #[inline(always)]
     unsafe fn set(&self, pair: usize, x: &Split, d: u32) {
@@ -55,7 +54,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
         });
     }
 
-    /// Forms the products of a step, and writes them where they are transposed.
+    /// Forms the products of a step, and writes them to their place for the transposition.
     /// Safety: the rows have been written, and no lane reads the step's place.
     #[inline(always)]
     unsafe fn form(&self, step: usize) -> Split {
@@ -84,7 +83,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
         products
     }
 
-    /// The lane's products of a step as [`form`](Self::form) gave them.
+    /// Reads the lane's products of a step that [`form`](Self::form) has written.
     /// Safety: they have been formed.
     #[inline(always)]
     unsafe fn formed(&self, step: usize) -> Split {
@@ -100,21 +99,21 @@ impl<const P: usize, const S: usize> Products<P, S> {
         products
     }
 
-    /// The products of a step, transposed.
+    /// Reads the products of a step, transposed.
     /// Safety: all lanes have formed theirs.
     #[inline(always)]
     unsafe fn transposed(&self, step: usize) -> Split {
         let lane = (thread_idx() % WARP) as usize;
         let from = self.steps.offset(step * TRANSPOSED + 3 * lane);
-        // SAFETY: rows of eight numbers, which all lanes have written.
+        // SAFETY: rows of eight numbers that all lanes have written.
         unsafe { Split { high: from.matrices_transposed(0), low: from.matrices_transposed(TRANSPOSED / 2) } }
     }
 }
 
-/// Steps up to which a lane keeps its products in registers.
+/// A lane keeps its products in registers for at most this number of steps.
 const KEPT: usize = 1;
 
-/// `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of components.
+/// The kernel. `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of components.
 #[inline(always)]
 unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedMmaArgs) {
     let member = Member { fetches_ahead: S > 1, ..Member::of_both(args.team) };
@@ -125,7 +124,7 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
     let block = FusedBlock::<false, P, N>::new(FusedShape::products_of_two(S, N), member);
     let pairs: Shared<u32> = block.behind_parts().cast();
     let products = Products::<P, S>::new(&block, pairs);
-    // SAFETY: the start: the shared memory is free; pairs of all products.
+    // SAFETY: at the start the shared memory is free; pairs of all products.
     unsafe {
         block.begin(args);
         counted!(for i in (thread_idx() as usize..block.shape.products()).step_by(block_dim() as usize) {
@@ -149,18 +148,17 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
         warp_sync();
         let mut kept = [Split::ZERO; S];
         counted!(for s in 0..S {
-            // SAFETY: all lanes have written the rows, and have read the places of the steps before.
+            // SAFETY: all lanes have written the rows, and have read the places of the previous steps.
             kept[s] = unsafe { products.form(s) };
         });
         warp_sync();
         let mut q = [[[0.0f32; 2]; 2]; N];
         counted!(for s in 0..S {
-            // SAFETY: all lanes have formed theirs; the coefficients are in shared memory since the
-            // barrier.
+            // SAFETY: all lanes have formed theirs; the coefficients are in shared memory since the barrier.
             unsafe { add_step(&block, s, false, products.transposed(s), &mut q) };
         });
         if member.team.features > 1 {
-            // SAFETY: all threads of the team, or none.
+            // SAFETY: all threads of the team call it, or none.
             unsafe { block.add_exponents(place, &mut q) };
         }
         let mut weights = [0.0; N];
@@ -185,7 +183,7 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
         since += 1;
         if since == FLUSH || rounds.done() {
             since = 0;
-            // All warps have read what others left for them.
+            // All warps have read what they exchanged.
             barrier!();
             // SAFETY: the warp's part has room for its sums.
             unsafe { sums.take(block.transposed.cast()) };
@@ -196,7 +194,7 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
                 break;
             }
             barrier!();
-            // SAFETY: nobody reads the sums any more.
+            // SAFETY: all threads have read the sums.
             unsafe { products.set_one(args.d) };
         }
     }
@@ -207,7 +205,7 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
 macro_rules! instances {
     ($($name:ident $steps:literal $components:literal;)*) => {
         kernels! {
-            /// Each block's log-likelihood and sufficient statistics.
+            /// Computes each block's log-likelihood and sufficient statistics.
             $($name: FusedMmaArgs =
                 expanded::<{ FusedShape::products_of_two($steps, $components).pairs }, $steps, $components>;)*
         }

@@ -1,4 +1,4 @@
-//! Features of a group of samples, in two float16 numbers each.
+//! Features of a group of samples, each in two float16 numbers.
 use super::*;
 use crate::estep::products_mma::FEATURE_SCALE;
 
@@ -9,9 +9,8 @@ const _: () = assert!(FEATURE_SCALE == 16.0);
 const OBSERVED_TWICE: Halves = 0x5c00_5c00;
 const _: () = assert!(OBSERVED == 256.0);
 
-/// The products of a step for a group of samples as an operand of [`mma`], each in two float16
-/// numbers. The first and the third are of the step's first eight products; the first two are of
-/// the first two samples of the lane's quad.
+/// The products of a step for a group of samples as an operand of [`mma`], in two float16 numbers each. Elements 0 and
+/// 2 are of the step's first eight products, elements 0 and 1 of the first two samples of the lane's quad.
 #[derive(Clone, Copy)]
 pub(super) struct Split {
     pub(super) high: [Halves; 4],
@@ -21,15 +20,14 @@ pub(super) struct Split {
 impl Split {
     pub(super) const ZERO: Self = Self { high: [0; 4], low: [0; 4] };
 
-    /// From two features of the lane's quad.
+    /// Splits two features of the lane's quad.
     #[inline(always)]
     pub(super) fn new(x: [[f32; QUAD]; 2]) -> Self {
         let mut split = Self::ZERO;
         counted!(for i in 0..4 {
             let (feature, first) = (i % 2, i / 2 * 2);
             let (a, b) = (x[feature][first], x[feature][first + 1]);
-            // Scaled after the rounding, and what is left of the scaled number: as exact as the
-            // other way round, and shorter.
+            // Scaled after the rounding: as exact as scaling first, and shorter.
             let high = multiply_halves(round_halves(a, b), FEATURE_SCALES);
             let [high_a, high_b] = widen_halves(high);
             split.high[i] = high;
@@ -38,8 +36,8 @@ impl Split {
         split
     }
 
-    /// The squares. The rounding error of the high part is a float16 number itself; the square of
-    /// the low part is left out.
+    /// Returns the squares. The high part's rounding error is a float16 number itself; the low part's square is left
+    /// out.
     #[inline(always)]
     pub(super) fn square(self) -> Self {
         let mut split = self;
@@ -57,14 +55,14 @@ impl Split {
 #[derive(Clone, Copy)]
 pub(super) struct Features<const GAPS: bool, const P: usize> {
     x: [Split; P],
-    /// [`OBSERVED`], or 0 where a value is missing; in the order of `x`.
+    /// [`OBSERVED`], or 0 where a value is missing, in the order of `x`.
     observed: [[Halves; 4]; P],
 }
 
 impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
     pub(super) const ZERO: Self = Self { x: [Split::ZERO; P], observed: [[0; 4]; P] };
 
-    /// From features of which the missing ones are NaN in both parts.
+    /// Takes features whose missing values are NaN in both parts.
     #[inline(always)]
     pub(super) fn new(mut x: [Split; P]) -> Self {
         let mut observed = [[0; 4]; P];
@@ -81,7 +79,7 @@ impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
         Self { x, observed }
     }
 
-    /// Step `s` of products: features, then squares, then what is observed.
+    /// Step `s` of the products: features, then squares, then observations.
     #[inline(always)]
     pub(super) fn step(&self, s: usize) -> Split {
         let kinds = if GAPS { 3 } else { 2 };

@@ -1,18 +1,16 @@
-//! Matrices, with at most 8 components of a warp and 15 features.
+//! Matrices, with at most 8 components per warp and 15 features.
 //!
-//! An exponent is a constant minus |A·x + b|². A product of the tensor cores has one element of A·x + b of
-//! all components: high parts of the coefficients are eight of its rows, low parts the others. The
-//! squares are added up in the lane, so that no sum goes across lanes, and nothing is expanded. b
-//! is the coefficient of the number one, the last of the 16 features.
+//! An exponent is a constant minus |A·x + b|². A product of the tensor cores computes one element of A·x + b for all
+//! components: high parts of the coefficients are eight of its rows, low parts the other eight. Each lane adds up the
+//! squares, so that no sum crosses lanes. b is the coefficient of the number one, the last of the 16 features.
 //!
-//! Products of two features, for the statistics, are those of feature j and the one r places behind
-//! it, for r from 0 to half of D; after the last feature comes the first. So each lane multiplies
-//! its own features, and reads the others from shared memory.
+//! The statistics need products of two features: each feature j is multiplied by the one r places behind it, for r from
+//! 0 to half of D; the first feature follows the last. So each lane multiplies its own features by those that it reads
+//! from shared memory.
 use super::*;
 use crate::estep::products_mma::ONE;
 
-/// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
-/// parts, then low ones.
+/// Multiplies the features `x` of the lane's quad by `others`: high parts, then low parts.
 #[inline(always)]
 pub(super) fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
     let mut split = x;
@@ -31,13 +29,13 @@ struct Rows {
 }
 
 impl Rows {
-    /// The place of a row of a group.
+    /// The address of a row of a group.
     #[inline(always)]
     fn row(&self, group: usize, row: usize) -> Shared<Halves> {
         self.rows.offset(group * ROTATED + row * SAMPLES + 4 * (thread_idx() % 4) as usize)
     }
 
-    /// Writes zeros everywhere: not all rows are ever used.
+    /// Writes zeros everywhere: some rows are never written.
     /// Safety: only this warp uses them.
     #[inline(always)]
     unsafe fn clear(&self) {
@@ -47,7 +45,7 @@ impl Rows {
         });
     }
 
-    /// Writes the lane's features of a group: D of all lanes' exist.
+    /// Writes the lane's features of a group, as far as they are below D.
     /// Safety: no lane reads the group's rows.
     #[inline(always)]
     unsafe fn set(&self, group: usize, x: &Split, d: usize) {
@@ -65,17 +63,17 @@ impl Rows {
         });
     }
 
-    /// The features r places behind the lane's.
+    /// Reads the features r places behind the lane's.
     /// Safety: they have been written.
     #[inline(always)]
     unsafe fn behind(&self, group: usize, r: usize) -> [[Halves; 4]; 2] {
         let row = self.row(group, (thread_idx() % WARP / 4) as usize);
-        // SAFETY: at most 15 + 8.
+        // SAFETY: the row is at most 15 + 8.
         unsafe { [row.get4(r * SAMPLES), row.get4((r + TILE) * SAMPLES)] }
     }
 }
 
-/// `D`: most features; `S`: steps; `H`: groups of a round.
+/// The kernel. `D`: most features; `S`: steps; `H`: groups of a round.
 #[inline(always)]
 unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaArgs) {
     let member = Member { fetches_ahead: false, ..Member::of_components(args.team) };
@@ -90,11 +88,11 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
     let rows = block.behind_parts().offset((thread_idx() / WARP) as usize * 2 * ROTATED);
     let rows = Rows { rows: rows.cast() };
     let lane = (thread_idx() % WARP) as usize;
-    // SAFETY: the start: the shared memory is free.
+    // SAFETY: at the start the shared memory is free.
     unsafe {
         rows.clear();
         block.load_constants(args);
-        // The coefficients as the lanes take them: (parts of the components, features, lanes, 4).
+        // The coefficients as lanes read them: (parts of the components, features, lanes, 4).
         counted!(for i in (thread_idx()..member.team.components * D as u32 * WARP).step_by(block_dim()) {
             let (row, lane) = (i / WARP, (i % WARP) as usize);
             let (components, row) = ((row / D as u32) as usize, (row % D as u32) as usize);
@@ -167,7 +165,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
         since += 1;
         if since == FLUSH || rounds.done() {
             since = 0;
-            // All warps have read what others left for them.
+            // All warps have read what they exchanged.
             barrier!();
             // SAFETY: the warp's part has room for its sums.
             unsafe { sums.take(block.transposed.cast()) };
@@ -187,7 +185,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
 macro_rules! instances {
     ($($name:ident $shape:expr;)*) => {
         kernels! {
-            /// Each block's log-likelihood and sufficient statistics.
+            /// Computes each block's log-likelihood and sufficient statistics.
             $($name: FusedMmaArgs = full::<{ $shape.features() }, { $shape.steps() }, { $shape.groups() }>;)*
         }
     };

@@ -1,10 +1,8 @@
-//! Likelihoods of a group of samples, from exponents.
 use super::*;
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::Float;
 
-/// Combines a lane's four numbers with those of the seven lanes that have the same samples, and
-/// leaves in each lane the result for one sample, [`own_sample`].
+/// Combines the four numbers of the eight lanes of the same samples; each lane gets the result for its [`own_sample`].
 #[inline(always)]
 pub(super) fn scatter(v: Quad, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let lane = thread_idx();
@@ -17,7 +15,7 @@ pub(super) fn scatter(v: Quad, combine: impl Fn(f32, f32) -> f32) -> f32 {
     combine(v, v.shuffle_xor(4))
 }
 
-/// The inverse: numbers of each lane's one sample, for all lanes that have it.
+/// The inverse: distributes each lane's number to all lanes of the same sample.
 #[inline(always)]
 pub(super) fn gather(v: f32) -> Quad {
     let lane = thread_idx();
@@ -27,7 +25,7 @@ pub(super) fn gather(v: f32) -> Quad {
     if lane & 16 != 0 { [other, v] } else { [v, other] }
 }
 
-/// The sample of a group whose likelihood this lane has: two lanes have each.
+/// The sample of a group whose likelihood this lane holds; two lanes hold each.
 #[inline(always)]
 pub(super) fn own_sample() -> u32 {
     let lane = thread_idx() % WARP;
@@ -42,19 +40,18 @@ pub(super) fn finish_exponents(q: &mut Quad, scale: f32, constant: f32) {
     });
 }
 
-/// Likelihoods of the samples of G groups.
 pub(super) struct Likelihoods<const N: usize, const G: usize> {
-    /// Of each of the lane's components.
+    /// Likelihoods of each of the lane's components.
     pub(super) each: [Components<N>; G],
-    /// Of the lane's own sample, over all components; times 2^−`power`, like the others.
+    /// Of the lane's own sample, over all components; times 2^−`power`, as `each` is.
     pub(super) sum: [f32; G],
     pub(super) power: [f32; G],
-    /// Whether the maximum was taken out.
+    /// Whether the maximum was subtracted.
     pub(super) far: bool,
 }
 
 impl<const N: usize, const G: usize> Likelihoods<N, G> {
-    /// From exponents and weights. All lanes of the warp call it.
+    /// Computes likelihoods from exponents and weights. All lanes of the warp call it.
     #[inline(always)]
     pub(super) fn new(q: &[Components<N>; G], weights: &[f32; N]) -> Self {
         let mut likelihoods = Self { each: *q, sum: [0.0; G], power: [0.0; G], far: N > 1 };
@@ -82,7 +79,7 @@ impl<const N: usize, const G: usize> Likelihoods<N, G> {
     }
 }
 
-/// Makes likelihoods of a group's exponents less `power`, and adds them up.
+/// Turns a group's exponents less `power` into likelihoods, and adds them up.
 #[inline(always)]
 fn sum<const N: usize>(q: &mut Components<N>, weights: &[f32; N], power: Quad) -> f32 {
     let mut sums = [[0.0; 2]; 2];

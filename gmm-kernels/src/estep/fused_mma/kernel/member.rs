@@ -1,26 +1,23 @@
-//! A warp's place among those that share samples.
 use super::*;
 
-/// The place of a warp in its team, and of that in the block.
+/// The place of a warp in its team, and of the team in the block.
 #[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) team: Team,
-    /// Whether the kernel is one for teams, and for teams that share features: constants of it.
+    /// Whether the kernel is for teams, and for teams that share features: constants of a kernel.
     pub(super) of_team: bool,
     pub(super) adds_exponents: bool,
-    /// Whether samples are fetched into the cache a round before they are read: where a round takes
-    /// so long that this does not hold up its own samples.
+    /// Whether samples are fetched into the cache a round ahead: for rounds so long that this does not delay their own.
     pub(super) fetches_ahead: bool,
-    /// Teams of the block, and which one it is.
+    /// The number of teams of the block, and this team's number.
     pub(super) teams: u32,
     pub(super) number: u32,
-    /// Which part of the features it has, and which part of the components.
+    /// The warp's part of the features, and of the components.
     pub(super) features: u32,
     pub(super) components: u32,
 }
 
 impl Member {
-    /// A warp that works alone.
     #[inline(always)]
     pub(super) fn alone(_: Team) -> Self {
         let (teams, number) = (block_dim() / WARP, thread_idx() / WARP);
@@ -36,19 +33,16 @@ impl Member {
         }
     }
 
-    /// One of a team that shares features.
     #[inline(always)]
     pub(super) fn of_features(team: Team) -> Self {
         Self { fetches_ahead: false, ..Self::of(Team { components: 1, ..team }, true) }
     }
 
-    /// One of a team that shares components.
     #[inline(always)]
     pub(super) fn of_components(team: Team) -> Self {
         Self::of(Team { features: 1, ..team }, false)
     }
 
-    /// One of a team that shares both.
     #[inline(always)]
     pub(super) fn of_both(team: Team) -> Self {
         Self::of(team, true)
@@ -56,7 +50,7 @@ impl Member {
 
     #[inline(always)]
     fn of(team: Team, adds_exponents: bool) -> Self {
-        // No part is none, which spares the checks of the divisions.
+        // At least one part: the compiler then omits checks for division by zero.
         let team = Team { features: team.features.max(1), components: team.components.max(1) };
         let (warps, warp) = (team.warps().max(1), thread_idx() / WARP);
         let rank = warp % warps;
@@ -72,13 +66,13 @@ impl Member {
         }
     }
 
-    /// The warp of the block that has these parts of this warp's samples.
+    /// The warp of the block that has the given parts for this warp's samples.
     #[inline(always)]
     pub(super) fn other(&self, features: u32, components: u32) -> usize {
         (self.number * self.team.warps() + components * self.team.features + features) as usize
     }
 
-    /// The barrier of its team, and how many threads that has.
+    /// The number of its team's barrier, and then its threads.
     #[inline(always)]
     pub(super) fn barrier(&self) -> u32 {
         1 + self.number
@@ -89,7 +83,6 @@ impl Member {
         self.team.warps() * WARP
     }
 
-    /// Whether it is the first of its team.
     #[inline(always)]
     pub(super) fn is_first(&self) -> bool {
         self.features == 0 && self.components == 0

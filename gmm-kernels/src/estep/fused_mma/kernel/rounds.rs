@@ -1,18 +1,17 @@
-//! The samples that a warp takes from round to round.
 use super::*;
 use crate::estep::products_mma::RESPONSIBILITY_SCALE;
 use crate::math::LogProduct;
 
-/// What the rounds of a warp share.
+/// The state of a warp from round to round.
 pub(super) struct Rounds<'a> {
     args: &'a FusedMmaArgs,
     member: Member,
-    /// Quads from one round of the team to the next, and of one.
+    /// Quads from one round of the team to the next, and quads of a round.
     pub(super) step: u32,
     round: u32,
     /// First quad of the block's round.
     pub(super) first: u32,
-    /// Quads of which all samples exist, and samples behind them.
+    /// The number of whole quads, and of samples behind them.
     whole: u32,
     rest: u32,
     policies: [CachePolicy; 2],
@@ -49,13 +48,13 @@ impl<'a> Rounds<'a> {
         self.first >= self.args.columns.quads()
     }
 
-    /// The same for all threads of a block.
+    /// The cache policy, the same for all threads of a block.
     #[inline(always)]
     fn policy(&self) -> CachePolicy {
         if self.first < self.args.columns.cached_quads { self.policies[0] } else { self.policies[1] }
     }
 
-    /// How many samples of a group exist.
+    /// The number of a group's samples that exist.
     #[inline(always)]
     pub(super) fn left(&self, group: u32) -> u32 {
         if group + GROUP <= self.whole {
@@ -67,9 +66,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Responsibilities, times the samples' weights and [`RESPONSIBILITY_SCALE`], from exponents of
-    /// G groups, the first of which is group `h` of the round; adds up the logarithms of the
-    /// likelihoods. All threads of the team call it, in turn with `place` 0 and 1.
+    /// Returns responsibilities times sample weights and [`RESPONSIBILITY_SCALE`] from exponents of G groups, from
+    /// group `h` of the round on; adds up the log-likelihoods. All threads of the team call it, alternately with
+    /// `place` 0 and 1.
     /// Safety: the pointers of the arguments are valid.
     #[inline(always)]
     pub(super) unsafe fn respond<const GAPS: bool, const P: usize, const N: usize, const G: usize>(
@@ -111,7 +110,7 @@ impl<'a> Rounds<'a> {
                 self.product.multiply_scaled(power[g], sum[g]);
             });
         } else {
-            // Two sums above the threshold still make a normal product.
+            // The product of two sums above the threshold is still a normal number.
             self.product.multiply(if G == 2 { sum[0] * sum[G - 1] } else { sum[0] });
         }
         counted!(for g in 0..G {
@@ -125,12 +124,11 @@ impl<'a> Rounds<'a> {
         each
     }
 
-    /// Ends the launch: each block leaves its log-likelihood, and the last one to do so writes all
-    /// sums. All threads of all blocks call it.
+    /// Ends the launch: each block leaves its log-likelihood, and the last writes all sums. All threads call it.
     /// Safety: the start of the shared memory is free; `count` sums have their places.
     #[inline(always)]
     pub(super) unsafe fn finish(self, count: usize) {
-        // Two lanes of each warp of a team have each sample.
+        // Two lanes of each warp of a team hold each sample.
         let product = if thread_idx() & 4 == 0 && self.member.is_first() { self.product } else { LogProduct::new() };
         let args = self.args;
         let write = || {
@@ -152,13 +150,13 @@ impl<'a> Rounds<'a> {
 /// Quads of a group.
 pub(super) const GROUP: u32 = (SAMPLES / QUAD) as u32;
 
-/// A warp's samples on their way to it: of each group a quad of each feature of the lane's.
+/// A warp's samples while they are read: for each group, a quad of each feature of the lane.
 pub(super) struct RoundSamples<const P: usize, const H: usize> {
     pub(super) x: [[[[f32; QUAD]; 2]; P]; H],
 }
 
 impl<const P: usize, const H: usize> RoundSamples<P, H> {
-    /// Starts to read a group: its first quad is `first`.
+    /// Starts to read a group whose first quad is `first`.
     /// Safety: the pointers of `args` are valid for the sizes given.
     #[inline(always)]
     pub(super) unsafe fn fetch(&mut self, group: usize, rounds: &Rounds<'_>, first: u32) {
@@ -166,7 +164,7 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
         unsafe { self.fetch_from(rounds.member.features * (P * STEP) as u32, group, rounds, first) };
     }
 
-    /// The same of the features from `of_warp` on.
+    /// As [`Self::fetch`], of the features from `of_warp` on.
     /// Safety: as [`Self::fetch`].
     #[inline(always)]
     pub(super) unsafe fn fetch_from(&mut self, of_warp: u32, group: usize, rounds: &Rounds<'_>, first: u32) {
@@ -183,7 +181,7 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
             // SAFETY: the feature and the quad exist.
             self.x[group][f / 2][f % 2] = unsafe { load4(from, rounds.policy()) };
             if rounds.member.fetches_ahead {
-                // What is read behind a barrier is needed soon: it is to be in the cache by then.
+                // Samples read behind a barrier are needed soon: this brings them into the cache by then.
                 let ahead = if quad + rounds.step < last { rounds.step } else { 0 };
                 // SAFETY: as above.
                 unsafe { prefetch(from.wrapping_add(QUAD * ahead as usize)) };
@@ -191,7 +189,7 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
         });
     }
 
-    /// The features of a group that has arrived, of which `left` samples exist.
+    /// Returns the features of a group that has arrived; `left` of its samples exist.
     #[inline(always)]
     pub(super) fn take(&mut self, group: usize, left: u32) -> [Split; P] {
         self.clear_behind(group, left);
@@ -202,7 +200,7 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
         features
     }
 
-    /// Writes zeros in the place of samples that do not exist: behind the last there may be anything.
+    /// Replaces samples that do not exist by zeros: the memory behind the last may hold anything.
     #[inline(always)]
     pub(super) fn clear_behind(&mut self, group: usize, left: u32) {
         let x = &mut self.x[group];

@@ -1,16 +1,14 @@
-//! The sums of a warp.
 use super::*;
 use crate::math::Float;
 
 /// Two float16 numbers one.
 const ONES: Halves = 0x3c00_3c00;
-/// The sums of a lane.
 pub(super) struct RoundSums<const S: usize, const N: usize> {
-    /// Of each step and tile of components, as [`mma`] gives them: products by components.
+    /// For each step and tile of components, as [`mma`] returns them: products by components.
     products: [[[f32; 4]; N]; S],
-    /// Of the component `lane / 4` of each tile, over the lane's samples.
+    /// For component `lane / 4` of each tile, over the lane's samples.
     counts: [f32; N],
-    /// Of the rounded responsibilities of two components of each tile, in all rows of lanes.
+    /// Rounded responsibilities of two components of each tile, in all rows of lanes.
     rounded: [[f32; 2]; N],
 }
 
@@ -37,8 +35,7 @@ impl<const S: usize, const N: usize> RoundSums<S, N> {
         rounded
     }
 
-    /// Adds the responsibilities of G groups times their products of step `s`; `short`: whose low
-    /// parts are zeros.
+    /// Adds the responsibilities of G groups times their products of step `s`; `short`: without low parts.
     #[inline(always)]
     pub(super) fn add<const G: usize>(
         &mut self,
@@ -63,8 +60,7 @@ impl<const S: usize, const N: usize> RoundSums<S, N> {
         });
     }
 
-    /// Moves the sums of the warp to shared memory, (products + 2, capacity), and leaves zeros. All
-    /// lanes of the warp call it.
+    /// Moves the warp's sums to shared memory, (products + 2, capacity), and leaves zeros. All lanes call it.
     /// Safety: the places exist, and no other thread uses them.
     #[inline(always)]
     pub(super) unsafe fn take(&mut self, to: Shared<f32>) {

@@ -3,14 +3,12 @@ use super::*;
 use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The state that the threads of a block share.
 struct ExponentsBlock<'a, const T: usize, const FULL: bool> {
     args: &'a ExponentsArgs,
     shape: ExponentsShape,
-    /// The maxima of the samples over the components of each row of warps, and behind them their
-    /// sums.
+    /// The samples' maxima over the components of each row of warps, and behind them their sums.
     maxima: Shared<f32>,
-    /// The features of the samples, a row for each; four elements are a quad's.
+    /// The features of the samples, in rows; four elements are a quad's.
     x: Shared<Halves>,
     /// The two stages of products.
     products: Shared<Halves>,
@@ -62,10 +60,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         });
     }
 
-    /// Starts to copy the coefficients of a step for a group of components to stage 0 or 1, and the
-    /// features of the products of the step after it to the other one.
-    /// Safety: all threads of the block call it, and none computes on that stage, or forms products
-    /// with the other one's features.
+    /// Starts to copy a step's coefficients for a group to a stage (0 or 1), and the next step's features to the other.
+    /// Safety: all threads of the block call it; none computes on the stage, or uses the other one's features.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, group: u32, step: u32) {
         let (shape, policy) = (self.shape, policy_keep());
@@ -88,7 +84,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     }
 
     /// Starts to copy the features of a step's products.
-    /// Safety: the step exists; no thread forms products with the features of that stage.
+    /// Safety: the step exists; no thread forms products with the stage's features.
     #[inline(always)]
     unsafe fn fetch_pairs(&self, stage: usize, step: u32) {
         let c = 4 * thread() as usize;
@@ -99,7 +95,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         }
     }
 
-    /// The step after `step`; behind the last one the first one of the next group.
+    /// The next step; after the last, the first of the next group.
     #[inline(always)]
     fn next(&self, step: u32) -> u32 {
         if step + 1 < self.shape.steps { step + 1 } else { 0 }
@@ -120,10 +116,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         (self.shape.samples() / QUAD) as u32
     }
 
-    /// Forms the products of a step in stage 0 or 1. Each thread has a quad of samples, and two
-    /// products at a time.
-    /// Safety: all threads of the block call it, and none computes on that stage; the features are
-    /// there.
+    /// Forms the products of a step in stage 0 or 1. Each thread takes a quad of samples, and two products at a time.
+    /// Safety: all threads of the block call it; none computes on the stage; the features are there.
     #[inline(always)]
     unsafe fn form(&self, stage: usize, step: u32) {
         let shape = self.shape;
@@ -155,8 +149,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         }
     }
 
-    /// Adds a step's coefficients times its products to the warp's sums.
-    /// Safety: both are in that stage, for all threads; all lanes of the warp call it.
+    /// Adds a step's coefficients times its products to the warp's sums. All lanes of the warp call it.
+    /// Safety: both are in the stage, for all threads.
     #[inline(always)]
     unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
@@ -168,7 +162,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
             .products
             .offset(stage * shape.products_stage() + column_of_warps * COLUMNS / 2)
             .offset(lane % 16 * shape.pitch() + 4 * (lane / 16));
-        // Not unrolled: the registers suffice for one.
+        // Not unrolled: the registers hold only one.
         counted!(for half in 0..opaque(STEP as u32 / 16) as usize {
             not_unrolled();
             let (mut high, mut low) = ([[0; 4]; T], [[0; 4]; T]);
@@ -186,8 +180,8 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
                 let (h, l) = unsafe {
                     (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n))
                 };
-                // The small products come first; the product of both low parts is left out. In this
-                // order, neighbouring instructions do not wait for each other.
+                // Small products first; low times low is left out. In this order, neighbouring instructions do not wait
+                // for each other.
                 let mut products = [[[0.0f32; 4]; 2]; T];
                 multiply_tiles(&mut products, &low, h);
                 multiply_tiles(&mut products, &high, l);
@@ -202,10 +196,9 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         });
     }
 
-    /// Makes exponents of a group's sums, adds them to the samples' log-sum-exps, and writes them
-    /// to memory if they are asked for. `first`: the block's first quad.
-    /// Safety: all lanes of the warp call it; the constants of all rows are there, and places for
-    /// the exponents.
+    /// Turns a group's sums into exponents, adds them to the samples' log-sum-exps, and writes them to memory if
+    /// wanted. `first`: the block's first quad. All lanes of the warp call it.
+    /// Safety: the constants of all rows are there, and places for the exponents.
     #[inline(always)]
     unsafe fn finish_group(&self, sums: &TileSums<T>, group: u32, first: u32) {
         let (args, shape) = (self.args, self.shape);
@@ -265,8 +258,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
             if lane < 4 {
                 counted!(for p in 0..2 {
                     let place = 8 * n + p;
-                    // SAFETY: the lane's own places; the others have read the maxima before the
-                    // exchanges.
+                    // SAFETY: the lane's own places; the other lanes have read the maxima before the exchanges.
                     unsafe {
                         let total = totals + place;
                         maxima.set(total, fma(maxima.get(total), exp2(before[p] - top[p]), sum[p]));
@@ -287,9 +279,9 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let quads = block.quads();
     let mut product = LogProduct::new();
-    // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
+    // The bounds are the same for all threads of a block, so that all meet at the barriers.
     counted!(for first in (block_idx() * quads..args.columns.quads()).step_by(grid_dim() * quads) {
-        // SAFETY: the start, or the barrier that ends this loop: the shared memory is free.
+        // SAFETY: at the start, or after the barrier that ends this loop, the shared memory is free.
         unsafe {
             if FULL {
                 block.fetch_pairs(0, 0);
@@ -312,16 +304,14 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
                 counted!(for phase in 0..opaque(2) {
                     if phase == turn {
                         if next_group < shape.groups {
-                            // SAFETY: all threads have passed the barrier, so none computes on the
-                            // other stage any more.
+                            // SAFETY: all threads have passed the barrier, so none computes on the other stage.
                             unsafe {
                                 block.fetch(stage ^ 1, next_group, next);
                                 block.form(stage ^ 1, next);
                             }
                         }
                     } else {
-                        // SAFETY: the step has arrived, and the barrier made the other threads'
-                        // work visible.
+                        // SAFETY: the step has arrived, and the barrier made the other threads' work visible.
                         unsafe { block.multiply(&mut sums, stage) };
                     }
                 });
@@ -346,12 +336,12 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
         }
         barrier!();
     });
-    // SAFETY: all threads end here, with the start of the shared memory unused.
+    // SAFETY: all threads end here, and the start of the shared memory is unused.
     unsafe { args.output.finish(product) };
 }
 
 kernels! {
-    /// Exponents, with 16 (`m1`) or 32 (`m2`) components a warp.
+    /// Computes exponents, with 16 (`m1`) or 32 (`m2`) components per warp.
     exponents_diag_m1: ExponentsArgs = body::<1, false>;
     exponents_diag_m2: ExponentsArgs = body::<2, false>;
     exponents_full_m1: ExponentsArgs = body::<1, true>;

@@ -1,22 +1,19 @@
 //! `weigh`: responsibilities times products, summed over the samples.
 use super::*;
 
-/// The state that the threads of a block share.
 struct WeighBlock<'a, const T: usize, const FULL: bool> {
     args: &'a WeighArgs,
     shape: WeighShape,
     /// The block's first component and first product.
     component: usize,
     product: usize,
-    /// The two stages as they come: rows of exponents, of the maxima, of the factors, of the
-    /// features, of ones.
+    /// The two stages as they arrive: rows of exponents, maxima, factors, features, ones.
     raw: Shared<f32>,
     /// The two stages of responsibilities.
     responsibilities: Shared<Halves>,
     /// The two stages of products.
     products: Shared<Halves>,
-    /// Σ r of each component and quad since the sums last moved to memory, and behind them those of
-    /// the rounded ones.
+    /// Σ r of each component and quad since the sums last moved to memory, and behind them Σ of the rounded r.
     counts: Shared<f32>,
     weights: Shared<f32>,
     /// The pairs of features of the block's products.
@@ -49,9 +46,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         ((warp / self.shape.product_warps) as usize, (warp % self.shape.product_warps) as usize)
     }
 
-    /// Fills the shared memory with what is the same for all stages. All threads of the block take
-    /// part.
-    /// Safety: the shared memory is not in use, but for copies on their way.
+    /// Fills the shared memory with all that is the same for all stages. All threads of the block take part.
+    /// Safety: the shared memory is not in use, except by copies.
     #[inline(always)]
     unsafe fn begin(&self) {
         let shape = self.shape;
@@ -70,7 +66,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
             unsafe { self.factors.set(c, load_u32(self.args.factors.add(self.product + c))) };
             c += block_dim() as usize;
         }
-        // The number one of both stages, or the features behind D.
+        // The number one in both stages, or zeros for the features behind D.
         let present = self.features();
         counted!(for c in
             (thread() as usize..2 * (shape.feature_rows() - present) * QUADS).step_by(block_dim() as usize)
@@ -82,7 +78,6 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         });
     }
 
-    /// First feature of a stage.
     #[inline(always)]
     fn first_feature(&self) -> usize {
         if FULL { 0 } else { self.product / 2 }
@@ -95,8 +90,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         if FULL || left < self.shape.feature_rows() { left } else { self.shape.feature_rows() }
     }
 
-    /// Starts to copy stage number `number` of the samples to stage 0 or 1.
-    /// Safety: no thread reads that stage.
+    /// Starts to copy the samples' stage `number` to stage 0 or 1.
+    /// Safety: no thread reads the stage.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, number: u32) {
         let (args, shape, policy) = (self.args, self.shape, policy_keep());
@@ -110,7 +105,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let mut row = first;
         let mut from = q.wrapping_add((self.component + row) * stride as usize + sample).cast_const();
         while row < components {
-            // SAFETY: exponents go on to whole stages; the stage has a place for each.
+            // SAFETY: exponents exist for whole stages; the stage has a place for each.
             unsafe { to.copy4(row * RAW_PITCH, from, policy) };
             row += step;
             from = from.wrapping_add(step * stride as usize);
@@ -122,15 +117,14 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         }
         counted!(for feature in (first..self.features()).step_by(step) {
             let from = args.columns.quad((sample / QUAD) as u32, self.first_feature() + feature);
-            // SAFETY: columns go on to whole stages; the stage has a place for each.
+            // SAFETY: columns extend to whole stages; the stage has a place for each.
             unsafe { to.copy4((components + 2 + feature) * RAW_PITCH, from, policy) };
         });
         copies_commit();
     }
 
-    /// Splits the features that this thread has copied to a stage, in their place: `left` of the
-    /// stage's samples exist, and behind them features become zero, because there they may be
-    /// anything.
+    /// Splits the features that this thread has copied to a stage, in place. `left` of the stage's samples exist; the
+    /// memory behind them may hold anything, so features become zero there.
     /// Safety: this thread's copies have arrived; no other thread reads the stage.
     #[inline(always)]
     unsafe fn split(&self, stage: usize, left: u64) {
@@ -152,9 +146,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         });
     }
 
-    /// Makes responsibilities of the exponents that have arrived in a stage, and counts them.
-    /// Safety: the stage has arrived for all threads; no thread reads that stage of
-    /// responsibilities.
+    /// Turns the exponents that have arrived in a stage into responsibilities, and counts them.
+    /// Safety: the stage has arrived for all threads; no thread reads the stage's responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, stage: usize) {
         let shape = self.shape;
@@ -172,7 +165,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
             self.responsibilities.offset(stage * shape.responsibilities_stage() + component * STAGE_PITCH + 2 * quad);
         let mut counts = self.counts.offset(thread() as usize);
         let step = block_dim() as usize / QUADS;
-        // Whole warps take part: the number of places is a multiple of the warp's lanes.
+        // Whole warps take part: the number of places is a multiple of the warp size.
         while component < components {
             // SAFETY: places that only this thread uses.
             unsafe {
@@ -180,8 +173,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
                 let w = self.weights.get(component);
                 let mut r = [0.0f32; QUAD];
                 counted!(for p in 0..QUAD {
-                    // Behind N exponents may be NaN, of which the minimum takes no notice, and
-                    // factors are zero.
+                    // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
                     r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
                 });
                 let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
@@ -198,8 +190,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         }
     }
 
-    /// Forms the products of a stage that has arrived. Each thread has a quad of samples, and two
-    /// products at a time.
+    /// Forms the products of a stage that has arrived. Each thread takes a quad of samples, and two products at a time.
     /// Safety: as for [`Self::respond`].
     #[inline(always)]
     unsafe fn form(&self, stage: usize) {
@@ -230,8 +221,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         }
     }
 
-    /// Adds a stage's responsibilities times its products to the warp's sums.
-    /// Safety: both are in that stage, for all threads; all lanes of the warp call it.
+    /// Adds a stage's responsibilities times its products to the warp's sums. All lanes of the warp call it.
+    /// Safety: both are in the stage, for all threads.
     #[inline(always)]
     unsafe fn multiply(&self, sums: &mut TileSums<T>, stage: usize) {
         let shape = self.shape;
@@ -275,10 +266,8 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         });
     }
 
-    /// Moves the warp's sums to memory in float64, and leaves zeros. They replace what is there, or
-    /// are added to it.
-    /// Safety: `to` has the sums of a slice, and no other block uses those of this block's
-    /// components and products.
+    /// Moves the warp's sums to memory in float64, replacing or adding, and leaves zeros.
+    /// Safety: `to` has a slice's sums; no other block uses the places of this block's components and products.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut TileSums<T>, to: *mut f64, add: bool) {
         let (row_of_warps, column_of_warps) = self.warp();
@@ -301,8 +290,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         });
     }
 
-    /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other
-    /// block has its components.
+    /// As [`Self::move_sums`], for the counts. All threads of the block take part; no other block has its components.
     /// Safety: as for [`Self::move_sums`].
     #[inline(always)]
     unsafe fn move_counts(&self, to: *mut f64, add: bool) {
@@ -339,12 +327,12 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
     // Of two warps that share a scheduler, one prepares the next stage while the other multiplies.
     let turn = opaque(thread_idx() / (4 * WARP) % 2);
     let n = args.columns.n;
-    // The stages of all slices, and this block's present one.
+    // The stages of all slices, and this block's current one.
     let all = n.div_ceil(STAGE as u64) as u32;
     let left = |number: u32| n - u64::from(number) * STAGE as u64;
     let mut number = block_idx_y();
     if number < all {
-        // SAFETY: the start: no stage is in use.
+        // SAFETY: at the start no stage is in use.
         unsafe { block.fetch(0, number) };
     }
     // SAFETY: as above.
@@ -375,7 +363,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
         let next = number + args.slices;
         copies_wait();
         if next < all {
-            // SAFETY: this thread's copies have arrived; others read that stage after the barrier.
+            // SAFETY: this thread's copies have arrived; others read the stage after the barrier.
             unsafe { block.split(stage ^ 1, left(next)) };
         }
         barrier!();
@@ -386,15 +374,14 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
         }
         let moves = since_move + 1 == FLUSH || next >= all;
         if moves && block.product == 0 {
-            // SAFETY: places for the counts. Those of the present stage were made before the
-            // barrier; those of the next one, which a thread adds to its own places, come after.
+            // SAFETY: places for the counts. The current stage was counted before the barrier; the next is counted
+            // afterwards, by each thread in its own places.
             unsafe { block.move_counts(to, add) };
         }
         counted!(for phase in 0..opaque(2) {
             if phase == turn {
                 if next < all {
-                    // SAFETY: the next stage has arrived, and the barrier made it visible; no
-                    // thread multiplies with it any more.
+                    // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies it now.
                     unsafe {
                         block.respond(stage ^ 1);
                         block.form(stage ^ 1);
@@ -418,7 +405,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
 }
 
 kernels! {
-    /// Sums of squares (`diag`) or products (`full`), with 16 (`m1`) or 32 (`m2`) components a warp.
+    /// Sums squares (`diag`) or products (`full`), with 16 (`m1`) or 32 (`m2`) components per warp.
     weigh_diag_m1: WeighArgs = body::<1, false>;
     weigh_diag_m2: WeighArgs = body::<2, false>;
     weigh_full_m1: WeighArgs = body::<1, true>;

@@ -3,34 +3,31 @@ use super::*;
 use crate::likelihood::tiled::finish_sample;
 use crate::math::{Float, LogProduct, LogSumExp};
 
-/// Numbers of a thread: of two samples and a quarter of the components.
+/// A thread's numbers: two samples by a quarter of the components.
 type GroupExponents = [f32; GROUP / 2];
 
-/// The barriers of the steps of a tile's products.
+/// The barriers for the steps of a tile's products.
 const PRODUCTS: Places<MOST_STEPS> = Places { bytes: FINISH_SHARED_BYTES, of_warp: 1 };
-/// The barriers of the steps of coefficients.
+/// The barriers for the steps of coefficients.
 const STEPS: Places<STEPS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_STEPS, of_warp: 1 };
 
-/// The products of a tile.
 #[inline(always)]
 fn products() -> Shared<Halves> {
     Shared::at(HEAD)
 }
 
-/// A step of coefficients.
 #[inline(always)]
 fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
     Shared::at(HEAD + 2 * shape.part() + place as usize * COEFFICIENTS)
 }
 
-/// Copies what the block multiplies, in the order in which it is used.
-/// Safety: one whole warp of the block calls it; the barriers are ready; the arrays are valid for
-/// their sizes.
+/// Copies all that the block multiplies, in order of use.
+/// Safety: one whole warp of the block calls it; the barriers are ready; the arrays are valid for their sizes.
 #[inline(always)]
 unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     /// Bytes of eight samples' products of a step, in one part.
     const OCTET_BYTES: usize = STEP / 8 * MATRIX;
-    /// Such eights, one a lane.
+    /// Octets of samples, one per lane.
     const OCTETS: usize = 2 * SAMPLES / 8;
     const _: () = assert!(OCTETS == WARP as usize);
     let shape = args.shape;
@@ -40,8 +37,7 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     while tile < tiles {
         counted!(for group in 0..groups {
             counted!(for step in 0..steps {
-                // SAFETY: the places were read, or are empty; the arrays have the tile's products
-                // and the group's coefficients.
+                // SAFETY: the places were read, or are empty; the arrays have the tile's products and the coefficients.
                 unsafe {
                     if group == 0 {
                         let place = PRODUCTS.claim(MOST_STEPS as u32 * round + step, OCTETS * OCTET_BYTES);
@@ -64,8 +60,8 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     }
 }
 
-/// Multiplies a step's products of 64 samples with the coefficients of a group.
-/// Safety: both have arrived for this thread; the whole warpgroup calls it.
+/// Multiplies a step's products of 64 samples by the coefficients of a group. The whole warpgroup calls it.
+/// Safety: both have arrived for this thread.
 #[inline(always)]
 unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExponents {
     let of_half = half * (SAMPLES / 16) * shape.pitch() + step as usize * (STEP / 8) * MATRIX;
@@ -77,8 +73,7 @@ unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExp
     unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
 }
 
-/// Makes exponents of a group's sums, writes them to memory, and adds them to the log-sum-exps of
-/// the thread's samples, of which `sample` is the first.
+/// Turns a group's sums into exponents, writes them, and adds them to the thread's samples from `sample` on.
 /// Safety: the constants of all rows are there, and places for the exponents.
 #[inline(always)]
 unsafe fn finish_group(
@@ -118,7 +113,7 @@ unsafe fn finish_group(
     sums[1].merge(of_group[1]);
 }
 
-/// The exponents of the block's tiles.
+/// Computes the exponents of the block's tiles.
 /// Safety: two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
 unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
@@ -134,8 +129,7 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
             let mut sums = [0.0; GROUP / 2];
             counted!(for step in 0..steps {
                 not_unrolled();
-                // SAFETY: the barriers say that both operands are there; the arrays are valid for
-                // their sizes.
+                // SAFETY: the barriers say that both operands have arrived; the arrays are valid for their sizes.
                 unsafe {
                     if group == 0 {
                         PRODUCTS.arrived(MOST_STEPS as u32 * round + step);
@@ -174,11 +168,11 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
 }
 
 kernel! {
-    /// Exponents of diagonal covariances by warpgroups.
+    /// Computes exponents of diagonal covariances by warpgroups.
     pub unsafe fn warpgroup_exponents(args: ExponentsArgs) {
         let tiles = args.columns.n.div_ceil(SAMPLES as u64) as u32;
         if thread_idx() == 0 {
-            // SAFETY: nobody uses them yet.
+            // SAFETY: no thread uses them yet.
             unsafe {
                 PRODUCTS.init();
                 STEPS.init();
@@ -200,7 +194,7 @@ kernel! {
             }
         }
         barrier!();
-        // SAFETY: all threads end here, with the start of the shared memory unused.
+        // SAFETY: all threads end here, and the start of the shared memory is unused.
         unsafe { args.output.finish(product) };
     }
 }

@@ -1,4 +1,4 @@
-//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the tensor cores read it.
+//! `warpgroup_coefficients` and `warpgroup_products`: operands as the tensor cores read them.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::products_mma::{Feature, PRODUCT_SCALE, one, product, split_feature};
@@ -12,8 +12,7 @@ pub(crate) unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
     unsafe { store4(to.cast(), [a, b, c, d]) };
 }
 
-/// An element of sample `s` of a quad: the number of a feature, and that of its square; of their
-/// high parts if `part` is 0.
+/// An element for sample `s` of a quad: a feature and its square; high parts if `part` is 0.
 #[inline(always)]
 pub(crate) fn element(feature: Feature, square: Feature, part: usize, s: usize) -> Halves {
     let (a, b) = (feature[2 * part + s / 2], square[2 * part + s / 2]);
@@ -42,7 +41,7 @@ kernel! {
             let step = row / GROUP * shape.steps() + octet / (STEP / 8);
             let matrix = row % GROUP / 8 * (STEP / 8) + octet % (STEP / 8);
             let to = args.halves.wrapping_add((step * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
-            // SAFETY: the caller guarantees it; only this thread writes these places.
+            // SAFETY: the caller guarantees it; only this thread writes the places.
             unsafe {
                 store_row(to, high);
                 store_row(to.add(COEFFICIENTS / 2 / size_of::<u32>()), low);
@@ -57,7 +56,7 @@ kernel! {
         let (shape, columns) = (args.shape, &args.columns);
         let octets = shape.octets() as u32;
         let policy = policy_stream();
-        // Neighbouring threads have the two quads of eight samples, then neighbouring features.
+        // Neighbouring threads take the two quads of eight samples, then neighbouring features.
         let quads = columns.n.div_ceil(SAMPLES as u64) as u32 * (SAMPLES / QUAD) as u32;
         counted!(for i in (block_idx() * block_dim() + thread_idx()..quads * octets).step_by(grid_dim() * block_dim()) {
             let (eight, octet) = (i / 2 / octets, i / 2 % octets);
@@ -87,16 +86,15 @@ kernel! {
             let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
-            // SAFETY: the caller guarantees it; only this thread writes these places.
+            // SAFETY: the caller guarantees it; only this thread writes the places.
             unsafe { store_quad(to, shape.part(), high, low, odd) };
         });
     }
 }
 
-/// Products that are zero.
 const NOTHING: Feature = [0; QUAD];
 
-/// A feature of a quad of samples, with zeros for missing values.
+/// Replaces missing values of a quad's feature by zeros.
 #[inline(always)]
 fn zeros_for_missing(mut x: [f32; QUAD]) -> [f32; QUAD] {
     counted!(for s in 0..QUAD {
@@ -105,7 +103,7 @@ fn zeros_for_missing(mut x: [f32; QUAD]) -> [f32; QUAD] {
     x
 }
 
-/// Of a quad of samples the product that says whether a feature is observed.
+/// The products of a quad of samples that say whether a feature is observed.
 /// Safety: the feature exists.
 #[inline(always)]
 unsafe fn observed(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> Feature {
@@ -130,11 +128,9 @@ pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize,
     x
 }
 
-/// Writes the rows of a quad, of which two neighbouring threads have eight: the high part, and
-/// `part` bytes behind it the low one. They write two neighbouring rows at once: 32 bytes, which
-/// memory takes whole.
-/// Safety: `to`, which differs by a row between the two, and its part are valid for the rows; no
-/// other thread accesses them. All lanes of the warp call it.
+/// Writes the rows of a quad (two neighbouring threads hold eight rows): high parts, and `part` bytes behind them low
+/// parts. They write two neighbouring rows at once: 32 bytes, which memory takes whole. All lanes of the warp call it.
+/// Safety: `to`, a row apart in the two threads, and its part are valid; no other thread accesses the rows.
 #[inline(always)]
 pub(crate) unsafe fn store_quad(
     to: *mut u32,
@@ -153,8 +149,7 @@ pub(crate) unsafe fn store_quad(
     });
 }
 
-/// Of the rows of two neighbouring threads, the first four of which the even one has: those that
-/// are even, or odd.
+/// Returns the even or the odd rows of two neighbouring threads, the first four of which the even thread holds.
 #[inline(always)]
 fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
     let mut mine = rows;

@@ -3,13 +3,13 @@ use super::*;
 use crate::estep::products_mma::RESPONSIBILITY_SCALE;
 use crate::math::Float;
 
-/// Numbers of a thread: of two components and a quarter of the products.
+/// A thread's numbers: two components by a quarter of the products.
 type ThreadSums = [f32; THREAD_SUMS];
 
-/// Pairs of neighbouring samples that a thread has of a stage.
+/// Pairs of neighbouring samples of a stage in one thread.
 const PAIRS: usize = STAGE / 8;
 
-/// The barriers of the stages of products. All threads read normalisers.
+/// The barriers for the stages of products. All threads read normalisers.
 const STAGES: Places<STAGES_AHEAD> = Places { bytes: FINISH_SHARED_BYTES, of_warp: WARP };
 
 /// A stage: both parts of its products, then its samples' maxima and factors.
@@ -25,7 +25,7 @@ fn normalisers(shape: Shape, place: u32) -> Shared<f32> {
     stage(shape, place).offset(2 * shape.stage_part() / size_of::<Halves>()).cast()
 }
 
-/// The stages of a slice: all of each of its tiles.
+/// The stages of a slice: all stages of each of its tiles.
 #[derive(Clone, Copy)]
 struct SliceStages {
     tiles: u32,
@@ -40,7 +40,7 @@ impl SliceStages {
         Self { tiles: args.n.div_ceil(SAMPLES as u64) as u32, slices: args.slices }
     }
 
-    /// How many there are.
+    /// The number of stages.
     #[inline(always)]
     fn count(self) -> u32 {
         let slice = block_idx_y();
@@ -48,7 +48,6 @@ impl SliceStages {
         tiles.unwrap_or(0) * Self::OF_TILE
     }
 
-    /// Tile of stage `number`.
     #[inline(always)]
     fn tile(self, number: u32) -> usize {
         (block_idx_y() + number / Self::OF_TILE * self.slices) as usize
@@ -80,16 +79,16 @@ unsafe fn copy(args: &WeighArgs, stages: SliceStages, number: u32) {
     }
 }
 
-/// Of each pair of samples of a stage.
+/// Numbers for each pair of samples of a stage.
 type Pairs = [[f32; 2]; PAIRS];
 
-/// This thread's first sample of a stage, from the first of all.
+/// This thread's first sample of a stage, counted from the first of all.
 #[inline(always)]
 fn first_sample(stages: SliceStages, number: u32) -> usize {
     stages.tile(number) * SAMPLES + (number % SliceStages::OF_TILE) as usize * STAGE + 2 * (thread() % 4) as usize
 }
 
-/// Reads the exponents of both components, from `component` on.
+/// Reads the exponents of two components, from `component` on.
 /// Safety: the exponents have places for the components and the samples.
 #[inline(always)]
 unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages, number: u32) -> [Pairs; 2] {
@@ -108,8 +107,8 @@ unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages
 /// Sums of the responsibilities of both components, and of the rounded ones.
 type Counts = [[f32; 2]; 2];
 
-/// Makes responsibilities, as the tensor cores read them, and counts them.
-/// Safety: the normalisers of the stage are there.
+/// Computes responsibilities, as the tensor cores read them, and counts them.
+/// Safety: the normalisers of the stage have arrived.
 #[inline(always)]
 unsafe fn respond(
     q: &[Pairs; 2],
@@ -126,7 +125,7 @@ unsafe fn respond(
         counted!(for c in 0..2 {
             let mut v = [0.0f32; 2];
             counted!(for p in 0..2 {
-                // Behind N exponents may be large, and factors are zero.
+                // Behind N exponents may be large, but factors are zero.
                 let power = exp2(min(q[c][pair][p] - top[p], 1.0));
                 v[p] = weights[c] * (power * (RESPONSIBILITY_SCALE * factor[p]));
             });
@@ -140,7 +139,7 @@ unsafe fn respond(
     r
 }
 
-/// The sums of the block's components over its slice.
+/// Computes the sums of the block's components over its slice.
 /// Safety: two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
 unsafe fn work(args: &WeighArgs, stages: SliceStages) {
@@ -157,7 +156,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
     let mut sums: ThreadSums = [0.0; THREAD_SUMS];
     let (mut totals, mut counts) = ([[0.0f64; 2]; 2], [[0.0f32; 2]; 2]);
     let (mut number, mut flushed) = (0, false);
-    // The exponents of the next two stages are on their way, which come from far.
+    // The exponents come from far: those of the next two stages are read ahead.
     let mut q = [[[[0.0; 2]; PAIRS]; 2]; 2];
     if count > 0 {
         // SAFETY: the exponents of all rows and whole tiles, which have an even number of stages.
@@ -172,7 +171,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
         while number < until {
             not_unrolled();
             counted!(for turn in 0..2 {
-                // SAFETY: as above; the barrier says that the stage is there.
+                // SAFETY: as above; the barrier says that the stage has arrived.
                 unsafe {
                     let place = STAGES.arrived(number);
                     let r = respond(&q[turn], normalisers(shape, place), weights, &mut counts);
@@ -189,7 +188,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
             });
         }
         counted!(for i in 0..THREAD_SUMS {
-            // SAFETY: this thread's places, which it has written where it reads them.
+            // SAFETY: this thread's places, which it has written before it reads them.
             unsafe {
                 let before = if flushed { kept.get(i * NEXT) } else { 0.0 };
                 kept.set(i * NEXT, before + sums[i]);
@@ -215,7 +214,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
         }
         i += 1;
     }
-    // Some at a time: each is read before any of them is written.
+    // In batches: all of a batch are read before one is written.
     const AT_ONCE: usize = 16;
     counted!(for first in (0..opaque(THREAD_SUMS as u32) as usize).step_by(AT_ONCE) {
         not_unrolled();
@@ -239,10 +238,10 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
 }
 
 kernel! {
-    /// Sums of features and squares by warpgroups.
+    /// Sums features and squares by warpgroups.
     pub unsafe fn warpgroup_weigh(args: WeighArgs) {
         if thread_idx() == 0 {
-            // SAFETY: nobody uses them yet.
+            // SAFETY: no thread uses them yet.
             unsafe { STAGES.init() };
             mbarriers_ready();
         }

@@ -1,20 +1,17 @@
 //! The inner work of a thread: responsibilities times values.
 use super::*;
 
-/// The sums of one thread: the components of a tile times the values of a patch.
+/// A thread's sums: the components of a tile times the values of a patch.
 pub(super) struct PatchTask {
-    /// Whether there is work for this thread; a thread without work repeats the block's first task,
-    /// without effect.
+    /// Whether this thread has work; otherwise it repeats the block's first task, without effect.
     pub(super) works: bool,
     /// Its tile and patch, counted from the block's first.
     pub(super) tile: u32,
     pub(super) patch: u32,
-    /// Row of its first feature y in a stage; the other three are `quads` rows apart.
+    /// Row of its first feature y in a stage; the next three are `quads` rows apart.
     pub(super) row: usize,
-    /// Row of the first of the two features that are multiplied with the y of a full matrix; the
-    /// second is `quads` rows on.
+    /// Row of the first of the two features that multiply the y of a full matrix; the second is `quads` rows on.
     pub(super) pair_row: usize,
-    /// [`PatchShape::quads`].
     pub(super) quads: usize,
 }
 
@@ -39,10 +36,8 @@ impl PatchTask {
         Self { works, tile, patch, row: quad as usize, pair_row, quads }
     }
 
-    /// Adds quad `quad` of the stage `samples` to the sums: of each component the responsibilities
-    /// `r` times the values.
-    /// Safety: responsibilities and features of the stage are in shared memory. `centres` are those
-    /// of the tile, `features` apart.
+    /// Adds quad `quad` of the stage `samples`: for each component, responsibilities `r` times values.
+    /// Safety: responsibilities and features have arrived; `centres` are the tile's, `features` apart.
     #[inline(always)]
     pub(super) unsafe fn add_quad<const FULL: bool, const CENTRAL: bool>(
         &self,

@@ -4,11 +4,11 @@ use super::*;
 /// Two float16 numbers one.
 const ONES: Halves = 0x3c00_3c00;
 
-/// What a lane sums up for a pair of components.
+/// A lane's sums for a pair of components.
 struct OuterSums {
-    /// Products of features: of each component and tile of eight columns, the numbers of [`mma`].
+    /// Products of features: for each component and tile of eight columns, the numbers of [`mma`].
     products: [[[f32; 4]; 2 * PAIRS]; 2],
-    /// Features: of each component, rows `lane / 4` and those 8 further on.
+    /// Features: for each component, row `lane / 4` and the row 8 further on.
     features: [[f32; 2]; 2],
 }
 
@@ -16,27 +16,25 @@ impl OuterSums {
     const ZERO: Self = Self { products: [[[0.0; 4]; 2 * PAIRS]; 2], features: [[0.0; 2]; 2] };
 }
 
-/// A warp's task.
 #[derive(Clone, Copy)]
 struct OuterTask {
     /// Its number in the slice.
     number: usize,
-    /// The pair of components, among those of the block.
+    /// The pair of components, within the block.
     pair: usize,
     /// Row of tiles, and part of its columns.
     row: usize,
     part: usize,
-    /// Pairs of tiles of eight columns on and before the diagonal; 0 where the warp has no task.
+    /// Pairs of tiles of eight columns up to the diagonal; 0 if the warp has no task.
     count: usize,
 }
 
-/// The state that the threads of a block share.
 struct OuterBlock<'a> {
     args: &'a OuterArgs,
     shape: OuterShape,
-    /// Exponents, maxima and factors of the quad of each thread that has one.
+    /// Exponents, maxima and factors of each thread's quad, if it has one.
     raw: Shared<f32>,
-    /// The two stages as the tensor cores take them.
+    /// The two stages as the tensor cores read them.
     stages: Shared<Halves>,
 }
 
@@ -47,7 +45,6 @@ impl<'a> OuterBlock<'a> {
         Self { args, shape: args.shape, raw, stages: raw.offset(args.shape.raw_stage()).cast() }
     }
 
-    /// First pair of components of the block's tasks.
     #[inline(always)]
     fn first_pair(&self) -> usize {
         self.tasks().0 / self.shape.groups()
@@ -57,8 +54,8 @@ impl<'a> OuterBlock<'a> {
     fn task(&self) -> OuterTask {
         let shape = self.shape;
         let warp = thread() / WARP;
-        // Four neighbouring warps have different schedulers, and tasks of a row of tiles differ in
-        // length: the next four change places.
+        // Four neighbouring warps have different schedulers; each four take tasks, which differ in length, in another
+        // order.
         let turned = (warp & !3) + (warp + warp / 4) % 4;
         let own = if shape.warps.is_multiple_of(4) { turned } else { warp };
         let number = (block_idx() * shape.warps + own) as usize;
@@ -75,15 +72,14 @@ impl<'a> OuterBlock<'a> {
         OuterTask { number, pair: pair - self.first_pair(), row, part, count }
     }
 
-    /// The first task of the block, and the one behind its last.
+    /// The block's first task, and the one behind its last.
     #[inline(always)]
     fn tasks(&self) -> (usize, usize) {
         let (block, warps) = (block_idx() as usize, self.shape.warps as usize);
         (block * warps, (block + 1) * warps)
     }
 
-    /// The component and the quad whose responsibilities this thread makes, if it has one. The block has
-    /// tasks of the component's pair.
+    /// The component and the quad whose responsibilities this thread computes, if any.
     #[inline(always)]
     fn own(&self) -> Option<(usize, usize)> {
         let thread = thread() as usize;
@@ -114,9 +110,8 @@ impl<'a> OuterBlock<'a> {
         });
     }
 
-    /// Starts to copy stage number `number` of the samples to stage 0 or 1.
-    /// Safety: no thread reads that stage's features; this thread has read what it has copied of
-    /// exponents before.
+    /// Starts to copy the samples' stage `number` to stage 0 or 1.
+    /// Safety: no thread reads the stage's features; this thread has read the exponents that it copied before.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, number: u32) {
         /// Copies of a row of a stage.
@@ -127,11 +122,11 @@ impl<'a> OuterBlock<'a> {
         let to = self.stages.offset(stage * shape.stage() + column).in_thread_register();
         let step = block_dim() as usize / COPIES;
         let mut from = args.halves.wrapping_add(row * (stride / 2) + number as usize * (STAGE / 2) + column);
-        // The low parts are behind the high ones; the rows between them, behind D, stay zero.
+        // The low parts follow the high parts; the rows between them, behind D, stay zero.
         let behind = shape.features() - shape.d as usize * STAGE_PITCH;
         while row < 2 * shape.d as usize {
             let low = if row < shape.d as usize { 0 } else { behind };
-            // SAFETY: features go on to whole stages; a place for each.
+            // SAFETY: features extend to whole stages; a place for each.
             unsafe { to.copy4(row * STAGE_PITCH + low, from, policy) };
             row += step;
             from = from.wrapping_add(step * (stride / 2));
@@ -140,7 +135,7 @@ impl<'a> OuterBlock<'a> {
         if let Some((component, quad)) = self.own() {
             let sample = number as usize * STAGE + QUAD * quad;
             let normalisers = args.exponents.normalisers.cast_const().wrapping_add(sample);
-            // SAFETY: exponents go on to whole stages; three places for each quad.
+            // SAFETY: exponents extend to whole stages; three places for each quad.
             unsafe {
                 own.copy4(0, args.exponents.q.cast_const().wrapping_add(component * stride + sample), policy);
                 own.copy4(QUAD, normalisers, policy);
@@ -150,10 +145,8 @@ impl<'a> OuterBlock<'a> {
         copies_commit();
     }
 
-    /// Makes of what this thread has copied the responsibilities of a stage, and counts them.
-    /// `weight`: wₖ of the thread's component.
-    /// Safety: this thread's copies have arrived; no other thread reads that stage's
-    /// responsibilities.
+    /// Computes responsibilities from the thread's copies, and counts them. `weight`: wₖ of its component.
+    /// Safety: this thread's copies have arrived; no other thread reads the stage's responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, stage: usize, weight: f32, counts: &mut [f32; 2]) {
         let shape = self.shape;
@@ -166,8 +159,7 @@ impl<'a> OuterBlock<'a> {
                 let (q, top, factor) = (own.get4(0), own.get4(QUAD), own.get4(2 * QUAD));
                 let mut r = [0.0f32; QUAD];
                 counted!(for p in 0..QUAD {
-                    // Behind N exponents may be NaN, of which the minimum takes no notice, and
-                    // factors are zero.
+                    // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
                     r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
                 });
                 let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
@@ -179,8 +171,8 @@ impl<'a> OuterBlock<'a> {
         }
     }
 
-    /// Adds a stage to the warp's sums.
-    /// Safety: the stage is there for all threads; all lanes of the warp call it.
+    /// Adds a stage to the warp's sums. All lanes of the warp call it.
+    /// Safety: the stage has arrived for all threads.
     #[inline(always)]
     unsafe fn multiply(&self, sums: &mut OuterSums, task: OuterTask, stage: usize) {
         let shape = self.shape;
@@ -190,7 +182,7 @@ impl<'a> OuterBlock<'a> {
         let columns =
             x.offset((PAIRS * TILE * task.part + lane % 8 + 8 * (lane / 16)) * STAGE_PITCH + 4 * (lane / 8 % 2));
         let responsibilities = x.offset(2 * shape.features() + 2 * task.pair * STAGE_PITCH + lane % 4);
-        // Not unrolled: the registers suffice for one.
+        // Not unrolled: the registers hold only one.
         counted!(for half in (0..8 * opaque(STAGE as u32 / 16) as usize).step_by(8) {
             not_unrolled();
             let (mut high, mut low) = ([[0; 4]; 2], [[0; 4]; 2]);
@@ -202,7 +194,7 @@ impl<'a> OuterBlock<'a> {
                     let r = [from.get(0), from.get(4)];
                     counted!(for i in 0..4 {
                         let r = r[i / 2];
-                        // The rounding error of the high part is a float16 number itself.
+                        // The rounding error of the high part is itself a float16 number.
                         high[t][i] = multiply_halves(r, x_high[i]);
                         low[t][i] = fma_halves(r, x_low[i], fma_minus_halves(r, x_high[i], high[t][i]));
                     });
@@ -222,7 +214,7 @@ impl<'a> OuterBlock<'a> {
                         let columns = columns.offset(n * TILE * STAGE_PITCH + half);
                         (columns.matrices(0), columns.matrices(shape.features()))
                     };
-                    // The small products come first; the product of both low parts is left out.
+                    // Small products first; the product of both low parts is left out.
                     let mut products = [[[0.0f32; 4]; 2]; 2];
                     multiply_tiles(&mut products, &low, h);
                     multiply_tiles(&mut products, &high, l);
@@ -233,8 +225,7 @@ impl<'a> OuterBlock<'a> {
         });
     }
 
-    /// Moves the warp's sums and the thread's counts to memory in float64, and leaves zeros. They
-    /// replace what is there, or are added to it. All threads of the block take part.
+    /// Moves the sums and counts to memory in float64, replacing or adding, and leaves zeros. All threads take part.
     /// Safety: `to` has the sums of a slice, and no other block has these tasks.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut OuterSums, counts: &mut [f32; 2], task: OuterTask, to: *mut f64, add: bool) {
@@ -254,7 +245,7 @@ impl<'a> OuterBlock<'a> {
             });
         }
         *counts = sums_of_quads::<QUADS>(*counts);
-        // Of two blocks that share a pair, the one with its first task.
+        // If two blocks share a pair, the one with its first task counts.
         if let Some((component, 0)) = self.own()
             && component / 2 * shape.groups() >= self.tasks().0
         {
@@ -270,14 +261,14 @@ impl<'a> OuterBlock<'a> {
 }
 
 kernel! {
-    /// Sums of features and of their products, weighted by the responsibilities of each component.
+    /// Sums features and their products, weighted by the responsibilities of each component.
     pub unsafe fn outer(args: OuterArgs) {
         let block = OuterBlock::new(&args);
         let task = block.task();
-        // The stages of all slices, and this block's present one.
+        // The stages of all slices, and this block's current one.
         let all = args.n.div_ceil(STAGE as u64) as u32;
         let mut number = block_idx_y();
-        // SAFETY: the start: the shared memory is free.
+        // SAFETY: at the start the shared memory is free.
         unsafe {
             if number < all {
                 block.fetch(0, number);
@@ -296,14 +287,12 @@ kernel! {
         let (mut stage, mut since_move) = (0, 0);
         while number < all {
             copies_wait();
-            // SAFETY: this thread's copies have arrived. The stage before the last one was
-            // multiplied before the last barrier.
+            // SAFETY: this thread's copies have arrived. The stage before the last was multiplied before the barrier.
             unsafe { block.respond(stage, weight, &mut counts) };
             barrier!();
             number += args.slices;
             if number < all {
-                // SAFETY: the other stage was multiplied before the barrier, and this thread has
-                // used the exponents that it copied.
+                // SAFETY: the other stage was multiplied before the barrier; this thread has used its copied exponents.
                 unsafe { block.fetch(stage ^ 1, number) };
             }
             if task.count > 0 {

@@ -3,14 +3,12 @@ use super::*;
 use crate::likelihood::tiled::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The state that the threads of a block share.
 struct WhitenBlock<'a> {
     args: &'a WhitenArgs,
     shape: WhitenShape,
-    /// The maxima of the samples over the components of each row of warps, and behind them their
-    /// sums.
+    /// The samples' maxima over the components of each row of warps, and behind them their sums.
     maxima: Shared<f32>,
-    /// The features of the samples, a row for each; behind the high parts the low ones.
+    /// The features of the samples, in rows; the low parts follow the high parts.
     x: Shared<Halves>,
 }
 
@@ -53,7 +51,7 @@ impl<'a> WhitenBlock<'a> {
                 // SAFETY: the feature and the quad exist.
                 v = unsafe { load4(columns.quad(quad, feature as usize), policy) };
             }
-            // Behind N they may be anything.
+            // Behind N the memory may hold anything.
             let before = (QUAD as u32 * (first + q)) as u64;
             if before + QUAD as u64 > columns.n {
                 counted!(for p in 0..QUAD {
@@ -80,9 +78,8 @@ impl<'a> WhitenBlock<'a> {
         });
     }
 
-    /// |A·x + b|² of a component for the lane's two samples, numbers `2·lane` and `2·lane + 1` of the warp's.
-    /// Safety: all lanes of the warp call it; the features are there, and the parameters of the
-    /// component.
+    /// |A·x + b|² of a component for the lane's two samples, the warp's 2·lane and 2·lane + 1. All lanes call it.
+    /// Safety: the features and the component's parameters are there.
     #[inline(always)]
     unsafe fn distance(&self, component: usize) -> [f32; 2] {
         let (args, shape) = (self.args, self.shape);
@@ -110,7 +107,7 @@ impl<'a> WhitenBlock<'a> {
                     // SAFETY: the caller guarantees it.
                     let (h, l) =
                         unsafe { (x.matrices_transposed(4 * n), x.matrices_transposed(shape.features() + 4 * n)) };
-                    // The small products come first; the product of both low parts is left out.
+                    // Small products first; the product of both low parts is left out.
                     let mut products = [[[0.0f32; 4]; 2]; 2];
                     multiply_tiles(&mut products, &low, h);
                     multiply_tiles(&mut products, &high, l);
@@ -136,9 +133,8 @@ impl<'a> WhitenBlock<'a> {
     }
 }
 
-/// Four elements of an operand of the tensor cores.
-/// Safety: `p` is aligned to 16 bytes and readable for 16 bytes; no thread writes there during the
-/// launch.
+/// Reads four elements of an operand of the tensor cores.
+/// Safety: `p` is aligned to 16 bytes and readable for 16 bytes; no thread writes there during the launch.
 #[inline(always)]
 unsafe fn operand(p: *const f32) -> [Halves; 4] {
     // SAFETY: the caller guarantees it.
@@ -146,8 +142,7 @@ unsafe fn operand(p: *const f32) -> [Halves; 4] {
     [v[0].to_bits(), v[1].to_bits(), v[2].to_bits(), v[3].to_bits()]
 }
 
-/// Sums of the lane's numbers with those of the seven lanes that have the same samples, for the
-/// tile of columns `lane / 4`. All lanes of the warp call it.
+/// Adds up the numbers of the eight lanes of the same samples, for the tile of columns `lane / 4`. All lanes call it.
 #[inline(always)]
 fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
     let lane = thread();
@@ -165,8 +160,7 @@ fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
     [exchange(upper, two[0][0], two[1][0], 4), exchange(upper, two[0][1], two[1][1], 4)]
 }
 
-/// The second number, if this lane is an upper one, else the first one, and the same of the lane
-/// `mask` away.
+/// Returns the second number in an upper lane, otherwise the first, plus the same of the lane `mask` away.
 #[inline(always)]
 pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
     let (keep, give) = if upper { (second, first) } else { (first, second) };
@@ -174,16 +168,15 @@ pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
 }
 
 kernel! {
-    /// Exponents of matrices.
+    /// Computes exponents of matrices.
     pub unsafe fn whiten(args: WhitenArgs) {
         let shape = args.shape;
         let block = WhitenBlock::new(&args);
         let quads = block.quads();
         let mut product = LogProduct::new();
-        // The bounds are the same for all threads of a block, so that all of them meet at the
-        // barriers.
+        // The bounds are the same for all threads of a block, so that all meet at the barriers.
         counted!(for first in (block_idx() * quads..args.columns.quads()).step_by(grid_dim() * quads) {
-            // SAFETY: the start, or the barrier that ends this loop: the shared memory is free.
+            // SAFETY: at the start, or after the barrier that ends this loop, the shared memory is free.
             unsafe { block.begin(first) };
             barrier!();
             let (row_of_warps, column_of_warps) = block.warp();
@@ -193,8 +186,7 @@ kernel! {
             let (mut top, mut sum) = ([empty.max; 2], [empty.sum; 2]);
             counted!(for component in (row_of_warps..shape.k).step_by(shape.component_warps) {
                 let c = component as usize;
-                // SAFETY: the barrier made the features visible; parameters of all components, and
-                // a place for each exponent.
+                // SAFETY: the barrier made the features visible; all components have parameters and places.
                 unsafe {
                     let distance = block.distance(c);
                     let constants = args.constants.add(c);
@@ -227,7 +219,7 @@ kernel! {
             }
             barrier!();
         });
-        // SAFETY: all threads end here, with the start of the shared memory unused.
+        // SAFETY: all threads end here, and the start of the shared memory is unused.
         unsafe { args.output.finish(product) };
     }
 }

@@ -1,18 +1,16 @@
-//! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's
-//! log-sum-exp.
+//! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's log-sum-exp.
 use super::*;
 use crate::estep::whitened_mma::exchange;
 use crate::likelihood::tiled::finish_sample;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The triangles of the block's group, then their shifts, then of each component the number that
-/// its sums are multiplied by, and its seed.
+/// The triangles of the block's group, then their shifts, then for each component the factor of its sums, and its seed.
 #[inline(always)]
 fn triangles() -> Shared<Halves> {
     Shared::at(HEAD)
 }
 
-/// Brings the triangles, the shifts and the constants of the group to shared memory.
+/// Copies the group's triangles, shifts and constants to shared memory.
 /// Safety: all threads of the block call it; the arrays are valid for their sizes.
 #[inline(always)]
 unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
@@ -20,8 +18,7 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
     let of_unit = 2 * shape.unit_part();
     let arrived = Mbarrier::at(0);
     if thread_idx() == 0 {
-        // SAFETY: nobody uses it yet; the group's triangles are there, and there is a place for
-        // them.
+        // SAFETY: no thread uses it yet; the group's triangles exist, and have a place.
         unsafe {
             arrived.init(1);
             mbarriers_ready();
@@ -53,8 +50,8 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
     unsafe { arrived.wait(0) };
 }
 
-/// The features of the warp's sixteen samples, of sixteen features the high part, then the low one.
-/// Safety: the features of the tile are there.
+/// Reads the features of the warp's sixteen samples: for each sixteen features, high parts, then low parts.
+/// Safety: the tile has features.
 #[inline(always)]
 unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 8]; S] {
     let shape = args.shape;
@@ -72,8 +69,8 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
     x
 }
 
-/// Adds to |A·x + b|² of the lane's samples, `lane / 4` and eight further on, and of the components
-/// of a unit, what the sums of some bands give.
+/// Adds the sums of some bands to |A·x + b|² of the lane's samples, `lane / 4` and eight further, for a unit's
+/// components.
 /// Safety: the constants of the unit are there, and the shifts of the bands.
 #[inline(always)]
 unsafe fn add_squares<const UNIT: usize, const N: usize>(
@@ -91,7 +88,7 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
     counted!(for j in 0..N / 4 {
         // SAFETY: the caller guarantees it.
         let shift: [f32; 2] = unsafe { shifts.get_some(8 * j) };
-        // A component's part of the band, of eight rows for each j.
+        // The component of rows j of the band, eight for each j.
         let c = j % (UNIT_BAND / 8) * UNIT / (UNIT_BAND / 8);
         counted!(for i in 0..4 {
             let t = fma(sums[4 * j + i], scales[c], shift[i % 2]);
@@ -100,14 +97,13 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
     });
 }
 
-/// Sums the distances of four neighbouring lanes, and writes the exponents of two components.
-/// Safety: the constants of both are there, and a place for each exponent, which no other thread
-/// accesses; all lanes of the warp call it.
+/// Adds up the distances over four neighbouring lanes; writes the exponents of two components. All lanes call it.
+/// Safety: the constants of both are there; each exponent has a place, which no other thread accesses.
 #[inline(always)]
 unsafe fn finish(args: &WhitenArgs, squares: [[f32; 2]; 2], constants: Shared<f32>, component: usize, sample: usize) {
     let shape = args.shape;
     let (odd, half) = (thread() % 2, thread() / 2 % 2);
-    // A component to each of two neighbours, then a sample to each pair of them.
+    // One component for each of two neighbours, then one sample for each pair of lanes.
     let [first, second] = squares;
     let both = [exchange(odd == 1, first[0], second[0], 1), exchange(odd == 1, first[1], second[1], 1)];
     let distance = exchange(half == 1, both[0], both[1], 2);
@@ -148,7 +144,7 @@ unsafe fn body<const S: usize, const UNIT: usize>(
             let constants = constants.offset(unit * 2 * UNIT);
             let squares = distances(&x, operands, constants, shifts.offset(unit * shape.unit_rows()));
             counted!(for c in (0..UNIT).step_by(2) {
-                // SAFETY: constants are there, and a place for each exponent.
+                // SAFETY: the constants are there, and a place for each exponent.
                 unsafe { finish(args, [squares[c], squares[c + 1]], constants.offset(2 * c), component + c, sample) };
             });
         });
@@ -160,8 +156,7 @@ macro_rules! instances {
         kernel! {
             #[doc = concat!("Exponents of matrices of at most ", $width, " features.")]
             pub unsafe fn $name(args: WhitenArgs) {
-                // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and
-                // constants are there.
+                // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and constants are there.
                 unsafe {
                     body::<{ $width / STEP }, $unit>(&args, |x, triangles, constants, shifts| {
                         let mut squares = [[0.0; 2]; $unit];
@@ -182,9 +177,9 @@ instances! {
 }
 
 kernel! {
-    /// Maxima, factors and the total.
+    /// Computes maxima, factors and the total.
     pub unsafe fn warpgroup_normalise(args: NormaliseArgs) {
-        /// Components of which the exponents are read at once.
+        /// Components whose exponents are read at once.
         const AT_ONCE: usize = 8;
         let shape = args.shape;
         let k = shape.k as usize;
@@ -206,7 +201,7 @@ kernel! {
                     some.max = if weights[i] > 0.0 { max(some.max, q[i]) } else { some.max };
                 });
                 counted!(for i in 0..AT_ONCE {
-                    // A component without a weight may be above the maximum.
+                    // A component without weight may be above the maximum.
                     some.sum = fma(weights[i], exp2(min(q[i] - some.max, 1.0)), some.sum);
                 });
                 all.merge(some);
@@ -215,7 +210,7 @@ kernel! {
             // SAFETY: as documented for the arguments.
             unsafe { finish_sample(&mut product, &args.columns, outputs, sample as u64, all) };
         });
-        // SAFETY: all threads end here, with the start of the shared memory unused.
+        // SAFETY: all threads end here, and the start of the shared memory is unused.
         unsafe { args.output.finish(product) };
     }
 }

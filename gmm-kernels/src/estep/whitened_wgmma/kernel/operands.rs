@@ -1,10 +1,10 @@
-//! `warpgroup_triangles` and `warpgroup_features`: what is multiplied, as the tensor cores read it.
+//! `warpgroup_triangles` and `warpgroup_features`: operands as the tensor cores read them.
 use super::*;
 use crate::data::QUAD;
 use crate::estep::products_mma::split_feature;
 use crate::estep::products_wgmma::{element, quad_or_zeros, store_quad, store_row};
 
-/// Elements of two numbers of a row of a matrix.
+/// Elements (two numbers each) of a row of a matrix.
 const ROW: usize = 4;
 
 kernel! {
@@ -12,7 +12,7 @@ kernel! {
     pub unsafe fn warpgroup_triangles(args: TrianglesArgs) {
         let shape = args.shape;
         let d = shape.d as usize;
-        // Rows of eight numbers of one part of a unit, and those of a step of a band.
+        // Rows of eight numbers: in a step of a band, and in one part of a unit.
         const OF_STEP: usize = STEP_OF_BAND / 16;
         let of_part = shape.unit_part() / 16;
         counted!(for i in ((block_idx() * block_dim() + thread_idx()) as usize..shape.units() * of_part).step_by((grid_dim() * block_dim()) as usize) {
@@ -38,7 +38,7 @@ kernel! {
                 [high[p], low[p]] = split_halves(v[0], v[1]);
             });
             let to = args.triangles.wrapping_add((2 * unit * of_part + i % of_part) * ROW);
-            // SAFETY: the caller guarantees it; only this thread writes these places.
+            // SAFETY: the caller guarantees it; only this thread writes the places.
             unsafe {
                 store_row(to, high);
                 store_row(to.wrapping_add(of_part * ROW), low);
@@ -53,7 +53,7 @@ kernel! {
         let (shape, columns) = (args.shape, &args.columns);
         let octets = shape.octets() as u32;
         let policy = policy_stream();
-        // Neighbouring threads have the two quads of eight samples, then neighbouring features.
+        // Neighbouring threads take the two quads of eight samples, then neighbouring features.
         let quads = columns.n.div_ceil(TILE as u64) as u32 * (TILE / QUAD) as u32;
         counted!(for i in (block_idx() * block_dim() + thread_idx()..quads * octets).step_by(grid_dim() * block_dim()) {
             let (eight, octet) = (i / 2 / octets, i / 2 % octets);
@@ -78,7 +78,7 @@ kernel! {
             let bytes = 2 * stage * shape.stage_part() + of_stage * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.features.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
-            // SAFETY: the caller guarantees it; only this thread writes these places.
+            // SAFETY: the caller guarantees it; only this thread writes the places.
             unsafe { store_quad(to, shape.stage_part(), high, low, odd) };
         });
     }

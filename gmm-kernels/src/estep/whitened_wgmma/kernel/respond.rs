@@ -4,20 +4,19 @@ use crate::estep::whitened_mma::RESPONSIBILITY_SCALE;
 
 /// Pairs of neighbouring samples of a tile.
 const PAIRS: usize = TILE / 2;
-/// Threads that have the same pair; each has every such component.
+/// `APART` threads share a pair of samples; each takes every `APART`-th component.
 const APART: usize = RESPOND_BLOCK as usize / PAIRS;
 /// Components of a thread.
 const OWN: usize = RESPOND_GROUP / APART;
 /// Components of a tile of the tensor cores.
 const ROWS: usize = RESPOND_ROWS;
-/// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;
 
-/// What a thread sums up, of up to so many tiles of sums: each has 16 components by eight features.
+/// A thread's sums, for up to TASKS tiles of 16 components by eight features.
 struct RespondSums<const TASKS: usize> {
-    /// Of each task the numbers of [`mma`].
+    /// For each task the numbers of [`mma`].
     features: [[f32; 4]; TASKS],
-    /// Of each component of the thread, responsibilities and rounded ones.
+    /// For each of the thread's components, responsibilities and rounded ones.
     counts: [[f32; 2]; OWN],
 }
 
@@ -25,21 +24,18 @@ impl<const TASKS: usize> RespondSums<TASKS> {
     const ZERO: Self = Self { features: [[0.0; 4]; TASKS], counts: [[0.0; 2]; OWN] };
 }
 
-/// The state that the threads of a block share, for samples of so many eights of features.
+/// The state that the threads of a block share, for samples of OCTETS octets of features.
 struct RespondBlock<'a, const OCTETS: usize> {
     args: &'a RespondArgs,
     shape: Shape,
     /// First component of the block.
     first: usize,
-    /// Its components.
+    /// The block's components.
     rows: usize,
-    /// The exponents of a tile, (stages, `rows`, [`STAGE`]), then maxima and factors, (2,
-    /// [`TILE`]).
+    /// The exponents of a tile, (stages, `rows`, [`STAGE`]), then maxima and factors, (2, [`TILE`]).
     exponents: Shared<f32>,
-    /// The responsibilities of a tile, a row for each component and zeros up to whole tiles of the
-    /// units.
+    /// The responsibilities of a tile, a row for each component, then rows of zeros to complete the tensor cores' tile.
     responsibilities: Shared<Halves>,
-    /// The features of a tile.
     features: Shared<Halves>,
 }
 
@@ -49,7 +45,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         let shape = args.shape;
         let first = block_idx() as usize * RESPOND_GROUP;
         let exponents: Shared<f32> = Shared::at(HEAD);
-        // The same places in all blocks, of which the last may have fewer components.
+        // The same places in all blocks, although the last may have fewer components.
         let responsibilities = exponents.offset(TILE * (shape.respond_group_rows() + 2));
         let features = responsibilities.offset(shape.respond_group_rows() * RESPOND_PITCH).cast();
         let responsibilities = responsibilities.cast();
@@ -64,20 +60,18 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         }
     }
 
-    /// The barrier at which the exponents of each tile arrive.
     #[inline(always)]
     fn exponents_arrived(&self) -> Mbarrier {
         Mbarrier::at(0)
     }
 
-    /// The barrier at which the features of each tile arrive.
     #[inline(always)]
     fn features_arrived(&self) -> Mbarrier {
         Mbarrier::at(8)
     }
 
     /// Starts to copy the exponents of a tile, its maxima and factors.
-    /// Safety: one thread calls it; the tile exists, and nobody reads those of the tile before.
+    /// Safety: one thread calls it; the tile exists, and no thread reads the previous tile's.
     #[inline(always)]
     unsafe fn fetch_exponents(&self, tile: usize) {
         const STAGES: usize = TILE / STAGE;
@@ -113,7 +107,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 
     /// Starts to copy the features of a tile.
-    /// Safety: one thread calls it; the tile exists, and nobody reads those of the tile before.
+    /// Safety: one thread calls it; the tile exists, and no thread reads the previous tile's.
     #[inline(always)]
     unsafe fn fetch_features(&self, tile: usize) {
         const LEN: usize = 2 * TILE / 8 * MATRIX / size_of::<u32>();
@@ -126,9 +120,8 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         }
     }
 
-    /// Makes the responsibilities of a tile, and counts them.
-    /// Safety: all threads of the block call it; the tile's exponents are there, and nobody reads
-    /// the responsibilities in shared memory.
+    /// Computes the responsibilities of a tile, and counts them.
+    /// Safety: all threads of the block call it; the exponents have arrived; no thread reads the responsibilities.
     #[inline(always)]
     unsafe fn respond(&self, tile: usize, counts: &mut [[f32; 2]; OWN]) {
         let (args, shape) = (self.args, self.shape);
@@ -137,7 +130,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         // SAFETY: both are there.
         let (top, factor): ([f32; 2], [f32; 2]) =
             unsafe { (self.normalisers().get_some(2 * pair), self.normalisers().get_some(TILE + 2 * pair)) };
-        // Of sixteen samples pairs 0, 4, 1, 5, 2, 6, 3, 7.
+        // The order of the pairs of sixteen samples: 0, 4, 1, 5, 2, 6, 3, 7.
         let place = pair % 16 / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
         counted!(for i in 0..OWN {
             let local = apart + APART * i;
@@ -145,15 +138,13 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
             let mut halves = 0;
             if local < self.rows {
                 let at = (tile * (TILE / STAGE) + stage) * shape.rows() + component;
-                // SAFETY: exponents and weights of all rows; a place that only this thread
-                // accesses.
+                // SAFETY: exponents and weights of all rows; only this thread accesses the place.
                 unsafe {
                     let q: [f32; 2] = self.exponents.get_some((stage * self.rows + local) * STAGE + of_stage);
                     let weight = load(args.weights.add(component));
                     let mut r = [0.0f32; 2];
                     counted!(for p in 0..2 {
-                        // Behind K exponents may be anything, of which the minimum takes no notice
-                        // if it is NaN, and weights are zero.
+                        // Behind K exponents may be anything (the minimum ignores NaN), and weights are zero.
                         let power = exp2(min(q[p] - top[p], 1.0));
                         r[p] = RESPONSIBILITY_SCALE * weight * (power * factor[p]);
                     });
@@ -165,29 +156,27 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
                 }
             }
             if local < shape.respond_group_rows() {
-                // SAFETY: a place that only this thread accesses.
+                // SAFETY: only this thread accesses the place.
                 unsafe { self.responsibilities.set(local * RESPOND_PITCH + pair, halves) };
             }
         });
     }
 
-    /// The first component and the first feature of the warp's `i`-th tile of sums, of which warp w
-    /// has every sixteenth one from w on; none behind the last.
+    /// The first component and feature of the warp's `i`-th tile of sums (every sixteenth is its own), if it exists.
     #[inline(always)]
     fn task(&self, i: usize) -> Option<(usize, usize)> {
         let task = (thread() / WARP) as usize + WARPS * i;
         (task < self.rows.div_ceil(ROWS) * OCTETS).then_some((task / OCTETS * ROWS, task % OCTETS * 8))
     }
 
-    /// Adds a tile's features times responsibilities.
-    /// Safety: both are in shared memory; all lanes of the warp call it.
+    /// Adds a tile's features times responsibilities. All lanes of the warp call it.
+    /// Safety: both are in shared memory.
     #[inline(always)]
     unsafe fn multiply<const TASKS: usize>(&self, sums: &mut [[f32; 4]; TASKS]) {
         const PITCH: usize = MATRIX / size_of::<u32>();
         let of_part = STAGE / 8 * OCTETS * PITCH;
         let lane = (thread() % WARP) as usize;
-        // Of sixteen samples, the high parts of the first and of the other eight, then the low
-        // ones.
+        // Of sixteen samples, the high parts of the first eight and of the last eight, then the low parts.
         let of_lane = lane / 16 * of_part + lane / 8 % 2 * OCTETS * PITCH + lane % 8 * (PITCH / 8);
         let features = self.features.offset(of_lane);
         let responsibilities = self.responsibilities.offset(lane % 16 * RESPOND_PITCH + 4 * (lane / 16));
@@ -213,9 +202,8 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         });
     }
 
-    /// Moves the thread's sums to memory in float64, and leaves zeros.
-    /// Safety: `to` has the sums of a slice, and no other block has these components; all threads
-    /// of the block take part.
+    /// Moves the thread's sums to memory in float64, and leaves zeros. All threads of the block take part.
+    /// Safety: `to` has the sums of a slice, and no other block has these components.
     #[inline(always)]
     unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut RespondSums<TASKS>, to: *mut f64, add: bool) {
         let shape = self.shape;
@@ -238,7 +226,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
                 });
             }
         });
-        // A warp's lanes have 32 pairs of the same components.
+        // The lanes of a warp hold 32 pairs of the same components.
         let half = thread_idx() as usize % PAIRS / WARP as usize;
         counted!(for i in 0..OWN {
             let component = self.first + thread_idx() as usize / PAIRS + APART * i;
@@ -255,9 +243,8 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
     }
 }
 
-/// Whether this thread starts the copies: the first of the block. Hidden from the compiler, which
-/// would else give it a loop of its own, with barriers and products that all threads have to take
-/// part in.
+/// Whether this thread starts the copies: the block's first. `opaque` hides it from the compiler, which would otherwise
+/// give the thread a loop of its own, with barriers and products in which all threads have to take part.
 #[inline(always)]
 fn starts_copies() -> bool {
     opaque(thread_idx()) == 0
@@ -269,7 +256,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     let tiles = args.n.div_ceil(TILE as u64) as usize;
     let mut tile = block_idx_y() as usize;
     if thread_idx() == 0 {
-        // SAFETY: nobody uses them yet; the memory is free.
+        // SAFETY: no thread uses them yet; the memory is free.
         unsafe {
             block.exponents_arrived().init(1);
             block.features_arrived().init(1);
@@ -287,8 +274,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     let (mut phase, mut since_move) = (0, 0);
     while tile < tiles {
         let next = tile + args.slices as usize;
-        // SAFETY: the barrier says that the exponents are there; nobody reads the responsibilities
-        // of the tile before any more.
+        // SAFETY: the exponents have arrived at the barrier; no thread reads the previous responsibilities.
         unsafe {
             block.exponents_arrived().wait(phase);
             block.respond(tile, &mut sums.counts);
@@ -299,8 +285,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
             // SAFETY: all threads have read the exponents.
             unsafe { block.fetch_exponents(next) };
         }
-        // SAFETY: the barrier made the responsibilities visible, and this one says that the
-        // features are there.
+        // SAFETY: the barrier made the responsibilities visible; the next one says that the features have arrived.
         unsafe {
             block.features_arrived().wait(phase);
             block.multiply(&mut sums.features);
@@ -325,7 +310,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
 macro_rules! instances {
     ($($name:ident $width:literal)*) => {
         kernels! {
-            /// Responsibilities of matrices of at most 32, 64, 96 or 128 features, and their sums.
+            /// Computes responsibilities of matrices of at most 32, 64, 96 or 128 features, and their sums.
             $($name: RespondArgs = body::<{ $width / 8 }, { RESPOND_GROUP / ROWS * ($width / 8) / WARPS }>;)*
         }
     };

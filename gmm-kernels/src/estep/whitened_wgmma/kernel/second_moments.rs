@@ -1,7 +1,7 @@
 //! `warpgroup_outer_d…`: features times responsibilities, times features, summed over the samples.
 use super::*;
 
-/// The barriers of the stages. All threads read features.
+/// The barriers for the stages. All threads read features.
 const STAGES: Places<STAGES_AHEAD> = Places { bytes: FINISH_SHARED_BYTES, of_warp: WARP };
 
 /// A stage: both parts of its features, then the block's responsibilities.
@@ -11,7 +11,7 @@ fn stage(shape: Shape, place: u32) -> Shared<Halves> {
     Shared::at(HEAD + sums + place as usize * shape.stage())
 }
 
-/// Stages of the block's slice.
+/// The number of stages of the block's slice.
 #[inline(always)]
 fn count(args: &OuterArgs) -> u32 {
     let all = args.n.div_ceil(STAGE as u64) as u32;
@@ -40,8 +40,8 @@ unsafe fn copy(args: &OuterArgs, number: u32) {
     }
 }
 
-/// Adds a stage to the sums of the warpgroup's pairs.
-/// Safety: the stage is there; the whole warpgroup calls it.
+/// Adds a stage to the sums of the warpgroup's pairs. The whole warpgroup calls it.
+/// Safety: the stage has arrived.
 #[inline(always)]
 unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
     shape: Shape,
@@ -51,10 +51,9 @@ unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A
     multiply: &impl Fn(&mut [f32; A], &[[Halves; 8]; OCTETS_OF_FEATURES], [Operand; 2], u32),
 ) {
     let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
-    // Of sixteen samples the first eight and the others, of sixteen features the first eight and
-    // the others.
+    // Of sixteen samples the first eight, then the last eight; likewise of sixteen features.
     let of_lane = lane / 16 * shape.pitch() + (lane / 8 % 2 + warp % 2 * 2) * MATRIX + lane % 8 * (MATRIX / 8);
-    // The warpgroup's pairs, of which two warps each have a component.
+    // The warpgroup's pairs; two warps share each component.
     let first = 2 * shape.pairs() * (warp / 4) + warp / 2 % 2;
     let responsibilities: Shared<f32> =
         stage.offset(2 * shape.stage_part() / size_of::<u32>() + first * (STAGE / 2) + 2 * (lane % 4)).cast();
@@ -77,7 +76,7 @@ unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A
                 counted!(for i in 0..4 {
                     let r = r[i / 2].to_bits();
                     let [high, low] = x[band];
-                    // The rounding error of the high part is a float16 number itself.
+                    // The rounding error of the high part is itself a float16 number.
                     a[eight][i] = multiply_halves(r, high[i]);
                     a[eight][4 + i] = fma_halves(r, low[i], fma_minus_halves(r, high[i], a[eight][i]));
                 });
@@ -89,14 +88,13 @@ unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A
     });
 }
 
-/// This thread's places for its sums. Their addresses are computed anew where they are needed: they
-/// would take registers.
+/// This thread's places for its sums. Their addresses are computed again where needed, to save registers.
 #[inline(always)]
 fn kept() -> Shared<f32> {
     Shared::at(HEAD).offset(thread() as usize)
 }
 
-/// The sums of the warpgroup's pairs over the block's slice.
+/// Computes the sums of the warpgroup's pairs over the block's slice.
 /// Safety: two whole warpgroups call it; the barriers are ready.
 #[inline(always)]
 unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usize, const CALLS: usize>(
@@ -114,7 +112,7 @@ unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
         let mut since = 0;
         while number < until {
             not_unrolled();
-            // SAFETY: the barrier says that the stage is there.
+            // SAFETY: the barrier says that the stage has arrived.
             unsafe {
                 let place = STAGES.arrived(number);
                 add_stage::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(
@@ -133,7 +131,7 @@ unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
         counted!(for call in 0..CALLS {
             counted!(for i in 0..A {
                 let place = (call * A + i) * NEXT;
-                // SAFETY: this thread's places, which it has written where it reads them.
+                // SAFETY: this thread's places, which it has written before it reads them.
                 unsafe {
                     let before = if flushed { kept.get(place) } else { 0.0 };
                     kept.set(place, before + sums[call][i]);
@@ -142,7 +140,7 @@ unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
         });
         flushed = true;
     }
-    // A pair's numbers of all threads of the warpgroup lie one behind the other.
+    // A pair's numbers of all threads of the warpgroup are contiguous.
     let all = A * CALLS;
     let warpgroups = block_idx() * (MULTIPLYING / WARPGROUP) + thread() / WARPGROUP;
     let to = args.sums.wrapping_add(
@@ -167,7 +165,7 @@ unsafe fn body<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
     multiply: impl Fn(&mut [f32; A], &[[Halves; 8]; OCTETS_OF_FEATURES], [Operand; 2], u32),
 ) {
     if thread_idx() == 0 {
-        // SAFETY: nobody uses them yet.
+        // SAFETY: no thread uses them yet.
         unsafe { STAGES.init() };
         mbarriers_ready();
     }

@@ -1,21 +1,20 @@
-//! The sums of triangles in float64, by products of the tensor cores: a tile's entries are the sum
-//! over the samples of the rows' r·u times the columns' u.
+//! The sums of triangles in float64, by products of the tensor cores: a tile is the sum over the samples of the rows'
+//! r·u times the columns' u.
 use super::*;
 
-/// Samples of a lane, of which four have the same feature; and of a step.
+/// Samples of a lane (four lanes have the same feature), and of a step.
 const PAIR: usize = 2;
 const STEP: u32 = 4 * PAIR as u32;
 
-/// The features of the rows or of the columns of a warp's tiles, of which a lane has one for each
-/// tile: `lane / 4` of it.
+/// The features of the rows or of the columns of a warp's tiles; a lane takes number `lane / 4` of each tile.
 struct Features<'a> {
     args: &'a AccumulateArgs<f64>,
-    /// The first tile, and how many there are.
+    /// The first tile, and the number of tiles.
     tile: usize,
     tiles: usize,
     /// This lane's feature of the first tile.
     feature: usize,
-    /// Those of the lane's features; −1 behind the last, and then zeros.
+    /// The centres of the lane's features; −1 behind the last, then zeros.
     centres: [f64; BLOCK],
 }
 
@@ -55,7 +54,7 @@ impl<'a> Features<'a> {
     }
 }
 
-/// What a lane reads for a step.
+/// A lane's numbers for a step.
 #[derive(Clone, Copy)]
 struct Step {
     /// Responsibilities, zero behind the slice's last sample.
@@ -68,7 +67,7 @@ impl Step {
     const NOTHING: Self = Self { r: [0.0; PAIR], rows: [[0.0; PAIR]; BLOCK], columns: [[0.0; PAIR]; BLOCK] };
 }
 
-/// The sums of all components' triangles.
+/// Computes the sums of all components' triangles.
 ///
 /// # Safety
 /// As for the kernel.
@@ -102,7 +101,7 @@ pub unsafe fn triangles(args: &AccumulateArgs<f64>) {
             unsafe { Step { r: weights, rows: rows.load(i), columns: columns.load(i) } }
         };
         let mut first = slice.first;
-        // Of a slice behind the last sample nothing is read.
+        // A slice behind the last sample reads nothing.
         let mut step = if first < slice.end { read(first) } else { Step::NOTHING };
         // The bounds are the same for all lanes, so that all take part in the products.
         while first < slice.end {
@@ -130,7 +129,7 @@ pub unsafe fn triangles(args: &AccumulateArgs<f64>) {
                 if t < rows.tiles && s < columns.tiles && column <= row {
                     let unit = component * tiles + row * (row + 1) / 2 + column;
                     counted!(for p in 0..2 {
-                        // SAFETY: a tile's number, which this lane has.
+                        // SAFETY: a number of the tile that this lane holds.
                         unsafe { slice.store(args, unit * NUMBERS + 2 * lane + p, sums[t][s][p]) };
                     });
                 }

@@ -1,11 +1,10 @@
-//! The exponents of triangles in float64, by products of the tensor cores: A·x + b of eight rows and
-//! eight samples at a time.
+//! The exponents of triangles in float64 on the tensor cores: A·x + b of eight rows and eight samples at a time.
 use super::*;
 use crate::math::smaller;
 
 /// Panels of rows that a warp multiplies together.
 const PANELS: usize = 4;
-/// Samples that it multiplies with: a quad for each eight lanes that have a column of A.
+/// Samples that it multiplies: a quad for each eight lanes with a column of A.
 const SAMPLES: usize = 8 * QUAD;
 /// Columns of a step.
 const STEP: usize = 4;
@@ -16,10 +15,9 @@ fn panels(first: usize, count: usize) -> usize {
     ROWS * (count * first + ROWS * (count * (count + 1) / 2))
 }
 
-/// Of a lane: two samples of each of the quads' tiles.
+/// A lane's numbers: two samples of each of QUAD tiles. Tile s has the s-th samples of eight quads.
 type Samples = [[f64; 2]; QUAD];
 
-/// One component's triangle.
 struct Triangle<'a> {
     args: &'a DensityArgs<f64>,
     matrix: *const f64,
@@ -27,9 +25,9 @@ struct Triangle<'a> {
 }
 
 impl Triangle<'_> {
-    /// The sum of the squares of the lane's rows `lane / 4` of all panels of A·x + b, for the
-    /// samples from `x` on, of which the lane has a quad.
-    /// Safety: the samples exist, or are padding; all lanes of the warp call it.
+    /// The sum over all panels of the squares of rows `lane / 4` of A·x + b, for the samples from `x` on, of which the
+    /// lane has a quad. All lanes of the warp call it.
+    /// Safety: the samples exist, or are padding.
     #[inline(always)]
     unsafe fn squares(&self, x: *const f64) -> Samples {
         let (d, lane) = (self.args.d as usize, (thread_idx() % WARP) as usize);
@@ -87,7 +85,7 @@ impl Triangle<'_> {
     }
 }
 
-/// q of every sample and component.
+/// Computes q of every sample and component.
 ///
 /// # Safety
 /// As for the kernel.
@@ -113,7 +111,7 @@ pub unsafe fn triangles(args: &DensityArgs<f64>) {
                 let mut q = triangle.squares(args.x.wrapping_add(first + lane / 4 * QUAD));
                 counted!(for s in 0..QUAD {
                     counted!(for c in 0..2 {
-                        // Over the rows, which eight lanes have.
+                        // Over the rows, which are in eight lanes.
                         let mut sum = q[s][c];
                         sum += sum.shuffle_xor(4);
                         sum += sum.shuffle_xor(8);
@@ -121,7 +119,7 @@ pub unsafe fn triangles(args: &DensityArgs<f64>) {
                         q[s][c] = seed - sum;
                     });
                 });
-                // Column n of the tile of the quads' s-th samples is that of quad n.
+                // Column n of the tile of the quads' s-th samples belongs to quad n.
                 if lane < 4 {
                     let to = args.q.wrapping_add(component * args.q_stride as usize + first + lane * 2 * QUAD);
                     f64::store4(to, [q[0][0], q[1][0], q[2][0], q[3][0]]);

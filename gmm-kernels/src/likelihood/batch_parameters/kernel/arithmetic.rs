@@ -1,8 +1,7 @@
 //! Powers, rounding and reciprocals of float64 numbers.
 use crate::simt::*;
 
-/// A set's largest coefficient comes to between 2^13 and 2^14, so that rounding does not bring it
-/// to 2^15.
+/// A set's largest coefficient is scaled to between 2^13 and 2^14, so that rounding does not raise it to 2^15.
 pub(super) const LARGEST: i32 = 13;
 
 #[inline(always)]
@@ -16,7 +15,7 @@ pub(super) fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
-/// What two float16 numbers hold of a number of at most 2^15: 22 digits, and none below 2^-24.
+/// Rounds a number of at most 2^15 to the digits that two float16 numbers hold: 22, and none below 2^-24.
 #[inline(always)]
 pub(super) fn round(v: f64) -> f64 {
     /// v + LAST − LAST is v rounded to a multiple of 2^-24.
@@ -34,7 +33,7 @@ pub(super) fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + BIAS) as u64) << FRACTION)
 }
 
-/// Bits of a float64's fraction, and the exponent field of one.
+/// Bits of a float64's fraction, and the exponent field of the number one.
 pub(super) const FRACTION: u32 = 52;
 pub(super) const BIAS: i32 = 1023;
 
@@ -44,8 +43,7 @@ pub(super) fn exponent(v: f64) -> i32 {
     (v.to_bits() >> FRACTION) as i32 - BIAS
 }
 
-/// [`LARGEST`] − ⌊log₂ v⌋ for a positive normal v, but at least −60 and at most 60: far from the
-/// ends of float32.
+/// [`LARGEST`] − ⌊log₂ v⌋ for a positive normal v, limited to ±60, far from the ends of float32.
 #[inline(always)]
 pub(super) fn scale_exponent(v: f64) -> i32 {
     let exponent = LARGEST - exponent(v);
@@ -53,19 +51,19 @@ pub(super) fn scale_exponent(v: f64) -> i32 {
     if exponent > 60 { 60 } else { exponent }
 }
 
-/// 1 / √x for a positive normal x, to 2⁻⁴⁰ of it.
+/// 1 / √x for a positive normal x, with relative error 2⁻⁴⁰.
 #[inline(always)]
 pub(super) fn reciprocal_root(x: f64) -> f64 {
     let half = exponent(x) >> 1;
     // From 1 to 4.
     let rest = f64::from_bits(x.to_bits().wrapping_sub(((2 * half as i64) << FRACTION) as u64));
     let y = exp2(-0.5 * log2(rest as f32)) as f64;
-    // A step of Newton's doubles the digits of float32.
+    // A Newton step doubles the digits of float32.
     let y = fma64(0.5 * y, fma64(-rest * y, y, 1.0), y);
     y * power_of_two(-half)
 }
 
-/// 1 / s² for a positive normal number of float32 of at most 2⁵⁶, to 2⁻⁴⁰ of it.
+/// 1 / s² for a positive normal float32 number of at most 2⁵⁶, with relative error 2⁻⁴⁰.
 #[inline(always)]
 pub(super) fn reciprocal_square(s: f64) -> f64 {
     let y = reciprocal(s as f32) as f64;
@@ -83,7 +81,7 @@ mod tests {
             let rounded = round(v);
             assert!((rounded - v).abs() <= (v.abs() * 2f64.powi(-22)).max(2f64.powi(-25)), "{v}");
             assert_eq!(rounded, f64::from(rounded as f32));
-            // The rest of the number after its first 11 digits has at most 11.
+            // After its first 11 digits the number has at most 11 more.
             let unit = 2f64.powi(rounded.abs().max(1e-9).log2().floor() as i32 - 10);
             let rest = (rounded / unit - (rounded / unit).round_ties_even()) * unit;
             assert!(rest == 0.0 || (rest / 2f64.powi(-24)).fract() == 0.0, "{v}");
@@ -98,7 +96,7 @@ mod tests {
         assert_eq!((scale_exponent(f64::MIN_POSITIVE), scale_exponent(1e300)), (60, -60));
     }
 
-    /// One step of Newton's from float32.
+    /// One Newton step from float32.
     #[test]
     fn reciprocals_have_40_digits() {
         for i in 0..2000 {

@@ -1,4 +1,4 @@
-//! A mixture as the host wrote it, and the numbers of a component that the block computes with.
+//! A mixture as the host wrote it, and the numbers of a component from which the block computes.
 use super::*;
 use crate::math::{REACH, ROOT_HALF_LOG2_E, float64, join_over};
 
@@ -11,7 +11,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The reference, and the sets behind it.
+    /// The reference (0) or a set behind it.
     #[inline(always)]
     pub(super) fn of(args: &BatchParametersArgs, i: usize) -> Self {
         let (k, d) = (args.k as usize, args.d as usize);
@@ -27,11 +27,9 @@ impl Numbers {
     }
 }
 
-/// s and m of a lane's feature of a component; zeros where there is no feature, and for a component
-/// without weight.
+/// s and m of a lane's feature of a component; zeros without a feature, and for a component without weight.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled {
-    /// The component's weight.
     weight: f64,
     pub(super) s: f64,
     pub(super) m: f64,
@@ -43,8 +41,7 @@ impl Scaled {
     /// Safety: `feature` exists, if there is one.
     #[inline(always)]
     pub(super) unsafe fn new(args: &BatchParametersArgs, of: Numbers, c: usize, feature: Option<usize>) -> Self {
-        // Everything is read at once, the last component's or the first feature's numbers where
-        // there are none.
+        // Everything is read at once; a missing component is replaced by the last, a missing feature by the first.
         let j = feature.unwrap_or(0);
         let component = if c < of.k { c } else { of.k - 1 };
         let at = of.k + component * of.d + j;
@@ -67,12 +64,11 @@ impl Scaled {
         }
     }
 
-    /// log₂ of the component's weight and of the product of its scales; ∞ where float32 does not
-    /// hold its parameters, and the lowest number where it has no weight. All lanes of the warp
-    /// take part.
+    /// log₂ of the component's weight and of the product of its scales; ∞ if float32 cannot hold its parameters, and
+    /// the lowest number without weight. All lanes of the warp take part.
     #[inline(always)]
     pub(super) fn constant(self) -> f64 {
-        // With one logarithm: exponents and mantissas, from 1 to 2, apart.
+        // Only one logarithm: exponents are added apart from the mantissas, which are from 1 to 2.
         let s = if self.s > 0.0 { self.s } else { 1.0 };
         let mantissas = join_over(s * power_of_two(-exponent(s)), OF_WARP, |a, b| a * b);
         let exponents = warp_add(exponent(s));
@@ -97,8 +93,7 @@ pub(super) struct Pair {
     pub(super) m: f64,
 }
 
-/// What has to be added to the reference's exponent for a feature: a·x² + b·x + c, where t² is
-/// expanded for both.
+/// The exponent of the set less the reference's for a feature, a·x² + b·x + c, with t² expanded for both.
 pub(super) struct Difference {
     pub(super) a: f64,
     pub(super) b: f64,

@@ -1,13 +1,13 @@
-//! A block's sets, and what they add to samples' likelihoods.
+//! A block's sets, and their contributions to samples' likelihoods.
 use super::*;
 use crate::math::{LogSumExp, ROWS_OF_TILE, sum_over};
 
 /// A block's parameters and sums in shared memory, as a thread sees them.
 #[derive(Clone, Copy)]
 pub(super) struct SetsBlock<const S: usize> {
-    /// Of octets, then bundles, then pairs of components.
+    /// By octet, then bundle, then pair of components.
     coefficients: Shared<Halves>,
-    /// Bundles for which there is room between one octet and the next.
+    /// Bundles that fit between one octet and the next.
     room: usize,
     octets: usize,
     /// Weights of the thread's sets.
@@ -33,7 +33,7 @@ impl<const S: usize> SetsBlock<S> {
         }
     }
 
-    /// The coefficients of an octet of components and the bundles from one on.
+    /// The coefficients of an octet of components, from a bundle on.
     #[inline(always)]
     pub(super) fn coefficients(&self, octet: usize, bundle: usize) -> Shared<Halves> {
         self.coefficients.offset((octet * self.room + bundle) * S * STEP_SIZE)
@@ -77,7 +77,7 @@ impl<const S: usize> SetsBlock<S> {
         (octet, bundle): (usize, usize),
     ) {
         let weights = self.weights.offset(bundle * self.pitch() + octet * SETS * COMPONENTS);
-        // All of them first: none waits for a sum.
+        // All powers first: none waits for a sum.
         let mut powers = [0.0; 2 * COMPONENTS];
         counted!(for i in 0..2 * COMPONENTS {
             powers[i] = exp2(fma(c[i], scale, reference[i / 4][i % 4]));
@@ -91,15 +91,15 @@ impl<const S: usize> SetsBlock<S> {
         });
     }
 
-    /// Both samples' likelihoods under the thread's set of a bundle, with the maximum taken out.
-    /// Safety: the parameters are in shared memory; all lanes of the warp call it.
+    /// Both samples' likelihoods under the thread's set of a bundle, with the maximum subtracted. All lanes call it.
+    /// Safety: the parameters are in shared memory.
     #[inline(always)]
     unsafe fn far(&self, samples: &Samples<S>, bundle: usize) -> [LogSumExp; ROWS] {
         let lane = (thread_idx() % WARP) as usize;
         let mut likelihoods = [LogSumExp::new(); ROWS];
         // SAFETY: the caller guarantees it.
         let scale = unsafe { self.scale(bundle) };
-        // Not unrolled: it is rarely used.
+        // Not unrolled, because rarely used.
         counted!(for pair in 0..opaque((self.octets * (COMPONENTS / 2)) as u32) as usize {
             not_unrolled();
             let (octet, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
@@ -107,7 +107,7 @@ impl<const S: usize> SetsBlock<S> {
             let weights = self.weights.offset(bundle * self.pitch() + octet * SETS * COMPONENTS);
             let mut sums = [0.0f32; 4];
             counted!(for product in 0..3 * S {
-                // The small products first, as in the others.
+                // Small products first, as elsewhere.
                 let (s, kind) = if product < 2 * S { (product / 2, product % 2) } else { (product - 2 * S, 2) };
                 let a = if kind == 0 { samples.low[s] } else { samples.high[s] };
                 let b = coefficients.offset((4 * s + 2 * (kind % 2)) * WORDS);
@@ -124,9 +124,8 @@ impl<const S: usize> SetsBlock<S> {
         likelihoods
     }
 
-    /// Takes the samples that are far from all components of some sets, of which `is_far` has two
-    /// bits for each of the `bundles`, to those sets' sums.
-    /// Safety: as [`Self::multiply_far`].
+    /// Adds far samples to the sums of the sets from whose components they are far; `is_far`: two bits for each bundle.
+    /// Safety: as for [`Self::multiply_far`].
     #[inline(always)]
     pub(super) unsafe fn multiply_all_far(
         &self,
@@ -149,9 +148,9 @@ impl<const S: usize> SetsBlock<S> {
         }
     }
 
-    /// Multiplies a bundle's products by the likelihoods of the thread's samples that are `mine`,
-    /// the powers of 2 of all lanes added to what is far.
-    /// Safety: as for [`Self::far`]; only this warp uses its places of products and of what is far.
+    /// Multiplies the likelihoods of the samples that are `mine` into a bundle's products; all lanes' powers go to
+    /// `far`.
+    /// Safety: as for [`Self::far`]; only this warp uses its places of `products` and `far`.
     #[inline(always)]
     unsafe fn multiply_far(
         &self,
@@ -166,7 +165,7 @@ impl<const S: usize> SetsBlock<S> {
         // SAFETY: the caller guarantees it.
         let scaled = unsafe { self.far(samples, bundle) };
         let place = bundle * block_dim() as usize + thread_idx() as usize;
-        // SAFETY: a place that only this thread uses.
+        // SAFETY: only this thread uses the place.
         let mut product = unsafe { product_at(products, place) };
         let mut powers = 0.0;
         counted!(for r in 0..ROWS {
@@ -175,12 +174,12 @@ impl<const S: usize> SetsBlock<S> {
                 product.multiply(scaled[r].sum);
             }
         });
-        // SAFETY: a place that only this thread uses.
+        // SAFETY: only this thread uses the place.
         unsafe { keep_product(products, place, product) };
         let powers = sum_over(powers, ROWS_OF_TILE);
         if lane < SETS {
             let place = (bundle * warps + warp) * SETS + lane;
-            // SAFETY: a place that only this thread uses.
+            // SAFETY: only this thread uses the place.
             unsafe { far.set(place, far.get(place) + powers) };
         }
     }

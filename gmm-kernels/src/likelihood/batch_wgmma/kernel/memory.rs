@@ -1,9 +1,9 @@
-//! What a block has in shared memory, from its start to the sums that it leaves.
+//! A block's shared memory, from its start to the sums that the block leaves.
 use super::*;
 use crate::likelihood::batch_mma::sum_of_eight;
 use crate::math::LogProduct;
 
-/// The product at a place of shared memory: its mantissa, then its exponent's bits.
+/// Reads the product at a place of shared memory: its mantissa, then its exponent's bits.
 /// Safety: [`keep_product`] has written it.
 #[inline(always)]
 pub(super) unsafe fn product_at(products: Shared<f32>, place: usize) -> LogProduct {
@@ -21,10 +21,9 @@ pub(super) unsafe fn keep_product(products: Shared<f32>, place: usize, product: 
     unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
 }
 
-/// Splits the coefficients of a group's bundles into shared memory. Of each tile of a step, a lane
-/// has a row's two numbers of both halves of the step.
-/// Safety: the bundles exist, and there is room for `room` of them; all threads of the block call
-/// it.
+/// Splits the coefficients of a group's bundles into shared memory. For each tile of a step, a lane takes a row's two
+/// numbers of both halves of the step. All threads of the block call it.
+/// Safety: the bundles exist, and there is room for `room` of them.
 #[inline(always)]
 pub(super) unsafe fn write_coefficients<const S: usize>(
     from: *const f32,
@@ -37,7 +36,7 @@ pub(super) unsafe fn write_coefficients<const S: usize>(
     let lane = (thread_idx() % WARP) as usize;
     let mut octet = 0;
     while octet < octets {
-        // Four of a pair of components' columns at a time, so that one does not wait for another.
+        // Columns of four pairs of components at a time, so that the reads overlap.
         const AT_ONCE: usize = 4;
         let mut tile = warp;
         while tile < room * SETS * S {
@@ -72,10 +71,8 @@ pub(super) unsafe fn write_coefficients<const S: usize>(
     }
 }
 
-/// Copies the weights and scales of a group's bundles, of `size` numbers each, to shared memory;
-/// zeros behind the last.
-/// Safety: the bundles exist, and there is room for `room` of them; all threads of the block call
-/// it.
+/// Copies the weights and scales (`size` numbers) of a group's bundles, with zeros behind. All threads call it.
+/// Safety: the bundles exist, and there is room for `room` of them.
 #[inline(always)]
 pub(super) unsafe fn write_weights(
     from: *const f32,
@@ -90,8 +87,8 @@ pub(super) unsafe fn write_weights(
     });
 }
 
-/// Fills the shared memory of a block: the reference, the parameters of its bundles, and products and
-/// powers of nothing. All threads of the block call it.
+/// Fills the shared memory of a block with the reference and the parameters of its bundles, and sets products to one
+/// and powers to zero. All threads of the block call it.
 /// Safety: the shared memory is not in use; the bundles exist.
 #[inline(always)]
 pub(super) unsafe fn fill<const S: usize>(
@@ -121,9 +118,8 @@ pub(super) unsafe fn fill<const S: usize>(
     });
 }
 
-/// Writes the block's sum of each set: each warp takes other sets, and sums them over the block's
-/// threads.
-/// Safety: all products and what is far are in shared memory; all threads of the block call it.
+/// Writes the block's sum of each set: each warp takes other sets, over all threads. All threads of the block call it.
+/// Safety: all products and `far` are in shared memory.
 #[inline(always)]
 pub(super) unsafe fn write_totals(
     args: &BatchMmaArgs,
@@ -138,8 +134,7 @@ pub(super) unsafe fn write_totals(
         counted!(for t in (lane..threads).step_by(WARP as usize) {
             // SAFETY: written before the barrier.
             let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
-            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is
-            // far.
+            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds `far`.
             let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
             sum += sum_of_eight((far + exponent as f64, mantissa));
         });

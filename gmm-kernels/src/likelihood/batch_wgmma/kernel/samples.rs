@@ -24,9 +24,8 @@ impl<const S: usize> Samples<S> {
     }
 }
 
-/// Starts to read the features that this thread needs of its two samples, of which the first has
-/// this number. No number depends on a condition: a thread would wait for it there, and not where
-/// it is [taken](take).
+/// Starts to read this thread's features of its two samples, the first of which is number `sample`. No number depends
+/// on a condition, at which a thread would wait for it instead of in [`take`].
 /// Safety: the columns are valid.
 #[inline(always)]
 pub(super) unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Features<S> {
@@ -46,13 +45,13 @@ pub(super) unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: 
     x
 }
 
-/// The features that have arrived, where the second sample exists or not.
+/// Returns the features that have arrived, with zeros if the second sample does not exist.
 #[inline(always)]
 pub(super) fn take<const S: usize>(mut x: Features<S>, second_exists: bool) -> Features<S> {
     let is_one = thread_idx() % 4 == FEATURES as u32 % 4;
     counted!(for s in 0..S {
         counted!(for h in 0..2 {
-            // Behind the end there may be any number.
+            // The memory behind the end may hold anything.
             x[s][h][1] = if second_exists { x[s][h][1] } else { 0.0 };
         });
         counted!(for r in 0..ROWS {
@@ -62,10 +61,9 @@ pub(super) fn take<const S: usize>(mut x: Features<S>, second_exists: bool) -> F
     x
 }
 
-/// Writes the reference's exponents of the thread's samples for a quarter of the components: the
-/// others are those of the lanes with the same samples. A sample past the end is far from all.
-/// Safety: `components` components of the reference are in shared memory, and there is a place for
-/// each exponent; all lanes of the warp call it.
+/// Writes the reference's exponents of the thread's samples for a quarter of the components; the other lanes with the
+/// same samples write the rest. A sample past the end is far from all components. All lanes of the warp call it.
+/// Safety: `components` components of the reference are in shared memory, and each exponent has a place.
 #[inline(always)]
 pub(super) unsafe fn write_exponents<const S: usize>(
     x: &Features<S>,
@@ -73,7 +71,7 @@ pub(super) unsafe fn write_exponents<const S: usize>(
     exists: [bool; ROWS],
     exponents: Shared<f32>,
 ) {
-    /// Below [`THRESHOLD`] with any difference.
+    /// Below [`THRESHOLD`] whatever the difference.
     const NOWHERE: f32 = -1e30;
     let lane = (thread_idx() % WARP) as usize;
     let row = reference_row(FEATURES * S);

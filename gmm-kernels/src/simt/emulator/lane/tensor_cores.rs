@@ -4,7 +4,7 @@ use super::Shared;
 use half::f16;
 use std::array::from_fn;
 
-/// Two float16 numbers, the first one in the lower half.
+/// Two float16 numbers, the first in the lower half.
 pub type Halves = u32;
 
 /// Two numbers rounded to float16.
@@ -15,7 +15,7 @@ pub fn round_halves(a: f32, b: f32) -> Halves {
 pub fn widen_halves(h: Halves) -> [f32; 2] {
     [h as u16, (h >> 16) as u16].map(|bits| f16::from_bits(bits).to_f32())
 }
-/// Two numbers split into float16: rounded, and what the rounding left, rounded.
+/// Splits two numbers into float16: rounded, and the rounded remainder.
 pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
     let high = round_halves(a, b);
     let [x, y] = widen_halves(high);
@@ -35,7 +35,7 @@ pub fn fma_halves(a: Halves, b: Halves, c: Halves) -> Halves {
 pub fn fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     fma_halves(a, b, c ^ 0x8000_8000)
 }
-/// W numbers of each lane of the warp.
+/// Exchanges W numbers of each lane of the warp.
 pub(super) fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);
     let warp = &block().warps[warp as usize];
@@ -47,8 +47,7 @@ pub(super) fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     warp.meeting.wait(block().launch);
     all
 }
-/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32.
-/// Rounded once, which is more exact than a device.
+/// c + A·B of a warp: A (16, 16), B (16, 8) in float16, c (16, 8) in float32. Rounded once, unlike on a device.
 pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     let lanes = exchange_all([a[0], a[1], a[2], a[3], b[0], b[1]]);
     let lane = (here().thread % 32) as usize;
@@ -85,7 +84,7 @@ impl Shared<Halves> {
         // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<[Halves; 2]>(i).write(v) }
     }
-    /// The four matrices whose rows the lanes name, each row with its numbers.
+    /// Reads the four matrices whose rows the lanes name.
     unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
         let places = exchange_all([self.offset(i).bytes as u32]);
         let row = |lane: usize| {
@@ -95,7 +94,7 @@ impl Shared<Halves> {
         };
         from_fn(|matrix| from_fn(|r| row(8 * matrix + r)))
     }
-    /// Four matrices of (8, 8) numbers: of each, two neighbours of row `lane / 4`.
+    /// Reads four matrices of (8, 8) numbers: two neighbours of row `lane / 4` of each.
     ///
     /// # Safety
     /// No other thread writes them at the same time.
@@ -104,7 +103,7 @@ impl Shared<Halves> {
         // SAFETY: the caller guarantees it.
         unsafe { self.rows(i) }.map(|rows| rows[lane / 4][lane % 4])
     }
-    /// Four matrices of (8, 8) numbers: of each, two neighbours of column `lane / 4`.
+    /// Reads four matrices of (8, 8) numbers: two neighbours of column `lane / 4` of each.
     ///
     /// # Safety
     /// No other thread writes them at the same time.
@@ -124,7 +123,7 @@ mod tests {
     use crate::simt::emulator::lane::{CachePolicy, Wide};
     use std::vec;
 
-    /// c + A·B by `mma` with both ways to read B, against plain loops.
+    /// c + A·B by `mma` with both ways to read B, compared with plain loops.
     #[test]
     fn a_product_of_matrices() {
         #[derive(Clone, Copy)]
@@ -175,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The two parts differ from the number by 2^-22 of it at most, or 2^-25.
+    /// The sum of the two parts differs from the number by at most 2^-22 of it, or 2^-25.
     #[test]
     fn numbers_are_split() {
         for v in [0.0f32, 1.0, -1.234_567_8, 16_383.123, 3.3e-5, -1e-9, 65_000.3] {

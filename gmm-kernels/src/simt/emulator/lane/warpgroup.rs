@@ -1,4 +1,4 @@
-//! Products of a warpgroup, and copies in bulk.
+//! Products of a warpgroup, and bulk copies.
 use super::super::here;
 use super::tensor_cores::{Halves, exchange_all};
 use super::{Shared, checked, pause, warp_sync};
@@ -7,15 +7,14 @@ use half::f16;
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A barrier in shared memory at which threads and copies arrive. Its eight bytes: phase, threads
-/// of a phase, threads that are still to arrive, and bytes that are expected less those that came,
-/// plus [`NONE`]; 16 bits each but 24 for the bytes and 8 for the phase.
+/// A barrier in shared memory at which threads and copies arrive. Its eight bytes: phase (8 bits), threads of a phase
+/// (16), threads yet to arrive (16), and bytes expected less bytes arrived, plus [`NONE`] (24).
 #[derive(Clone, Copy)]
 pub struct Mbarrier {
     bytes: usize,
 }
 
-/// No bytes are expected, or those that are have come. Bytes may come before they are expected.
+/// No bytes are missing. Bytes may arrive before they are expected.
 const NONE: u64 = 1 << 23;
 
 impl Mbarrier {
@@ -25,10 +24,10 @@ impl Mbarrier {
     }
     fn word(&self) -> &'static AtomicU64 {
         let place = Shared::<u64>::at(self.bytes).pointer::<u64>(0);
-        // SAFETY: inside the shared memory and aligned; barriers are accessed here only.
+        // SAFETY: inside the shared memory and aligned; barriers are accessed only here.
         unsafe { AtomicU64::from_ptr(place) }
     }
-    /// Makes it ready for so many threads a phase.
+    /// Initialises it for `threads` threads in each phase.
     ///
     /// # Safety
     /// As on the device.
@@ -36,7 +35,7 @@ impl Mbarrier {
         let threads = u64::from(threads);
         self.word().store(threads << 40 | threads << 24 | NONE, Ordering::Release);
     }
-    /// Changes what is still to arrive, and ends the phase if that is nothing.
+    /// Changes the numbers yet to arrive, and ends the phase if they are zero.
     fn change(self, threads: u64, expected: u64, arrived: u64) {
         let update = |word: u64| {
             let (phase, all) = (word >> 56, word >> 40 & 0xffff);
@@ -49,7 +48,7 @@ impl Mbarrier {
         let changed = self.word().fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
         assert!(changed.is_ok(), "more arrives at a barrier than it waits for");
     }
-    /// Arrives, and has the phase wait for so many bytes.
+    /// Arrives, and makes the phase wait for `bytes`.
     ///
     /// # Safety
     /// As on the device.
@@ -63,7 +62,7 @@ impl Mbarrier {
     pub unsafe fn arrive(self) {
         self.change(1, 0, 0);
     }
-    /// Waits for the end of a phase, which is given modulo 2.
+    /// Waits for the end of a phase, given modulo 2.
     ///
     /// # Safety
     /// As on the device.
@@ -74,11 +73,11 @@ impl Mbarrier {
     }
 }
 
-/// Nothing.
+/// Does nothing.
 pub fn mbarriers_ready() {}
 
 impl Shared<Halves> {
-    /// Copies so many bytes of global memory to this place; they arrive at the barrier.
+    /// Copies `bytes` of global memory to this place; they arrive at the barrier.
     ///
     /// # Safety
     /// As on the device.
@@ -110,12 +109,11 @@ impl Operand {
     pub fn new(place: Shared<Halves>, across: usize, along: usize) -> Self {
         Self { place, across, along }
     }
-    /// The operand so many bytes further on.
+    /// The operand `bytes` further on.
     pub fn offset(self, bytes: usize) -> Self {
         Self { place: self.place.offset(bytes / size_of::<Halves>()), ..self }
     }
-    /// Number `k` along the sum of row `i`; the rows of a matrix of (8, 8) go along the sum, or
-    /// across it.
+    /// Number `k` along the sum of row `i`; the rows of a matrix of (8, 8) go along the sum, or across it.
     pub(super) fn number(&self, i: usize, k: usize, rows_along: bool) -> f64 {
         let (row, column) = if rows_along { (i % 8, k % 8) } else { (k % 8, i % 8) };
         let bytes = i / 8 * self.across + k / 8 * self.along + 16 * row + 2 * column;
@@ -157,7 +155,7 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
         });
         products.sum::<f64>() as f32
     });
-    // The lanes of a warp go on together, when all have read their operands.
+    // The lanes of a warp continue together, when all have read their operands.
     warp_sync();
     sums
 }
@@ -182,10 +180,10 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
     warp_sync();
 }
 
-/// Nothing.
+/// Does nothing.
 pub fn operands_ready() {}
 
-/// As on the device, rounded once, and done at once.
+/// As on the device, rounded once, and finished at once.
 ///
 /// # Safety
 /// As on the device.
@@ -209,5 +207,5 @@ pub unsafe fn warpgroup_start<const S: usize>(
     sums
 }
 
-/// Nothing.
+/// Does nothing.
 pub fn warpgroup_finish<const LEFT: usize>(_c: &mut [f32; 16]) {}

@@ -1,10 +1,9 @@
-//! Products of a warpgroup whose first operand is in registers.
 use super::tensor_cores::{Halves, exchange_all};
 use super::warp_sync;
 use super::warpgroup::{Operand, place};
 use half::f16;
 
-/// A first operand of (16, 16) numbers of each warp, in its lanes' registers.
+/// A warp's (16, 16) numbers of a first operand, in its lanes' registers.
 struct Registers([[Halves; 4]; 32]);
 
 impl Registers {
@@ -35,8 +34,7 @@ fn products(
     (0..16).map(of).sum()
 }
 
-/// As on the device, rounded once; `first`: the first of the bands; `more`: by how many steps a
-/// band has more than the one before.
+/// As on the device, rounded once; `first`: the first band; `more`: each band's steps beyond the previous one's.
 fn triangles<const S: usize, const N: usize>(
     first: usize,
     more: usize,
@@ -55,7 +53,7 @@ fn triangles<const S: usize, const N: usize>(
     sums
 }
 
-/// As on the device, rounded once; `bands`: of a pair of components.
+/// As on the device, rounded once; `bands`: the bands of a pair of components.
 fn bands<const E: usize, const N: usize>(
     bands: usize,
     c: &mut [f32; N],

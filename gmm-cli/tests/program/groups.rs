@@ -274,7 +274,10 @@ fn bad_groups_are_errors() {
     fs::write(folder.join("gap.csv"), "who,a\nx,1\n,2\nx,3\n").unwrap();
     let error = |args: &[&str], message: &[&str]| refused(folder, &[&["fit", "-k", "2"], args].concat(), message);
     error(&["x.csv", "--by", "whom"], &["x.csv: --by: there is no column `whom`; there are a, who, b, c"]);
-    error(&["x.csv", "--by", "who", "--columns", "a,who"], &["--columns names `who`, which --by names too"]);
+    error(
+        &["x.csv", "--by", "who", "--columns", "a,who"],
+        &["`who` is the column of --by", "remove it from --columns"],
+    );
     error(&["gap.csv", "--by", "who"], &["gap.csv: row 1 (counted from 0) has no value in the column `who`"]);
     error(&["x.csv", "--by", "who", "-o", "m.json"], &["m.json: models of groups are a .parquet, or a folder"]);
     error(&["x.csv", "--by", "who", "-o", "x.csv"], &["x.csv: is an input"]);

@@ -329,7 +329,7 @@ fn several_files_are_one_data_set() {
     fs::write(path("parts/e.csv"), "id,sepal_length_cm\n1,2\n").unwrap();
     score(&["parts"], &["parts/e.csv: the first file has columns that are missing here: sepal_width_cm, petal"]);
     fs::write(path("parts/e.csv"), "1,2\n").unwrap();
-    score(&["parts"], &["parts/e.csv: it has 2 columns where the first file has 4"]);
+    score(&["parts"], &["parts/e.csv: it has 2 columns, the first file has 4"]);
     fs::create_dir(path("empty")).unwrap();
     score(&["empty"], &["empty: a folder without a file whose name ends in "]);
     let inside = ["predict", "m.json", "parts", "-o", "parts/z.csv"];

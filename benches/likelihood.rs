@@ -12,7 +12,7 @@ use rand_distr::StandardNormal;
 
 type Backend = (&'static str, usize, for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>);
 
-/// Name, largest N it is timed at, constructor.
+/// Name, largest measured N, constructor.
 const BACKENDS: [Backend; 2] = [
     ("cpu", 1_000_000, |s| Box::new(CpuEvaluator::new(s).unwrap())),
     ("reference", 10_000, |s| Box::new(ReferenceEvaluator::new(s))),

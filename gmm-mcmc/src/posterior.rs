@@ -254,7 +254,7 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         let log_prior = self.model.log_prior(theta, &p);
         let mixture = match Mixture::new(p.weights, p.means, p.covariances) {
             Ok(mixture) => mixture,
-            Err(e) => return Ok(Some(format!("its parameters are no mixture ({e})"))),
+            Err(e) => return Ok(Some(format!("its parameters are not a mixture ({e})"))),
         };
         if !log_prior.is_finite() {
             let farthest = self.coordinate(self.model.farthest_mean(theta));

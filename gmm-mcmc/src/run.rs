@@ -142,7 +142,7 @@ impl Chains {
         }
         if let Some(c) = (0..saved.len()).find(|&c| values[c].to_bits() != saved[c].to_bits()) {
             return Ok(Err(format!(
-                "chain {c} (counted from 0) was at log density {}, which is {} here: on {} it was {}; go on there",
+                "chain {c} (counted from 0) was at log density {}, which is {} on {}; resume the run on {}, where it was made",
                 saved[c], values[c], after.device, self.identity.device
             )));
         }

@@ -74,7 +74,7 @@ impl ChainOptions {
 /// Checks that memory is enough for the draws of each chain, both in the run and as arrays.
 fn check_draws(model: &PosteriorModel, settings: &Settings, draws: usize) -> PyResult<()> {
     let numbers = settings.sampler.statistics().len() + model.variables().iter().map(Variable::size).sum::<usize>();
-    let (shape, remedy) = ([settings.chains, draws, numbers], "make fewer of them, or raise thin and make fewer");
+    let (shape, remedy) = ([settings.chains, draws, numbers], "make fewer draws, with a larger thin if necessary");
     memory::check("the draws", &shape, 2 * size_of::<f64>(), remedy).map_err(exception)
 }
 
@@ -218,7 +218,7 @@ fn begin(
         let made = saved.run().settings().clone().draws(settings.draws);
         if made != settings {
             return Err(PyValueError::new_err(format!(
-                "{}: belongs to a run with other settings; give the same, of which only the number of draws may be larger",
+                "{}: belongs to a run with other settings; give the same settings (the number of draws may be larger)",
                 prefix.display()
             )));
         }

@@ -61,7 +61,7 @@ impl<'a> GroupModelFile<'a> {
             let Some(&fit) = known.get(&name) else {
                 let row = groups.of_row.iter().position(|&of| of == group).unwrap_or(0);
                 bail!(
-                    "{}: row {row} (counted from 0) is of the group `{name}`, of which {} has no model; leave its rows out, or fit again",
+                    "{}: row {row} (counted from 0) has the group `{name}`, for which {} has no model; leave the group's rows out, or fit again",
                     source.name(),
                     self.path.display()
                 );

@@ -89,7 +89,9 @@ impl Impute {
         };
         let names = source.names().map(<[String]>::to_vec);
         let columns = names.map_or(Columns::Numbered("x", d), Columns::Named);
-        let rows = n.checked_mul(draws).with_context(|| format!("--draws {draws}: so many rows cannot be counted"))?;
+        let rows = n
+            .checked_mul(draws)
+            .with_context(|| format!("--draws {draws}: the rows of the result cannot be counted; use fewer draws"))?;
         let written = output.write(rows, &columns, (0..draws).flat_map(fill))?;
         let failed = || format!("{} over {}", self.model.display(), self.table.describe());
         written.map_err(|e| source.advise(e, false)).with_context(failed)

@@ -214,11 +214,7 @@ impl<'a> Input<'a> {
         let plan = footprint.within(memory, on_gpus);
         // Without a limit from the user, data that fills half of the memory is still computed, in chunks.
         if options.memory.is_some() && plan.chunk_rows.is_some() && memory < plan.least {
-            bail!(
-                "{}: --memory {memory} is too little; it takes {} bytes at least",
-                options.table.describe(),
-                plan.least
-            );
+            bail!("{}: --memory {memory} is too little; the least is {} bytes", options.table.describe(), plan.least);
         }
         Ok(plan)
     }
@@ -347,7 +343,7 @@ impl<'a> Source<'a> {
     /// memory, because they are divided by their labels.
     pub fn labelled(&self, labels: Labels) -> anyhow::Result<Box<dyn Evaluator + 'a>> {
         if self.is_chunked() {
-            bail!("labels are for data that the memory holds; give more by --memory, or take fewer rows");
+            bail!("labels need all of the data in memory; allow more (--memory), or give fewer rows");
         }
         let options = self.options.load_options();
         let load = |part| gaussmix::device::load(self.options.device, part, &options);

@@ -241,7 +241,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     };
     let run = go(&["--checkpoint", "c.json", "-o", "resumed.json"]);
     let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-    assert_eq!(note, format!("note: going on from c.json: run 1/2, iteration {n}\n"));
+    assert_eq!(note, format!("note: continuing from c.json: run 1/2, iteration {n}\n"));
     go(&["-o", "whole.json"]);
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(read("resumed.json") == read("whole.json"));
@@ -563,9 +563,15 @@ fn memory_is_minded_below_64_mib() {
         }
     }
     let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
-    refused(&["x.npy", "-k", "2", "--memory", "95"], &["x.npy: --memory 95 is too little; it takes 96 bytes at least"]);
-    refused(&["x.csv", "-k", "2", "--memory", "95"], &["x.csv: --memory 95 is too little; it takes 96 bytes at least"]);
-    refused(&["big.npy", "-k", "2", "--memory", "95"], &["big.npy: --memory 95 is too little; it takes 96 bytes"]);
+    refused(
+        &["x.npy", "-k", "2", "--memory", "95"],
+        &["x.npy: --memory 95 is too little; the least is 96 bytes at least"],
+    );
+    refused(
+        &["x.csv", "-k", "2", "--memory", "95"],
+        &["x.csv: --memory 95 is too little; the least is 96 bytes at least"],
+    );
+    refused(&["big.npy", "-k", "2", "--memory", "95"], &["big.npy: --memory 95 is too little; the least is 96 bytes"]);
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn fits_go_on_from_a_checkpoint() {
         fs::remove_file(folder.join("models/other.json")).unwrap();
         let run = gmm(folder).arg("fit").args(&args).assert().success();
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-        assert!(stderr.contains("note: going on from c.jsonl: 1 of 4 fits"), "{stderr}");
+        assert!(stderr.contains("note: continuing from c.jsonl: 1 of 4 fits"), "{stderr}");
         for file in FILES.iter().chain(&["groups.csv"]) {
             let read = |folder_of: &str| fs::read_to_string(folder.join(folder_of).join(file)).unwrap();
             assert_eq!(read("models"), read("whole"), "{file}");

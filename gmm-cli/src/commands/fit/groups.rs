@@ -48,7 +48,7 @@ impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Err(problem), false) = (written, self.any_failed.load(Ordering::Relaxed)) {
             self.any_failed.store(true, Ordering::Relaxed);
-            line.hide_while(|| text::note(format_args!("{problem}; the fits go on")));
+            line.hide_while(|| text::note(format_args!("{problem}; the fits continue")));
         }
         let tell = || {
             let outcome = match result {
@@ -166,7 +166,7 @@ impl Fit {
                 _ => String::new(),
             };
             if let Some(path) = &self.checkpoint {
-                written += &format!("; the same command goes on from {}", path.display());
+                written += &format!("; the same command continues from {}", path.display());
             }
             let ended = text::grouped((n_groups - stopped) as u64);
             text::note(format_args!("interrupted after {ended} of {} fits{written}", text::grouped(n_groups as u64)));
@@ -226,7 +226,7 @@ impl Fit {
         let n_runs = groups.names.len() * fitting.n_runs();
         if let (Some(checkpoint), false) = (&checkpoint, known.is_empty()) {
             let (known, n) = (text::grouped(known.len() as u64), text::grouped(n_runs as u64));
-            text::note(format_args!("going on from {}: {known} of {n} fits", checkpoint.path().display()));
+            text::note(format_args!("continuing from {}: {known} of {n} fits", checkpoint.path().display()));
         }
         let progress = Progress {
             interrupt: Interrupt::install(),

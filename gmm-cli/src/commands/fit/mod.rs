@@ -193,7 +193,7 @@ impl Fit {
         let (fit, iterated_by) = iterate(evaluator, fit, &mut |i| {
             let flow = progress.after_iteration(i, || self.describe_run(i.run));
             if let Some(problem) = checkpoints.after_iteration(i.fit, i.best, flow.is_break()) {
-                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit goes on")));
+                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit continues")));
             }
             flow
         });
@@ -293,7 +293,7 @@ impl Fit {
     ) -> anyhow::Result<(Fitted<M>, Option<Fitted<M>>)> {
         let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
         text::note(format_args!(
-            "going on from {}: {}iteration {}",
+            "continuing from {}: {}iteration {}",
             place(),
             self.describe_run(present.run),
             present.n_iter()
@@ -330,7 +330,7 @@ impl Fit {
             None => {}
         }
         if let Some(path) = &self.checkpoint {
-            text += &format!("; the same command goes on from {}", path.display());
+            text += &format!("; the same command continues from {}", path.display());
         }
         text
     }

@@ -258,7 +258,7 @@ impl Mcmc {
         }
         match run.save(&self.output) {
             Ok(_) => anyhow::Error::new(error).context(self.describe_saved(run)),
-            Err(e) => anyhow::Error::new(e).context("what was drawn before a failure could not be saved"),
+            Err(e) => anyhow::Error::new(e).context("the draws before the failure could not be saved"),
         }
     }
 
@@ -351,7 +351,7 @@ impl Mcmc {
             0 => "the warm-up so far is".into(),
             drawn => format!("{drawn} draws of each chain are"),
         };
-        format!("{what} saved in {}.partial…; the same command with --resume goes on", self.output.display())
+        format!("{what} saved in {}.partial…; the same command with --resume continues", self.output.display())
     }
 }
 
@@ -393,7 +393,7 @@ fn advance(
         if let Err(e) = journal.save(run)
             && !std::mem::replace(&mut any_failed, true)
         {
-            let note = format!("the run could not be saved ({e}); it goes on");
+            let note = format!("the run could not be saved ({e}); it continues");
             progress.line.hide_while(|| text::note(note));
         }
     }

@@ -1,7 +1,6 @@
 //! Time of one evaluation on the CPU: `cargo bench -p gaussmix --bench likelihood`.
 //!
-//! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this
-//! and scikit-learn.
+//! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this and scikit-learn.
 #![allow(missing_docs)]
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};

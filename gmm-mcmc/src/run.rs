@@ -115,10 +115,7 @@ impl Chains {
     }
 
     /// Compares a target with that of this run: model, prior, data, kernel, and the bits of the log density of each
-    /// chain's point. The inner error names the difference.
-    ///
-    /// # Errors
-    /// The target's errors.
+    /// chain's point. The inner error names the difference. Errors: the target's errors.
     pub(crate) fn check_target(&self, target: &mut dyn Target) -> Result<std::result::Result<(), String>> {
         let (points, saved) = self.state.points();
         if points.iter().any(|p| p.len() != target.dim()) || self.variables != target.variables() {

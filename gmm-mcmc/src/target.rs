@@ -81,11 +81,7 @@ pub trait Target {
     }
 
     /// Returns another target of the same density, with the same bits, for another thread. Its evaluations are counted
-    /// by this target.
-    ///
-    /// # Errors
-    /// [`gmm_host::Error::Unsupported`] if the target cannot be shared.
-    /// [`gmm_host::Error::Unsupported`] if there can be none.
+    /// by this target. Errors: [`gmm_host::Error::Unsupported`] if the target cannot be shared.
     fn share(&self) -> Result<Box<dyn Target + Send + '_>> {
         let what = "evaluation of a density by several threads".into();
         Err(gmm_host::Error::Unsupported { what, backend: "this target", remedy: "use one thread" }.into())

@@ -28,8 +28,7 @@ pub struct Adapt {
     /// The parameters to adapt: weights, means, covariances, separated by commas
     #[arg(long, value_name = "NAMES", default_value = "means")]
     parameters: String,
-    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or
-    /// .csv with one column
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
     #[arg(long, value_name = "FILE")]
     sample_weight: Option<PathBuf>,
     /// Where to write the adapted mixture, .json or .npz

@@ -26,8 +26,7 @@ pub struct Training {
     /// single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components are equal
     #[arg(long, value_name = "NAMES")]
     freeze: Vec<Freeze>,
-    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or
-    /// .csv with one column
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
     #[arg(long, value_name = "FILE")]
     pub sample_weight: Option<PathBuf>,
     /// Fit to columns of mean 0 and standard deviation 1

@@ -165,10 +165,8 @@ fn read_state(prefix: &Path) -> Result<(Extent, Snapshot)> {
     Ok((extent, snapshot))
 }
 
-/// Loads the run as it was last saved.
-///
-/// # Errors
-/// [`Error::Io`](crate::Error::Io), [`Error::Resume`](crate::Error::Resume).
+/// Loads the run as it was last saved. Errors: [`Error::Io`](crate::Error::Io),
+/// [`Error::Resume`](crate::Error::Resume).
 pub(super) fn load(prefix: &Path) -> Result<Chains> {
     let (extent, snapshot) = read_state(prefix)?;
     let state_path = paths::state(prefix);

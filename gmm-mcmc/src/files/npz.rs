@@ -4,7 +4,6 @@
 //! an array claims, and takes exponential time to parse nested tuples. Each array of a run has only one right header.
 //! So the header is compared with the expected one instead of being parsed, and nothing is allocated if the file is too
 //! short for it.
-//! expected one instead of being parsed, and nothing is allocated for which the file is too short.
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::rows::Rows;
 use crate::run::Chains;
@@ -62,10 +61,7 @@ pub(super) fn write(run: &Chains, out: impl Write + Seek) -> io::Result<()> {
     npz.finish().map_err(io::Error::other)?.flush()
 }
 
-/// Reads a run.
-///
-/// # Errors
-/// The problem of the file.
+/// Reads a run. Errors: the problem of the file.
 pub(super) fn read(file: File) -> Result<Chains, String> {
     let mut archive = Archive::new(file)?;
     let snapshot: Snapshot = decode(FORMAT, &archive.bytes("state")?)?;

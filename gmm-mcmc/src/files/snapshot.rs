@@ -43,10 +43,8 @@ impl Snapshot {
         }
     }
 
-    /// Checks a snapshot that was read from a file, and returns the layout of the data beside it.
-    ///
-    /// # Errors
-    /// The contradiction.
+    /// Checks a snapshot that was read from a file, and returns the layout of the data beside it. Errors: the
+    /// contradiction.
     pub fn layout(&self) -> Result<Layout, String> {
         self.state.check(&self.settings)?;
         if self.interrupted_warm_up {
@@ -69,9 +67,7 @@ impl Snapshot {
     }
 
     /// Returns the run with these rows of draws, whose number and lengths must be those of [`layout`](Self::layout).
-    ///
-    /// # Errors
-    /// A number that cannot have been drawn, with its place.
+    /// Errors: a number that cannot have been drawn, with its place.
     pub fn with_draws(self, rows: Rows) -> Result<Chains, String> {
         for (i, row) in rows.iter().enumerate() {
             if let Some(number) = row.iter().position(|v| !v.is_finite() || v.abs() > LARGEST) {
@@ -99,10 +95,8 @@ impl Snapshot {
         )
     }
 
-    /// Returns the run with these evaluations of an interrupted NUTS warm-up.
-    ///
-    /// # Errors
-    /// The reason why they cannot belong to this run.
+    /// Returns the run with these evaluations of an interrupted NUTS warm-up. Errors: the reason why they cannot belong
+    /// to this run.
     pub fn with_evaluations(mut self, recorded: Vec<f64>) -> Result<Chains, String> {
         let chains = self.settings.chains;
         let dim = self.state.points().0.first().map_or(0, Vec::len);
@@ -118,10 +112,8 @@ impl Snapshot {
     }
 }
 
-/// Decodes the bytes of a state file, which begin with the name of its format.
-///
-/// # Errors
-/// Another format, or bytes that cannot be decoded.
+/// Decodes the bytes of a state file, which begin with the name of its format. Errors: another format, or bytes that
+/// cannot be decoded.
 pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<T, String> {
     let (found, rest) = postcard::take_from_bytes::<&str>(bytes).unwrap_or(("", &[]));
     if found != format {

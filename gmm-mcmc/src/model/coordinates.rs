@@ -1,10 +1,8 @@
 //! The unconstrained coordinates θ in which the samplers move, and their conversion to a mixture and back.
 //!
-//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ
-//! consists of:
-//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)),
-//!   πₖ = zₖ Π_{j<k} (1 − zⱼ). Equal weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ
-//!   over all K.
+//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ consists of:
+//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)), πₖ = zₖ Π_{j<k} (1 − zⱼ).
+//!   Equal weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ over all K.
 //! - K·D means, unchanged.
 //! - K·S logarithms of the scales σ. The Jacobians belong to the priors, which are stated for σ or for σ².
 //! - K·D(D−1)/2 numbers y for the correlations of `full` covariances: z = tanh y are the partial correlations, row by
@@ -186,10 +184,8 @@ impl Layout {
         }
     }
 
-    /// Returns the point θ of a mixture.
-    ///
-    /// # Errors
-    /// The reason why the mixture has none, as the rest of a sentence that begins with "the initial model".
+    /// Returns the point θ of a mixture. Errors: the reason why the mixture has none, as the rest of a sentence that
+    /// begins with "the initial model".
     pub fn point_of(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
         let (k, d) = (self.k, self.d);
         if mixture.means().dim() != (k, d) {

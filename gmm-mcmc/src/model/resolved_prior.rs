@@ -30,10 +30,8 @@ pub(crate) struct ResolvedPrior {
 const LN_TAU: f64 = 1.837_877_066_409_345_5;
 
 impl ResolvedPrior {
-    /// Resolves the prior of K components of this covariance type over this data.
-    ///
-    /// # Errors
-    /// [`Error::Prior`]: a wrong shape, or a value out of range.
+    /// Resolves the prior of K components of this covariance type over this data. Errors: [`Error::Prior`]: a wrong
+    /// shape, or a value out of range.
     pub fn new(prior: &Prior, k: usize, covariance_type: CovarianceType, data: &DataSummary) -> Result<Self> {
         let d = data.n_features;
         let spherical = covariance_type == CovarianceType::Spherical;

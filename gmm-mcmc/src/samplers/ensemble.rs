@@ -1,10 +1,9 @@
 //! The affine-invariant ensemble sampler. Half of the walkers move at a time (Foreman-Mackey and
 //! others 2013), so that the log densities of each half are one batch.
 //!
-//! A walker of the moving half is either stretched along the line to a walker of the other half
-//! (Goodman and Weare 2010), or moved by a multiple of the difference of two walkers of the other
-//! half (ter Braak 2006). Stretches alone mix poorly in more than a few dozen dimensions (Huijser,
-//! Goodman and Brewer 2015).
+//! A walker of the moving half is either stretched along the line to a walker of the other half (Goodman and Weare
+//! 2010), or moved by a multiple of the difference of two walkers of the other half (ter Braak 2006). Stretches alone
+//! mix poorly in more than a few dozen dimensions (Huijser, Goodman and Brewer 2015).
 //!
 //! Each walker is recorded as a chain, as in ArviZ. The walkers of an ensemble are not quite independent. R-hat and
 //! effective sample sizes are customarily computed over them all the same, without a supporting theorem.

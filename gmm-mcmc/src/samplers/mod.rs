@@ -29,10 +29,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Returns the state before the first iteration.
-    ///
-    /// # Errors
-    /// [`Error::Setting`], and [`Error::Start`] if a starting point does not fit or its density is 0.
+    /// Returns the state before the first iteration. Errors: [`Error::Setting`], and [`Error::Start`] if a starting
+    /// point does not fit or its density is 0.
     pub fn new(settings: &Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let dim = target.dim();
         settings.check(dim)?;
@@ -95,10 +93,7 @@ impl State {
     }
 
     /// Checks that a state read from a file belongs to the settings and is consistent, so that the sampler can
-    /// continue.
-    ///
-    /// # Errors
-    /// The mismatch.
+    /// continue. Errors: the mismatch.
     pub fn check(&self, settings: &Settings) -> Result<(), String> {
         let (points, _) = self.points();
         let dim = points.first().map_or(0, Vec::len);

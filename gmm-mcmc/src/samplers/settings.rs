@@ -230,10 +230,7 @@ impl Settings {
     }
 
     /// Checks that memory is enough for the chains: the start, the present and the proposed point of each with their
-    /// data, and its random numbers.
-    ///
-    /// # Errors
-    /// The engine's error for memory.
+    /// data, and its random numbers. Errors: the engine's error for memory.
     pub(super) fn check_memory(&self, dim: usize) -> Result<()> {
         let numbers = dim.saturating_mul(4).saturating_add(OF_A_CHAIN);
         let checked = memory::check("the chains", &[self.chains, numbers], size_of::<f64>(), "use fewer chains");

@@ -154,10 +154,7 @@ impl Table {
     }
 
     /// Like [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is called repeatedly
-    /// with the number of rows read.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
+    /// with the number of rows read. Errors: as [`read`](Self::read).
     pub fn read_within(&self, memory: u64, progress: &mut dyn FnMut(usize)) -> Result<Option<Contents>> {
         let d = self.n_features();
         let numbers = self.n_rows().map(|n| n.saturating_mul(d));
@@ -204,10 +201,7 @@ impl Table {
     }
 
     /// Returns the table as rows to be read in parts. Text is read once to count its rows; `progress` is called with
-    /// the number counted.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); also for standard input.
+    /// the number counted. Errors: as [`read`](Self::read); also for standard input.
     pub fn into_file(self, progress: &mut dyn FnMut(usize)) -> Result<DataFile> {
         let mut starts = vec![0usize];
         for (number, part) in self.parts.iter().enumerate() {

@@ -82,10 +82,8 @@ struct ReadMembers<'a> {
 pub struct CheckpointOutput(Output);
 
 impl CheckpointOutput {
-    /// Checks that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name does not end in `.json`.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also if the name
+    /// does not end in `.json`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if extension(path) != "json" {
@@ -128,10 +126,7 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
 }
 
 /// Reads a checkpoint of a fit by variational inference. [`read_checkpoint`] reads the checkpoint of any fit, with the
-/// mixtures of the means.
-///
-/// # Errors
-/// As [`read_checkpoint`]; also if the fit was by EM.
+/// mixtures of the means. Errors: as [`read_checkpoint`]; also if the fit was by EM.
 pub fn read_variational_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint<VariationalMixture>> {
     let model = |json: &str| variational::parse_json(json)?.posterior.ok_or_else(variational::no_posterior);
     read_with(path.as_ref(), |json| parse(json, model, VariationalMixture::n_components))

@@ -81,10 +81,7 @@ impl Model {
         Self { mixture, summary, posterior: None }
     }
 
-    /// Returns a model of a posterior and the mixture of its means.
-    ///
-    /// # Errors
-    /// As [`VariationalMixture::to_mixture`].
+    /// Returns a model of a posterior and the mixture of its means. Errors: as [`VariationalMixture::to_mixture`].
     pub fn of_posterior(posterior: VariationalMixture, summary: FitSummary) -> gmm_host::Result<Self> {
         Ok(Self { mixture: posterior.to_mixture()?, summary, posterior: Some(posterior) })
     }

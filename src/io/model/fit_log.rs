@@ -61,11 +61,9 @@ struct Read<M> {
 }
 
 impl FitLog {
-    /// Creates the file, or opens an existing one and returns its fits, each with the name of its set.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name does not end in `.jsonl`, or the file is something else, or belongs to
-    /// fits with other data or options.
+    /// Creates the file, or opens an existing one and returns its fits, each with the name of its set. Errors: as
+    /// [`Output::create`]; also if the name does not end in `.jsonl`, or the file is something else, or belongs to fits
+    /// with other data or options.
     pub fn open<M: DeserializeOwned>(path: impl AsRef<Path>, made_with: &Identity) -> Result<(Self, Ended<M>)> {
         let path = path.as_ref();
         if extension(path) != "jsonl" {

@@ -37,10 +37,8 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     read.map_err(|problem| problem.at(path))
 }
 
-/// Reads a mixture and the record of its fit.
-///
-/// # Errors
-/// As [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or `lower_bounds` has the wrong type.
+/// Reads a mixture and the record of its fit. Errors: as [`read_model`]; also if `converged`, `n_iter`, `lower_bound`
+/// or `lower_bounds` has the wrong type.
 pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
     let path = path.as_ref();
     let read = match Format::of(path) {
@@ -51,10 +49,7 @@ pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSu
 }
 
 /// Reads a posterior of variational inference and the record of its fit. [`read_model`] reads the mixture of its means
-/// from the same file.
-///
-/// # Errors
-/// As [`read_model_with_summary`]; also if the file holds only a mixture.
+/// from the same file. Errors: as [`read_model_with_summary`]; also if the file holds only a mixture.
 pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixture, FitSummary)> {
     let path = path.as_ref();
     let Model { posterior, summary, .. } = Model::read(path)?;
@@ -62,10 +57,8 @@ pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixt
 }
 
 impl Model {
-    /// Reads everything in a model file.
-    ///
-    /// # Errors
-    /// As [`read_model_with_summary`]; also if the file has an unusable posterior.
+    /// Reads everything in a model file. Errors: as [`read_model_with_summary`]; also if the file has an unusable
+    /// posterior.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let read = match Format::of(path) {
@@ -104,10 +97,8 @@ pub struct ModelOutput {
 }
 
 impl ModelOutput {
-    /// Checks that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name ends in neither `.json` nor `.npz`.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also if the name
+    /// ends in neither `.json` nor `.npz`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let format = Format::of(path).map_err(|problem| problem.at(path))?;

@@ -53,10 +53,8 @@ pub struct IdColumn<'a> {
 }
 
 impl TableOutput {
-    /// Checks that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name of a regular file does not end in `.npy`, `.csv`, `.tsv` or `.parquet`.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also if the name of
+    /// a regular file does not end in `.npy`, `.csv`, `.tsv` or `.parquet`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let output = Output::create(path)?;
@@ -136,10 +134,8 @@ impl TableOutput {
         self.write_with_ids(rows, columns, None, chunks)
     }
 
-    /// Like [`write`](Self::write), with a column of identifiers before the others.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write) and [`check_ids`](Self::check_ids); also errors of reading the identifiers.
+    /// Like [`write`](Self::write), with a column of identifiers before the others. Errors: as [`write`](Self::write)
+    /// and [`check_ids`](Self::check_ids); also errors of reading the identifiers.
     pub fn write_with_ids<T: TableNumber, E>(
         &self,
         rows: usize,

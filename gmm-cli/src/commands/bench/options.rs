@@ -61,10 +61,7 @@ pub struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// Opens the plot's file before anything is measured.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Opens the plot's file before anything is measured. Errors: if it cannot be written.
     pub fn create(&self) -> anyhow::Result<Option<Output>> {
         Ok(self.plot.as_ref().map(Output::create).transpose()?)
     }

@@ -23,10 +23,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Draws a problem of N samples, K components and D features.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
+    /// Draws a problem of N samples, K components and D features. Errors: if there is no memory for it.
     pub fn random([n, k, d]: [usize; 3], covariance_type: CovarianceType) -> anyhow::Result<Self> {
         let remedy = "use fewer samples, components or features";
         let copies = 3;
@@ -46,10 +43,7 @@ impl Problem {
 }
 
 /// Returns mixtures of K components over D features, near each other. Their components are as wide as [`numbers`] and
-/// near their centre, so that every sample belongs to several components.
-///
-/// # Errors
-/// If there is no memory for them.
+/// near their centre, so that every sample belongs to several components. Errors: if there is no memory for them.
 pub fn mixtures(count: usize, [k, d]: [usize; 2], covariance_type: CovarianceType) -> anyhow::Result<Vec<Mixture>> {
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     memory::check("the means", &[k, d], size_of::<f64>(), "use a smaller K or D")?;

@@ -36,10 +36,8 @@ impl Missing {
     }
 }
 
-/// Prints the table, or the rows as JSON, and draws the plot.
-///
-/// # Errors
-/// If there are no rows, or a file or stdout cannot be written.
+/// Prints the table, or the rows as JSON, and draws the plot. Errors: if there are no rows, or a file or stdout cannot
+/// be written.
 pub fn report(
     workload: &Workload,
     rows: &[Row],

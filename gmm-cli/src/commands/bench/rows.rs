@@ -27,10 +27,8 @@ impl Row {
     }
 }
 
-/// Prints the rows as JSON, or by `report`, which also gets the notes about failed measurements.
-///
-/// # Errors
-/// If nothing was measured, or stdout cannot be written.
+/// Prints the rows as JSON, or by `report`, which also gets the notes about failed measurements. Errors: if nothing was
+/// measured, or stdout cannot be written.
 pub fn print_rows<R: Serialize>(
     rows: &[R],
     notes: &[String],

@@ -67,10 +67,8 @@ impl Nuts {
 
     /// Makes the whole warm-up of one chain. `observe` is called after each iteration with the number of iterations so
     /// far and the target's count of evaluations. If it breaks, or after an error, the chain is as before the warm-up,
-    /// and the next call repeats the warm-up with the recorded evaluations.
-    ///
-    /// # Errors
-    /// The target's errors; [`Error::Start`] if NUTS cannot begin at the chain's point.
+    /// and the next call repeats the warm-up with the recorded evaluations. Errors: the target's errors;
+    /// [`Error::Start`] if NUTS cannot begin at the chain's point.
     pub fn warm_up(
         &mut self,
         target: &mut dyn Target,

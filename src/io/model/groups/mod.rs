@@ -56,19 +56,15 @@ enum Kind {
 }
 
 impl GroupOutput {
-    /// Checks that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also for a folder that is not empty, or another extension.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also for a folder
+    /// that is not empty, or another extension.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), false)
     }
 
     /// Like [`create`](Self::create), for a call that continues from a [`FitLog`](crate::io::FitLog): a folder may have
     /// the models of the interrupted call, which are replaced. [`check_names`](Self::check_names) refuses other files.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
+    /// Errors: as [`create`](Self::create).
     pub fn resume(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), true)
     }
@@ -123,10 +119,8 @@ impl GroupOutput {
         }
     }
 
-    /// Writes the models. On failure an existing file stays as it was, and a folder has no new file.
-    ///
-    /// # Errors
-    /// As [`Output::write`].
+    /// Writes the models. On failure an existing file stays as it was, and a folder has no new file. Errors: as
+    /// [`Output::write`].
     pub fn write(&self, models: &GroupModels) -> Result<()> {
         match &self.kind {
             #[cfg(feature = "parquet")]

@@ -35,7 +35,6 @@ fn main() -> ExitCode {
 const SAMPLERS: [Sampler; 4] =
     [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::NUTS];
 
-/// Two clouds of samples.
 fn data(n: usize) -> Array2<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     Array2::from_shape_fn((n, 3), |(i, _)| (i % 2 * 4) as f32 + rng.sample::<f32, _>(StandardNormal))
@@ -162,7 +161,6 @@ fn the_program_computes_on_a_gpu() {
     );
 }
 
-/// Returns the report of `gmm score` for iris.
 fn score_on(device: &str) -> serde_json::Value {
     let (model, iris) = (common::data("iris3.json"), common::data("iris.csv"));
     let run = gmm(".").arg("score").args([model, iris]).args(["--device", device, "--json"]).assert().success();

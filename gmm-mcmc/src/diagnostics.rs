@@ -84,7 +84,6 @@ fn mean(x: &[f64]) -> f64 {
     x.iter().sum::<f64>() / x.len() as f64
 }
 
-/// Returns the variance with divisor n − 1.
 fn variance(x: &[f64]) -> f64 {
     let m = mean(x);
     x.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / (x.len() - 1) as f64

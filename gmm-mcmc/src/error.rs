@@ -84,7 +84,6 @@ pub enum Error {
     },
 }
 
-/// Returns an [`Error::Setting`].
 pub(crate) fn setting<T>(what: &'static str, value: impl ToString, remedy: impl Into<String>) -> Result<T> {
     Err(Error::Setting { what, value: value.to_string(), remedy: remedy.into() })
 }

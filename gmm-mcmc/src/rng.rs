@@ -19,12 +19,10 @@ struct Position {
     word: u128,
 }
 
-/// Saves a generator for `#[serde(with = "rng")]`.
 pub(crate) fn serialize<S: Serializer>(rng: &ChaCha8Rng, serializer: S) -> Result<S::Ok, S::Error> {
     Position { seed: rng.get_seed(), stream: rng.get_stream(), word: rng.get_word_pos() }.serialize(serializer)
 }
 
-/// Restores a saved generator for `#[serde(with = "rng")]`.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ChaCha8Rng, D::Error> {
     let Position { seed, stream, word } = Position::deserialize(deserializer)?;
     let mut rng = ChaCha8Rng::from_seed(seed);

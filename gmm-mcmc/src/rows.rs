@@ -22,7 +22,6 @@ impl Rows {
         Self { chains, width, blocks: Vec::new() }
     }
 
-    /// Returns the number of rows in a block.
     fn at_once(&self) -> usize {
         (BLOCK / self.width).max(1)
     }

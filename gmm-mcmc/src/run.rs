@@ -95,7 +95,6 @@ impl Chains {
         Ok(Self { settings, identity, variables, state, warmed: 0, rows, acceptance_sum: 0.0, divergences: 0 })
     }
 
-    /// Returns a run from its saved parts.
     pub(crate) fn restore(
         settings: Settings,
         identity: RunIdentity,
@@ -244,7 +243,6 @@ impl Chains {
         }
     }
 
-    /// Adds the acceptance and divergence of draws.
     fn count(&mut self, draws: &[PosteriorDraw]) {
         for draw in draws {
             let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
@@ -309,7 +307,6 @@ impl Chains {
         self.acceptance_of(self.drawn())
     }
 
-    /// Returns the mean acceptance probability of `draws` draws of each chain.
     fn acceptance_of(&self, draws: usize) -> f64 {
         self.acceptance_sum / (draws * self.settings.chains) as f64
     }

@@ -34,7 +34,6 @@ const PRIOR: &str = r#"{"weights": {"dirichlet": {"concentration": [2.0, 1.5]}},
     "means": {"scaled_normal": {"location": [[0.5], [1.0]], "precision": 0.3}},
     "scales": {"inverse_gamma": {"shape": 2.5, "scale": [1.3]}}, "correlations": {"lkj": {"shape": 2}}}"#;
 
-/// The sound files of a run.
 enum Files {
     Journal { state: Vec<u8>, log: Vec<u8> },
     Npz { finished: bool, content: Vec<u8> },
@@ -164,7 +163,6 @@ fn write_damaged(files: &Files, folder: &Path, rng: &mut ChaCha8Rng) -> usize {
     }
 }
 
-/// The outcome of a damaged file.
 #[derive(Debug, Clone, Copy)]
 enum Result {
     /// It was refused when it was read.
@@ -212,7 +210,6 @@ fn read_run(prefix: &Path, size: usize, model: &PosteriorModel) -> Result {
     Result::Resumed
 }
 
-/// Reads a damaged prior and uses it.
 fn read_prior(model: &PosteriorModel, rng: &mut ChaCha8Rng) -> Result {
     let mut text = PRIOR.as_bytes().to_vec();
     if rng.random_range(0..4) == 0 {

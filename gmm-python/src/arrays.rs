@@ -114,7 +114,6 @@ pub fn covariance_type_of(shape: &[usize], k: usize, d: usize) -> PyResult<Covar
     }
 }
 
-/// Builds a mixture from numbers.
 pub fn mixture(
     weights: ArrayD<f64>,
     means: ArrayD<f64>,
@@ -148,7 +147,6 @@ pub fn check_covariance_type(name: &str) -> PyResult<()> {
     covariance_type(name).map(|_| ())
 }
 
-/// Parses scikit-learn's name of a covariance type.
 pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
     name.parse().map_err(exception)
 }

@@ -31,7 +31,6 @@ pub fn write(
     bytes
 }
 
-/// The content of bytes.
 pub struct Read {
     pub k: usize,
     pub d: usize,

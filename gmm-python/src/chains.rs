@@ -25,7 +25,6 @@ const FITS: usize = 10;
 /// The least time between two checks for Ctrl-C, and between two calls of the callback.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The posterior and the sampler.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct ChainOptions {
@@ -155,7 +154,6 @@ impl Chains {
         Ok(draws.into_pyarray(py))
     }
 
-    /// Returns the names of the variables, and those of the sampler's statistics.
     fn names(&self) -> (Vec<String>, Vec<&'static str>) {
         let inner = self.lock();
         let variables = inner.model.variables().into_iter().map(|v| v.name).collect();
@@ -173,7 +171,6 @@ impl Chains {
         Ok((summary.to_string(), summary.warnings(), summary.rows.iter().map(row).collect()))
     }
 
-    /// Returns the number of draws of each chain so far.
     #[getter]
     fn drawn(&self) -> usize {
         self.lock().run.drawn()

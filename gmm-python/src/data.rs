@@ -35,7 +35,6 @@ pub struct Data {
     remote: bool,
 }
 
-/// Returns the count of numbers in samples (N, D).
 pub fn numbers((n, d): (usize, usize)) -> usize {
     n.saturating_mul(d)
 }
@@ -268,12 +267,10 @@ impl Data {
         }
     }
 
-    /// Returns the log-likelihood of each sample.
     fn scores<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<f64>>> {
         Ok(self.evaluate(py, |data| data.score_samples(&mixture.0))?.into_pyarray(py))
     }
 
-    /// Returns the most probable component of each sample.
     fn labels<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let labels = self.evaluate(py, |data| data.predict(&mixture.0))?;
         Ok(labels.into_iter().map(|k| k as i64).collect::<Vec<_>>().into_pyarray(py))

@@ -33,11 +33,9 @@ pub fn option_names() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str
 pub trait OfPython: Method<Model: ToPython + Serialize + DeserializeOwned> + Serialize + DeserializeOwned {
     const NAMES: &[&str];
 
-    /// Adds the options that are arrays to the fit.
     fn with_arrays(fitting: Fitting<Self>, arrays: &Arrays<'_>) -> PyResult<Fitting<Self>>;
 }
 
-/// Options that are arrays, by name.
 pub struct Arrays<'py> {
     given: Bound<'py, PyDict>,
     covariance_type: CovarianceType,
@@ -82,7 +80,6 @@ impl OfPython for Variational {
     }
 }
 
-/// Whether the options are those of variational inference.
 pub fn is_variational(options: &Bound<'_, PyDict>) -> PyResult<bool> {
     options.contains("weight_concentration_prior_type")
 }
@@ -109,7 +106,6 @@ pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>>
 pub trait ToPython: FittedModel {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 
-    /// Returns the engine's value.
     fn of_python(given: &Bound<'_, PyAny>) -> PyResult<Self>;
 }
 
@@ -133,7 +129,6 @@ impl ToPython for gaussmix::model::VariationalMixture {
     }
 }
 
-/// The result of a fit.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fit {
     mixture: Py<PyAny>,
@@ -145,7 +140,6 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Converts a fit for Python.
     pub fn of<M>(fit: gaussmix::fit::Fit<M>, to_python: impl FnOnce(&M) -> PyResult<Py<PyAny>>) -> PyResult<Self> {
         let mixture = to_python(&fit.mixture)?;
         let gaussmix::fit::Fit { lower_bounds, converged, stopped, retained, .. } = fit;

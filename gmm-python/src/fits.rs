@@ -18,7 +18,6 @@ use pyo3::types::PyType;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The model that a fit finds.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Model {
     Mixture(Box<gaussmix::model::Mixture>),
@@ -74,12 +73,10 @@ pub type OneFit = gaussmix::fit::Fit<Model>;
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fits {
     pub fits: Vec<Result<OneFit, Failure>>,
-    /// K, D and the covariance type.
     pub shape: (usize, usize, CovarianceType),
     pub error: Option<PyErr>,
 }
 
-/// A failed fit.
 pub struct Failure {
     text: String,
     exception: PyErr,
@@ -91,7 +88,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns the samples of an array.
 pub fn all(x: View<'_>, weights: Option<Array1<f64>>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     let samples = checked(x, missing)?;
     match weights {

@@ -27,7 +27,6 @@ use pyo3::prelude::*;
 /// A device: its name, its description, and the reason why it cannot be used.
 type Found = (String, Option<String>, Option<String>);
 
-/// Lists the devices.
 #[pyfunction]
 fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
     let found = threads::compute(py, gaussmix::device::devices)?;

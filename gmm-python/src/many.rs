@@ -78,7 +78,6 @@ impl Starts<'_> {
 #[pyo3(from_item_all)]
 pub struct Checkpoint {
     path: PathBuf,
-    /// The name of each set.
     names: Vec<String>,
 }
 
@@ -89,9 +88,7 @@ struct Ended<M> {
     known: HashMap<(String, usize), gaussmix::fit::Fit<M>>,
     /// The reason why the first unwritten run could not be written.
     error: Mutex<Option<PyErr>>,
-    /// The text of a warning to the caller.
     warning: Mutex<Option<String>>,
-    /// The number of runs.
     n_runs: usize,
     /// Receives a message for each run.
     ended: Mutex<Sender<()>>,
@@ -175,7 +172,6 @@ pub fn fit_many(
     if is_variational(first)? { many.fit::<Variational>() } else { many.fit::<Em>() }
 }
 
-/// The arguments of many fits.
 struct Many<'a, 'py> {
     x: &'a Bound<'py, PyAny>,
     ranges: Vec<(usize, usize)>,

@@ -82,7 +82,6 @@ fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
     gaussmix::model::Mixture::new(numbers.into(), means, matrices).map_err(exception)
 }
 
-/// Returns the record of a fit.
 pub fn summary_to_python(py: Python<'_>, found: FitSummary) -> PyResult<Bound<'_, PyDict>> {
     let summary = PyDict::new(py);
     summary.set_item("converged", found.converged)?;
@@ -135,7 +134,6 @@ impl Mixtures {
         (0..sets).map(set).collect::<PyResult<_>>().map(|several| Self(Sets::Several(several)))
     }
 
-    /// Returns several mixtures from their bytes.
     #[staticmethod]
     fn from_bytes(mixtures: Vec<Bound<'_, PyBytes>>) -> PyResult<Self> {
         let several = mixtures.iter().map(|bytes| of_bytes(bytes.as_bytes())).collect::<PyResult<_>>()?;
@@ -281,7 +279,6 @@ impl Mixture {
         (plane.axes.into_pyarray(py), plane.origin.into_pyarray(py), plane.labels)
     }
 
-    /// Draws samples with their components.
     #[allow(clippy::type_complexity)] // The two arrays of a pair.
     fn sample<'py>(
         &self,
@@ -295,7 +292,6 @@ impl Mixture {
         Ok((x.into_pyarray(py), labels.into_pyarray(py)))
     }
 
-    /// Returns the mixture of some features alone.
     fn marginal(&self, features: Vec<usize>) -> PyResult<Self> {
         self.0.marginal(&features).map(Self::from).map_err(exception)
     }
@@ -305,7 +301,6 @@ impl Mixture {
         self.0.condition(&given).map(Self::from).map_err(exception)
     }
 
-    /// Returns the distribution function of a mixture of one feature.
     fn cdf<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let x = arrays::vector("x", x)?;
         let p = interruptible(py, self.numbers(x.len()), || {
@@ -314,7 +309,6 @@ impl Mixture {
         Ok(p.map_err(exception)?.into_pyarray(py))
     }
 
-    /// Returns the quantiles of a mixture of one feature.
     fn quantile<'py>(&self, py: Python<'py>, p: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let p = arrays::vector("p", p)?;
         let x = interruptible(py, self.numbers(p.len()), || {
@@ -363,14 +357,12 @@ impl Mixture {
         interruptible(py, self.pairs(other), || self.0.l2_distance(&other.0))?.map_err(exception)
     }
 
-    /// Returns the estimate and its standard error.
     fn kl_divergence(&self, py: Python<'_>, other: &Self, n_samples: usize, seed: u64) -> PyResult<(f64, f64)> {
         let found = interruptible(py, self.numbers(n_samples), || self.0.kl_divergence(&other.0, n_samples, seed))?
             .map_err(exception)?;
         Ok((found.value, found.standard_error))
     }
 
-    /// Returns the estimate and its standard error.
     fn js_divergence(&self, py: Python<'_>, other: &Self, n_samples: usize, seed: u64) -> PyResult<(f64, f64)> {
         let found = interruptible(py, self.numbers(n_samples), || self.0.js_divergence(&other.0, n_samples, seed))?
             .map_err(exception)?;
@@ -381,7 +373,6 @@ impl Mixture {
         Ok(interruptible(py, self.pairs(other), || self.0.wasserstein(&other.0))?.map_err(exception)?.into_pyarray(py))
     }
 
-    /// Returns the distance and the plan.
     fn transport<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<(f64, Bound<'py, PyArray2<f64>>)> {
         let found = interruptible(py, self.pairs(other), || self.0.transport(&other.0))?.map_err(exception)?;
         Ok((found.distance, found.plan.into_pyarray(py)))

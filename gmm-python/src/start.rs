@@ -68,7 +68,6 @@ pub fn kmeans_statistics(
     })
 }
 
-/// Returns the cluster of each sample by k-means.
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, uniforms))]
 pub fn kmeans<'py>(
@@ -100,7 +99,6 @@ pub fn kmeans_plusplus<'py>(
     Ok(to_numpy(x.py(), chosen))
 }
 
-/// Returns the mixture of the statistics of clusters.
 #[pyfunction]
 pub fn mixture_of_clusters(clusters: &Statistics, reg_covar: f64) -> PyResult<Mixture> {
     Em::mixture_of(&clusters.0, reg_covar).map(Mixture::from).map_err(exception)

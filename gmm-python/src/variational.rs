@@ -15,7 +15,6 @@ use std::path::PathBuf;
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct VariationalMixture(pub gaussmix::model::VariationalMixture);
 
-/// The prior of a posterior.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Prior {
@@ -87,7 +86,6 @@ impl VariationalMixture {
         output.write_variational(&self.0, &summary).map_err(file_exception)
     }
 
-    /// Like that of a mixture.
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
         self.0.over_regularized(reg_covar)
     }

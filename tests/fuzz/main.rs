@@ -35,7 +35,6 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 /// Bytes that a reader may take for any file: buffers, the state of a decompressor, messages.
 const FIXED_MEMORY: u64 = 64 << 10;
 
-/// A format whose damaged files are read.
 struct Format<'a> {
     /// The name of the files, by which a reader recognises the format.
     file_name: &'a str,
@@ -45,9 +44,7 @@ struct Format<'a> {
     claimed_memory: fn(&[u8]) -> u64,
     /// Every error must contain one of these words, to say what is wrong or where.
     places: &'a [&'a str],
-    /// Makes an input.
     input: &'a dyn Fn(&mut ChaCha8Rng) -> Vec<u8>,
-    /// Reads a file and checks the value.
     read: &'a dyn Fn(&Path) -> io::Result<()>,
 }
 
@@ -266,7 +263,6 @@ fn compressed_text() {
     .fuzz();
 }
 
-/// Reads data in all ways.
 fn read_data(path: &Path) -> io::Result<()> {
     let data = io::read_data(path)?;
     // Finite and not empty, or an error.
@@ -394,13 +390,11 @@ fn posterior(t: CovarianceType, kind: WeightConcentrationPriorType) -> Variation
     VariationalMixture::new(prior, concentration, beta, nu, means, covariances).unwrap()
 }
 
-/// Returns the posteriors of all types.
 fn posteriors() -> impl Iterator<Item = VariationalMixture> {
     let kinds = |t| WeightConcentrationPriorType::ALL.map(|kind| posterior(t, kind));
     CovarianceType::ALL.into_iter().flat_map(kinds)
 }
 
-/// Returns the bytes that `write` writes to a file.
 fn written(name: &str, write: impl FnOnce(&Path)) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -416,7 +410,6 @@ fn read_model(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Like [`read_model`], for a posterior.
 fn read_posterior(path: &Path) -> io::Result<()> {
     let (posterior, summary) = io::read_variational_model(path)?;
     let mut again = None;
@@ -561,7 +554,6 @@ fn checkpoints() {
     .fuzz();
 }
 
-/// The members of an archive, with their names.
 type Members = Vec<(String, Vec<u8>)>;
 
 fn members(archive: &[u8]) -> Members {

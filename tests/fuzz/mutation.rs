@@ -58,7 +58,6 @@ pub fn input(rng: &mut impl Rng, good: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Changes one place of `bytes`.
 pub fn change(rng: &mut impl Rng, bytes: &mut Vec<u8>, good: &[Vec<u8>]) {
     let (start, end) = range(rng, bytes.len());
     match rng.random_range(0..14) {

@@ -93,7 +93,6 @@ impl Pair {
         Ok((total[0] + offset * self.n as f64) * LN_2)
     }
 
-    /// Starts the kernel.
     pub fn launch(&self) -> CudaResult<()> {
         let (module, stream, (blocks, threads, shared)) = (&self.module, &self.stream, self.shape);
         // SAFETY: the memory that the argument names is this struct's, of the sizes that the kernel requires; launches

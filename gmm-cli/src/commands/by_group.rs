@@ -19,7 +19,6 @@ pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     Ok(Model::read(path)?)
 }
 
-/// The models of groups, in a file or a folder.
 pub struct GroupModelFile<'a> {
     path: &'a Path,
     models: GroupModels,
@@ -90,7 +89,6 @@ impl ByGroup<'_> {
         sets.filter(|(model, _)| model.is_none()).map(|(_, set)| set.n_samples()).sum()
     }
 
-    /// Prints the number of rows without a model, if any.
     pub fn note_without_model(&self) {
         let without = self.n_without_model();
         if without > 0 {

@@ -16,7 +16,6 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// `program` is the program with all its commands.
     pub fn run(self, mut program: Command) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "gmm", &mut script);

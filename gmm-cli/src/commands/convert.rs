@@ -36,7 +36,6 @@ pub struct Convert {
 }
 
 impl Convert {
-    /// Returns the model with its components in the requested order.
     fn model(&self) -> anyhow::Result<Model> {
         let mut model = Model::read(&self.from)?;
         if let Some(order) = &self.order {
@@ -69,7 +68,6 @@ impl Convert {
     }
 }
 
-/// Parses --order.
 fn parse(text: &str, model: &Model) -> anyhow::Result<Order> {
     if text == "weight" {
         return Ok(Order::Weight);

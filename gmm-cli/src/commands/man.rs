@@ -18,7 +18,6 @@ pub struct Man {
 }
 
 impl Man {
-    /// `program` is the program with all its commands.
     pub fn run(self, program: Command) -> anyhow::Result<()> {
         let place = || format!("{}: the man pages cannot be written", self.output.display());
         fs::create_dir_all(&self.output).with_context(place)?;

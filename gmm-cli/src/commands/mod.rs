@@ -86,7 +86,6 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the command and returns the exit code of the program.
     pub fn run(self) -> anyhow::Result<u8> {
         self.verbosity.apply();
         if let Some(threads) = self.threads {

@@ -63,20 +63,17 @@ struct Row {
     mean_log_likelihood: f64,
     device: String,
     kernel: String,
-    /// The number type of the evaluation.
     precision: &'static str,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     outliers: Option<Outliers>,
 }
 
-/// The samples with the lowest log-likelihoods.
 #[derive(Serialize)]
 struct Outliers {
     /// Samples with a log-likelihood below are outliers.
     threshold: f64,
     n: usize,
-    /// Row numbers, counted from 0.
     rows: Vec<usize>,
 }
 

@@ -63,7 +63,6 @@ struct Posterior {
 
 /// A method with its options on the command line, and the files of its results.
 pub trait Trained: Method<Model: Trainable> + Serialize {
-    /// Returns the method with the given options.
     fn of(training: &Training, covariance_type: CovarianceType) -> anyhow::Result<Self>;
 }
 
@@ -90,7 +89,6 @@ pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
     /// The lower bound, as the label of a plot's axis.
     const BOUND: &'static str;
 
-    /// Reads the model, and the names of its features.
     fn read_model(path: &Path) -> io::Result<(Self, Option<Vec<String>>)>;
 
     fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()>;
@@ -110,7 +108,6 @@ pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
     /// Returns the lower bound of the log-evidence of all samples, if the fit has one.
     fn elbo(fit: &Fit<Self>) -> Option<f64>;
 
-    /// Returns the type of the prior of the weights.
     fn prior_type(&self) -> Option<&'static str>;
 }
 
@@ -227,7 +224,6 @@ impl Training {
         ));
     }
 
-    /// Returns the paths of the files to read.
     pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
         let of_prior = [&self.posterior.mean_prior, &self.posterior.covariance_prior];
         let of_prior = of_prior.into_iter().map(|numbers| numbers.as_ref().and_then(Numbers::file));

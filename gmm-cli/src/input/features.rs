@@ -27,7 +27,6 @@ pub fn given(text: &str) -> anyhow::Result<(&str, f64)> {
     Ok((name, value))
 }
 
-/// Returns the names of some of the features.
 pub fn names_of(names: Option<&[String]>, features: impl IntoIterator<Item = usize>) -> Option<Vec<String>> {
     names.map(|names| features.into_iter().map(|feature| names[feature].clone()).collect())
 }

@@ -90,7 +90,6 @@ impl TableOptions {
         ColumnSelection { columns, drop, id, by: None, model, decimal, header, skip_lines, last_line, na_values }
     }
 
-    /// Describes the data in a few words, for reports and errors.
     pub fn describe(&self) -> String {
         let name = |path: &PathBuf| match path.to_str() {
             Some("-") => "standard input".into(),
@@ -155,7 +154,6 @@ impl DataOptions {
         }
     }
 
-    /// Returns the memory that the data may take, in bytes.
     pub fn memory_limit(&self) -> u64 {
         self.memory.unwrap_or_else(gaussmix::memory::half)
     }

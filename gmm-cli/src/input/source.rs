@@ -27,9 +27,7 @@ const COMPUTED_IN_FLOAT64: &str = "precision       float64: a component is so na
 pub struct Input<'a> {
     options: &'a DataOptions,
     data: Storage,
-    /// The column that identifies the rows of data in memory, if named.
     ids: Option<Ids>,
-    /// The files with their numbers of rows.
     parts: Vec<(PathBuf, usize)>,
     names: Option<Vec<String>>,
     /// The number of each feature among the columns of the first file.
@@ -160,7 +158,6 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Returns the size of the values in bytes.
     fn n_bytes(&self) -> u64 {
         match &self.data {
             Storage::Memory(data) => data.n_bytes(),
@@ -220,7 +217,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Checked samples, and their way to the device.
 pub struct Source<'a> {
     options: &'a DataOptions,
     /// Samples in memory are standardised already; those of a file are standardised as they are read.
@@ -384,7 +380,6 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Whether the data is too large for its memory.
     pub fn is_chunked(&self) -> bool {
         self.plan.chunk_rows.is_some()
     }
@@ -400,7 +395,6 @@ impl<'a> Source<'a> {
         self.standardization.as_ref().map_or_else(|| Ok(fit.clone()), |standard| standard.restore_fit(fit))
     }
 
-    /// The inverse of [`restore_fit`](Self::restore_fit).
     pub fn standardize_fit<M: Standardizable>(
         &self,
         fit: Fit<M>,
@@ -433,7 +427,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Describes the name, the shape and the type of the data, for a report.
     pub fn describe(&self) -> String {
         format!(
             "{}: {} samples × {} features, {}{}",

@@ -22,7 +22,6 @@ pub const LIGHT_GREY: RGBColor = RGBColor(238, 238, 238);
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A line of a chart, and its name in the legend.
 pub struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
@@ -93,7 +92,6 @@ fn draw_log_log(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Se
     draw_lines(&mut chart, series, SeriesLabelPosition::UpperLeft)
 }
 
-/// Draws the lines and, in a corner, the legend.
 pub fn draw_lines<'a, 'svg: 'a, X, Y>(
     chart: &mut ChartContext<'a, SVGBackend<'svg>, Cartesian2d<X, Y>>,
     series: &[Series],

@@ -46,7 +46,6 @@ impl Fitted<'_> {
     }
 }
 
-/// SVG elements to draw over a chart.
 type Shapes = Result<String, Box<dyn std::error::Error>>;
 
 /// Samples to draw, in the data's units, each with its most probable component.
@@ -134,7 +133,6 @@ fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
     }
 }
 
-/// Draws the samples and the ellipses of the components in a plane.
 fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> Shapes {
     let mixture = fit.mixture;
     let plane = Plane::of(mixture, names);

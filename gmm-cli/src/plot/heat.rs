@@ -3,12 +3,10 @@ use super::chart::{FONT, GREY, to_svg};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// The size of a cell.
 const CELL: (i32, i32) = (106, 38);
 /// The space for labels to the left of the cells and above them.
 const LABELS: (i32, i32) = (70, 62);
 const MARGIN: i32 = 16;
-/// The text at the end of the page.
 const LEGEND: &str = "time over floor, and the kernels; a frame is a cliff";
 
 /// Ratios, ascending, and the shade below each: a colour of the 6×6×6 cube of terminals.

@@ -8,7 +8,6 @@ use std::ops::Range;
 /// Dash patterns of lines, as SVG's `stroke-dasharray`.
 const DASHES: [&str; 6] = ["none", "9 4", "2 3", "10 3 2 3", "18 4", "6 3 2 3 2 3"];
 
-/// The look of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stroke {
     pub colour: RGBColor,
@@ -69,7 +68,6 @@ impl Overlay {
         )
     }
 
-    /// Draws a line through points.
     pub fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, stroke: Stroke) {
         let mut path = String::new();
         for p in points {

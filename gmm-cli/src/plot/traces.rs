@@ -9,7 +9,6 @@ pub struct Trace {
 
 /// The size of a quantity's two panels, in pixels.
 const CELL: (u32, u32) = (560, 190);
-/// The width of the left panel, the trace.
 const TRACE_WIDTH: u32 = 330;
 /// The largest height of the page, as a part of its width.
 const MAX_HEIGHT: f64 = 0.75;
@@ -34,7 +33,6 @@ pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the number of columns and of rows for `count` quantities.
 fn grid(count: usize) -> (usize, usize) {
     let rows = |columns: usize| count.div_ceil(columns).max(1);
     let tall =

@@ -3,7 +3,6 @@ use crate::common::*;
 use std::fs;
 use std::path::Path;
 
-/// Returns the names and contents of a folder.
 fn listing(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     let mut all: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -202,7 +201,6 @@ fn unwritable_outputs_are_found_before_the_work() {
     assert_eq!(listing(path), before);
 }
 
-/// Returns the model with one of its parts replaced.
 fn model(part: &str, by: &str) -> String {
     assert!(MODEL.contains(part));
     MODEL.replacen(part, by, 1)

@@ -16,7 +16,6 @@ fn keys(value: &Value) -> String {
     keys.join(" ")
 }
 
-/// Runs `gmm score --json` and returns the row.
 fn score(model: impl AsRef<std::ffi::OsStr>, data: impl AsRef<std::ffi::OsStr>, more: &[&str]) -> Value {
     let run = gmm(".").arg("score").args([model.as_ref(), data.as_ref()]).args(more).arg("--json").assert().success();
     json(&run.get_output().stdout)

@@ -7,14 +7,12 @@ use ndarray::{Array1, Array2, arr1, arr2};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Returns the program, to run in `folder`.
 pub fn gmm(folder: impl AsRef<Path>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
     command.current_dir(folder);
     command
 }
 
-/// Returns the path of a file in the repository's data folder.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
@@ -38,7 +36,6 @@ pub fn mixture() -> Mixture {
     Mixture::new(arr1(&[0.25, 0.75]), means, Covariances::Diag(arr2(&[[1.0, 0.5, 2.0], [0.75, 1.5, 1.0]]))).unwrap()
 }
 
-/// The model of [`mixture`] as JSON.
 pub const MODEL: &str = r#"{"version": 1, "covariance_type": "diag", "weights": [0.25, 0.75],
     "means": [[0, 0.5, 1], [-0.5, 0.25, 0]], "covariances": [[1, 0.5, 2], [0.75, 1.5, 1]]}"#;
 
@@ -85,7 +82,6 @@ pub fn number(report: &serde_json::Value, name: &str) -> f64 {
     report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"))
 }
 
-/// Runs `gmm fit` and returns its report.
 #[track_caller]
 pub fn fit(folder: &Path, args: &[&str]) -> serde_json::Value {
     let run = gmm(folder).arg("fit").args(args).arg("--json").assert().success();
@@ -117,7 +113,6 @@ pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Returns the names in a folder, in order.
 pub fn names(folder: &Path) -> Vec<String> {
     files(folder).into_iter().map(|(name, _)| name).collect()
 }
@@ -201,7 +196,6 @@ pub fn kill(signal: &str, child: &std::process::Child) {
     assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// Returns the processor time of a process, if /proc exists.
 #[cfg(unix)]
 fn cpu_seconds(id: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;

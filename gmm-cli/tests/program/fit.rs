@@ -192,14 +192,12 @@ fn the_report_is_readable_and_the_plot_drawn() {
     assert_eq!(names(folder.path()), ["1.npy", "1.svg", "2.npy", "2.svg", "m.json", "p.svg"]);
 }
 
-/// Starts an endless fit and interrupts it.
 #[cfg(unix)]
 fn interrupted_fit(folder: &Path, more: &[&str]) -> String {
     let endless = ["-k", "8", "--covariance-type", "diag", "--tol", "0", "--max-iter", "100000000", "--device", "cpu"];
     interrupted(folder, &[&["fit", speech()][..], &endless, more].concat())
 }
 
-/// Returns the number before `word`.
 #[cfg(unix)]
 fn number_before(text: &str, word: &str) -> usize {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -269,7 +267,6 @@ fn a_checkpoint_of_standardised_data_goes_on() {
     }
 }
 
-/// Requires that the fit fails, says all of `message`, and changes nothing.
 #[track_caller]
 fn refused_fit(folder: &Path, args: &[&str], message: &[&str]) {
     refused(folder, &[&["fit"], args].concat(), message);
@@ -456,7 +453,6 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     fit(folder.path(), &[iris, "--init", "old.json"]);
 }
 
-/// Files that cannot be written completely.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fills() {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 /// Groups whose names are not valid file names, or differ only in the case of letters.
 const GROUPS: [&str; 3] = ["../x", "A_B", "a/b"];
-/// The names of their files.
 const FILES: [&str; 3] = ["_.._x.json", "A_B.json", "a_b-2.json"];
 /// A group of one sample, to which two components cannot be fitted.
 const SMALL: &str = "small";

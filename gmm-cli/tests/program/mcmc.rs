@@ -195,7 +195,6 @@ fn assert_goes_on(folder: &Path, drawn: usize, settings: impl Fn(&str, &str, &[&
     assert!(!names(folder).iter().any(|name| name.contains("partial")));
 }
 
-/// Requires that the command fails, says all of `message`, and writes nothing.
 #[track_caller]
 fn refused(folder: &Path, args: &[impl AsRef<std::ffi::OsStr>], message: &[&str]) {
     let before = names(folder);

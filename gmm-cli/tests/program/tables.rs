@@ -24,7 +24,6 @@ fn iris() -> Array2<f64> {
     }
 }
 
-/// The columns of a table: names and values.
 type Columns = Vec<(String, ArrayRef)>;
 
 /// Returns a column of numbers, then those of iris in a different order with a column of texts between them.
@@ -184,7 +183,6 @@ fn every_format_gives_the_same_model() {
     }
 }
 
-/// A model meets data with another order of columns.
 #[test]
 fn columns_are_matched_by_name() {
     let folder = folder();
@@ -524,7 +522,6 @@ fn damaged_tables_are_named() {
     score("x.parquet.gz", &["x.parquet.gz: ", "No such file"]);
 }
 
-/// A file that is changed between two passes.
 #[test]
 fn tables_that_change_are_named_as_the_cause() {
     use gaussmix::io::{ColumnSelection, Problem, Table};

@@ -25,7 +25,6 @@ struct Extent {
     slot: usize,
     /// The count of numbers at the beginning of the log.
     length: u64,
-    /// The hash of these numbers.
     sha256: [u8; 32],
 }
 
@@ -45,7 +44,6 @@ struct Log {
     file: File,
     slot: usize,
     phase: Phase,
-    /// The count of numbers in the log.
     length: usize,
     hash: Sha256,
 }
@@ -54,8 +52,9 @@ struct Log {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The evaluations of the NUTS warm-up of the chain after `warmed` chains.
-    WarmUp { warmed: usize },
-    /// The draws.
+    WarmUp {
+        warmed: usize,
+    },
     Draws,
 }
 

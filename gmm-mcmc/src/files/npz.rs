@@ -83,10 +83,8 @@ pub(super) fn read(file: File) -> Result<Chains, String> {
     snapshot.with_draws(rows)
 }
 
-/// The arrays of an .npz to be read.
 struct Archive {
     zip: ZipArchive<BufReader<File>>,
-    /// The size of the file in bytes.
     length: u64,
 }
 
@@ -97,17 +95,14 @@ impl Archive {
         Ok(Self { zip: ZipArchive::new(BufReader::new(file)).map_err(|e| damaged(&e))?, length })
     }
 
-    /// Returns the bytes of a one-dimensional array of any length.
     fn bytes(&mut self, name: &str) -> Result<Vec<u8>, String> {
         self.member(name, "|u1", |size| Some((vec![size], size)))
     }
 
-    /// Returns the numbers of a one-dimensional array of any length.
     fn vector(&mut self, name: &str) -> Result<Vec<f64>, String> {
         self.member(name, "<f8", |size| Some((vec![size / 8], size))).map(|bytes| numbers(&bytes))
     }
 
-    /// Returns the numbers of an array of this shape.
     fn array(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>, String> {
         let size = shape.iter().try_fold(8usize, |product, &n| product.checked_mul(n));
         self.member(name, "<f8", |_| Some((shape.to_vec(), size?))).map(|bytes| numbers(&bytes))

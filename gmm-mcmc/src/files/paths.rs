@@ -42,7 +42,6 @@ pub(super) fn folder(prefix: &Path) -> &Path {
     prefix.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns the error of an unusable file.
 pub(super) fn damaged(path: &Path, problem: String) -> Error {
     Error::Resume { path: path.into(), problem }
 }

@@ -26,8 +26,11 @@ pub(super) struct Snapshot {
 pub(super) enum Layout {
     /// The evaluations of an interrupted NUTS warm-up.
     Evaluations,
-    /// Rows of draws.
-    Draws { chains: usize, drawn: usize, width: usize },
+    Draws {
+        chains: usize,
+        drawn: usize,
+        width: usize,
+    },
 }
 
 impl Snapshot {
@@ -122,7 +125,6 @@ pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<
     postcard::from_bytes(rest).map_err(|e| format!("its state is damaged ({e})"))
 }
 
-/// Reads little-endian numbers.
 pub(super) fn numbers(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
 }

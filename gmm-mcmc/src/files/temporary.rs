@@ -167,7 +167,6 @@ fn unnamed(folder: &Path) -> Option<File> {
     (this.is_file() && (this.dev(), this.ino()) == (seen.dev(), seen.ino())).then_some(file)
 }
 
-/// Gives an unnamed file the name `target`.
 #[cfg(target_os = "linux")]
 fn name(file: &File, target: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, linkat};

@@ -242,7 +242,6 @@ impl Layout {
     }
 }
 
-/// Returns a matrix of row-major numbers.
 fn matrix(shape: (usize, usize), numbers: Vec<f64>) -> Array2<f64> {
     // Both callers take the K·D numbers between two offsets that are K·D apart.
     Array2::from_shape_vec(shape, numbers).expect("K·D numbers")

@@ -9,7 +9,6 @@ use rand::Rng;
 use rand_distr::{Distribution, Gamma, StandardNormal};
 use std::borrow::Cow;
 
-/// The prior of a model over its coordinates θ.
 #[derive(Debug, Clone)]
 pub(crate) struct Density {
     pub layout: Layout,

@@ -214,7 +214,6 @@ impl PosteriorModel {
         })
     }
 
-    /// Returns the log density of the prior at a point with these parameters.
     pub(crate) fn log_prior(&self, theta: &[f64], parameters: &MixtureParameters) -> f64 {
         self.density.log_prior(theta, parameters)
     }

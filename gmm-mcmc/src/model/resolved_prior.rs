@@ -9,9 +9,7 @@ use libm::lgamma;
 /// The distribution of the K·S scales (S = D, or 1 for `spherical`).
 #[derive(Debug, Clone)]
 pub(crate) enum ScaleDistribution {
-    /// The scale of each half-normal.
     HalfNormal(Vec<f64>),
-    /// The shape and the scale of each inverse gamma.
     InverseGamma(Vec<f64>, Vec<f64>),
 }
 
@@ -22,7 +20,6 @@ pub(crate) struct ResolvedPrior {
     pub terms: MetropolisPrior,
     /// The distribution of the scales, for draws.
     pub scales: ScaleDistribution,
-    /// The shape of the LKJ distribution of the correlations.
     pub lkj_shape: f64,
 }
 

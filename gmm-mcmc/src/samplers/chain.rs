@@ -101,7 +101,6 @@ impl Start {
     }
 }
 
-/// A chain before its first iteration.
 pub(crate) struct ChainStart {
     pub point: Vec<f64>,
     pub log_density: f64,

@@ -27,7 +27,6 @@ const JUMPS: f64 = 0.05;
 /// a grid.
 const JITTER: f64 = 0.1;
 
-/// One chain of the ensemble.
 #[derive(Debug, Serialize, Deserialize)]
 struct Walker {
     point: Vec<f64>,

@@ -32,7 +32,6 @@ impl Evaluator for Nothing {
     }
 }
 
-/// Makes a run from start to end.
 pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Chains {
     let mut run = Chains::new(settings, start, target).unwrap();
     run.advance(target, go_on).unwrap();
@@ -44,7 +43,6 @@ pub fn go_on(_: &Progress<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Makes a run that begins at draws from the prior.
 pub fn run_from_prior(settings: Settings, posterior: &mut Posterior<'_>) -> Chains {
     let start = Start::from_prior(posterior.model(), &settings).unwrap();
     run(settings, start, posterior)

@@ -236,7 +236,6 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
     loaded(20);
 }
 
-/// Returns the .npz with one array's bytes replaced.
 fn with_member(npz: &[u8], name: &str, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     use std::io::{Cursor, Read, Write};
     let mut archive = zip::ZipArchive::new(Cursor::new(npz)).unwrap();

@@ -15,7 +15,6 @@ struct Normal {
     dim: usize,
     /// The number of steps requested for a segment.
     segment: usize,
-    /// The number of segments made.
     segments: usize,
 }
 
@@ -118,7 +117,6 @@ struct MetropolisEvaluator<'a> {
     model: &'a PosteriorModel,
     /// The number of steps it requests at a time.
     portion: usize,
-    /// The number of requests to make steps.
     calls: usize,
 }
 

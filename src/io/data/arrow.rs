@@ -31,7 +31,6 @@ pub(super) fn fields(schema: &Schema) -> Vec<Field> {
     schema.fields().iter().map(field).collect()
 }
 
-/// Returns the kind of a column of this type.
 pub(super) fn kind(data_type: &DataType) -> Kind {
     use DataType::*;
     let what = match data_type {

@@ -67,18 +67,15 @@ pub(super) struct Projection {
     pub columns: Vec<usize>,
     /// The distinct names of the features. `None` if the file has no names.
     pub names: Option<Vec<String>>,
-    /// The number of the column that identifies the rows.
     pub id: Option<usize>,
     /// The names of columns that the model does not have.
     pub left_out: Vec<String>,
     /// The name of an index of the rows that is left out.
     pub index: Option<String>,
-    /// The element type that holds all features.
     pub dtype: Dtype,
 }
 
 impl ColumnSelection {
-    /// Finds the columns among those of a file.
     pub(super) fn resolve(&self, fields: &[Field]) -> Result<Projection, Problem> {
         self.resolve_names(fields, self.model.as_deref(), "the model was fitted to columns")
     }
@@ -187,7 +184,6 @@ impl ColumnSelection {
     }
 }
 
-/// Returns the name of a column, or its number.
 fn name_of(fields: &[Field], column: usize) -> String {
     fields[column].name.clone().unwrap_or_else(|| column.to_string())
 }

@@ -34,7 +34,6 @@ impl Decimal {
     }
 }
 
-/// The notation of a text's values.
 #[derive(Debug, Clone)]
 pub(super) struct Spelling {
     pub decimal: Decimal,

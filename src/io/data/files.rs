@@ -21,7 +21,6 @@ const TEXTS: [&str; 5] = ["txt", "data", "dat", "tab", "asc"];
 const ENDINGS: &str = ".npy, .csv, .tsv, .tab, .txt, .data, .dat, .asc, .arrows (also with .gz, .bz2 or .zst), .parquet, .arrow or .feather";
 
 impl Format {
-    /// Returns the format that a name implies.
     fn by_name(path: &Path) -> Option<Self> {
         let whole = extension(path);
         let compressed = matches!(whole.as_str(), "gz" | "bz2" | "zst");

@@ -5,16 +5,13 @@ use super::npy_header::Header;
 use crate::io::Problem;
 use bytemuck::Pod;
 
-/// An element type of data.
 pub(super) trait Element: Pod + Send + Sync {
     /// Returns the element with its bytes in the opposite order.
     fn swapped(self) -> Self;
 
-    /// Returns the nearest number.
     fn nearest(value: f64) -> Self;
 }
 
-/// The storage of an array's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     kind: Kind,

@@ -13,14 +13,12 @@ const MAX_DEPTH: usize = 8;
 /// The most dimensions to read: NumPy's own limit.
 const MAX_DIMENSIONS: usize = 64;
 
-/// The header of an array file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::io) struct Header {
     /// The type of the elements as the header spells it, with its quotes: for example `'<f4'`.
     pub descr: String,
     /// Whether the first index varies fastest.
     pub fortran: bool,
-    /// The length of each dimension.
     pub shape: Vec<usize>,
     /// The position of the first element in the file, in bytes.
     pub start: u64,

@@ -22,7 +22,6 @@ pub(in crate::io) fn parse_texts(bytes: &[u8]) -> Result<Vec<String>, Problem> {
     }
 }
 
-/// Returns the shape and the texts of an array of texts.
 fn parse_unicode(bytes: &[u8]) -> Result<(Vec<usize>, Vec<String>), Problem> {
     let (header, body) = split(bytes)?;
     let Some(('U', size, false)) = header.element() else {

@@ -15,7 +15,6 @@ use std::path::Path;
 const BATCH_ROWS: usize = 8192;
 const BATCH_NUMBERS: usize = 1 << 20;
 
-/// Opens a Parquet file and reads its metadata.
 pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     let (file, stamp) = FileStamp::open(path)?;
     let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(damaged))?;

@@ -27,7 +27,6 @@ const STEP_ROWS: usize = 1 << 16;
 
 pub(super) type Outcome<T> = std::result::Result<T, Problem>;
 
-/// A file of a table.
 pub(super) struct Part {
     pub path: PathBuf,
     pub content: Content,
@@ -46,7 +45,6 @@ pub(super) enum Content {
     Npy(Npy),
     /// An array that was read from a stream.
     Memory(Data),
-    /// A file of Parquet or Arrow IPC.
     Grouped(Grouped),
     ArrowStream(ArrowStream),
     /// Text. The stream of standard input, which can be read only once, is held until the rows are read.

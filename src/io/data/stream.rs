@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// The path of standard input.
 const STANDARD_INPUT: &str = "-";
 /// The bytes by which a format and a separator are recognised.
 pub(super) const HEAD: u64 = 64 << 10;
@@ -155,7 +154,6 @@ impl<R: Read> Read for OldLines<R> {
     }
 }
 
-/// The first lines of a content.
 struct FirstLines<R> {
     content: R,
     left: usize,

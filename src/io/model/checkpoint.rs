@@ -26,7 +26,6 @@ pub struct Checkpoint<M = Mixture> {
     pub feature_names: Option<Vec<String>>,
 }
 
-/// The members of a checkpoint to write.
 #[derive(Serialize)]
 struct WrittenMembers<'a> {
     #[serde(flatten)]
@@ -43,7 +42,6 @@ struct WrittenMembers<'a> {
     made_with: Option<&'a Identity>,
 }
 
-/// The members of a model in a file.
 type Parts<'a> = (ModelMembers, Option<Member<'a>>);
 
 impl<'a> WrittenMembers<'a> {
@@ -62,7 +60,6 @@ impl<'a> WrittenMembers<'a> {
     }
 }
 
-/// The members of a checkpoint to read, besides those of the model.
 #[derive(Deserialize)]
 struct ReadMembers<'a> {
     made_with: Option<Identity>,

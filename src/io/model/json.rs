@@ -15,7 +15,6 @@ use std::path::Path;
 /// The version of the format, for writing and reading.
 const VERSION: u64 = 1;
 
-/// A mixture as the members of a JSON object.
 #[derive(Serialize)]
 pub(super) struct ModelMembers {
     version: u64,
@@ -38,7 +37,6 @@ impl From<&Mixture> for ModelMembers {
     }
 }
 
-/// An array as lists of lists.
 pub(super) struct NestedLists(pub Array);
 
 impl Serialize for NestedLists {
@@ -72,7 +70,6 @@ pub fn model_to_json(mixture: &Mixture) -> String {
     to_json(&ModelMembers::from(mixture)).expect("members with fixed names and finite numbers have a form in JSON")
 }
 
-/// Writes a mixture and the record of its fit as JSON.
 pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct Members<'a> {
@@ -135,7 +132,6 @@ pub fn parse_model(json: &str) -> Result<Mixture, Problem> {
     mixture_from_arrays(covariance_type.parse()?, weights, means, covariances.into_parts("covariances")?)
 }
 
-/// Reads a mixture and the record of its fit from a JSON text.
 pub(super) fn parse_model_with_summary(json: &str) -> Result<(Mixture, FitSummary), Problem> {
     let mixture = parse_model(json)?;
     let summary: FitSummary = decode(&quote_non_finite(json))?;

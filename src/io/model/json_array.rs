@@ -13,9 +13,7 @@ pub(super) struct JsonArray {
     lengths: Vec<Option<usize>>,
     /// The depth of the numbers; `None` before the first number.
     depth: Option<usize>,
-    /// The indices of the current value.
     position: Vec<usize>,
-    /// The first irregularity.
     irregular: Option<String>,
 }
 
@@ -70,7 +68,6 @@ impl<'de> de::Deserialize<'de> for JsonArray {
     }
 }
 
-/// Reads the number or the list at the current position.
 struct Item<'a>(&'a mut JsonArray);
 
 impl<'de> DeserializeSeed<'de> for Item<'_> {

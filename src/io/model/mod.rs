@@ -149,7 +149,6 @@ impl ModelOutput {
     }
 }
 
-/// Like the display of [`Output`].
 impl fmt::Display for ModelOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.output.fmt(f)

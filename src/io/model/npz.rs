@@ -43,7 +43,6 @@ fn is_read(name: &str) -> bool {
     MEMBERS.contains(&name) || name == variational::PRIOR_TYPE || is_of_posterior(name)
 }
 
-/// Whether a member is an array of a posterior.
 fn is_of_posterior(name: &str) -> bool {
     name.strip_suffix('_').is_some_and(|name| variational::NAMES.contains(&name))
 }

@@ -71,7 +71,6 @@ pub(super) fn posterior(
     Ok(VariationalMixture::new(prior, concentration, mean_precision, degrees_of_freedom, means, covariances)?)
 }
 
-/// A posterior as the member `variational` of a JSON object.
 #[derive(Serialize)]
 pub(super) struct Member<'a> {
     weight_concentration_prior_type: &'static str,
@@ -135,7 +134,6 @@ pub(super) fn parse_json(json: &str) -> Result<Model, Problem> {
     Ok(Model { posterior: posterior.transpose()?, mixture, summary })
 }
 
-/// Returns the error of a file without a posterior.
 pub(super) fn no_posterior() -> Problem {
     Problem::format("it is a mixture without a posterior of variational inference; read it as a GaussianMixture")
 }

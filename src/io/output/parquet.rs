@@ -76,7 +76,6 @@ impl<'a> ParquetWriter<'a> {
     }
 }
 
-/// Makes a column of identifiers.
 pub(in crate::io) fn ids_column(ids: Ids) -> ArrayRef {
     match ids {
         Ids::Integers(ids) => Arc::new(Int64Array::from(ids)),

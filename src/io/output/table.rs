@@ -191,7 +191,6 @@ impl TableOutput {
     }
 }
 
-/// Like the display of [`Output`].
 impl fmt::Display for TableOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.output, f)

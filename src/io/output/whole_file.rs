@@ -22,8 +22,10 @@ pub struct Output {
 #[derive(Debug)]
 enum Sink {
     /// A regular file: its final place (links are followed), and whether an older file is there.
-    Replace { target: PathBuf, exists: bool },
-    /// A device or a pipe.
+    Replace {
+        target: PathBuf,
+        exists: bool,
+    },
     Direct(File),
 }
 

@@ -23,7 +23,6 @@ const FLOAT64: &str = "float64";
 struct Row {
     device: String,
     kernel: String,
-    /// The number type of the computation.
     precision: &'static str,
     /// `total`, the log-likelihood, or `estep`, the log-likelihood and the sufficient statistics.
     operation: &'static str,
@@ -102,7 +101,6 @@ impl Accuracy {
     }
 }
 
-/// The data, the mixture and the time for each measurement.
 struct Bench<'a> {
     samples: Samples<'a>,
     mixture: &'a Mixture,

@@ -209,7 +209,6 @@ impl Fit {
         Ok(SUCCESS)
     }
 
-    /// Fits to all groups, with progress and the checkpoint.
     fn fit_groups<M: Trained>(
         &self,
         groups: &Groups<'_>,

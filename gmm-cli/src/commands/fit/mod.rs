@@ -313,7 +313,6 @@ impl Fit {
         start.with_context(|| self.init.as_ref().map_or(String::new(), |path| path.display().to_string()))
     }
 
-    /// Returns the number of the run, if there are several.
     fn describe_run(&self, run: usize) -> String {
         match self.training.options.n_init {
             1 => String::new(),
@@ -321,7 +320,6 @@ impl Fit {
         }
     }
 
-    /// Returns the message after Ctrl-C.
     fn describe_interruption(&self, n_iter: usize) -> String {
         let mut text = format!("interrupted after {n_iter} iterations");
         match &self.output {
@@ -335,7 +333,6 @@ impl Fit {
         text
     }
 
-    /// Names the failed fit and its last checkpoint.
     fn describe_failure<M: Trainable>(&self, checkpoints: &CheckpointWriter<'_, '_, M>) -> String {
         match (&self.checkpoint, checkpoints.any_written()) {
             (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
@@ -359,7 +356,6 @@ fn iterate<M>(
     (fit, iterated.then(|| evaluator.describe()))
 }
 
-/// Draws a fit whose samples have `density`.
 fn draw(
     plot: &Output,
     source: &Source<'_>,

@@ -158,7 +158,6 @@ pub(super) fn data(source: &Source<'_>, names: Option<&[String]>) -> Vec<String>
     lines
 }
 
-/// Returns the weights, if they are few.
 fn weights(weights: &[f64]) -> Option<String> {
     let weights: Vec<String> = weights.iter().map(|w| format!("{w:.4}")).collect();
     (2..=MAX_WEIGHTS).contains(&weights.len()).then(|| format!("  weights       {}", weights.join(", ")))

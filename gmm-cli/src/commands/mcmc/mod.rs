@@ -280,7 +280,6 @@ impl Mcmc {
         }
     }
 
-    /// Returns the number of the feature that orders the components.
     fn order(&self, table: &Table) -> anyhow::Result<Option<usize>> {
         let Some(column) = &self.order else { return Ok(None) };
         let names = table.names().unwrap_or_default();
@@ -345,7 +344,6 @@ impl Mcmc {
         Ok((!interrupt.noted()).then_some(fit.mixture))
     }
 
-    /// Says how much of an unfinished run was saved, and where.
     fn describe_saved(&self, run: &Chains) -> String {
         let what = match run.drawn() {
             0 => "the warm-up so far is".into(),
@@ -357,9 +355,7 @@ impl Mcmc {
 
 /// The start of a run's chains.
 enum Beginning {
-    /// A saved run.
     Saved(Saved),
-    /// Random points near a mixture.
     Around(Mixture),
 }
 

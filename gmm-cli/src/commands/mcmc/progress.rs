@@ -7,7 +7,6 @@ use std::time::Instant;
 pub struct RunProgress {
     pub line: ProgressLine,
     begin: Instant,
-    /// Evaluations before this process began.
     evaluations_before: u64,
     /// Iterations of warm-up, of each draw, and of the whole run.
     warmup: f64,

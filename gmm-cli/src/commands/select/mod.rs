@@ -229,7 +229,6 @@ impl Select {
         Ok((output, self.plot.as_ref().map(Output::create).transpose()?))
     }
 
-    /// Returns the numbers of components to try, ascending.
     fn numbers(&self) -> Vec<usize> {
         let mut k = self.k.concat();
         k.sort_unstable();

@@ -13,7 +13,6 @@ struct Part {
     factor: Factor,
 }
 
-/// Coordinates that are proposed together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Block {
     /// log s.
@@ -23,7 +22,6 @@ pub(super) struct Block {
     adaptation: Option<Adaptation>,
 }
 
-/// The adaptation of a block during warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Adaptation {
     /// The covariance of each part, over the points of the chain.
@@ -42,7 +40,6 @@ pub(super) struct Change {
     pub forget: bool,
 }
 
-/// Memory of one proposal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buffers {
     normal: Vec<f64>,

@@ -4,14 +4,11 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// One chain of random-walk Metropolis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct MetropolisChain {
     /// The point of the chain (dim,).
     pub point: Vec<f64>,
-    /// The log density at the point.
     pub log_density: f64,
-    /// The chain's own generator.
     #[serde(with = "rng")]
     pub rng: ChaCha8Rng,
     /// The blocks of coordinates, which are updated one after another.

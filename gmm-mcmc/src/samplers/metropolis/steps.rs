@@ -126,7 +126,6 @@ pub(super) fn sample_by_target(
 /// The steps of one chain that the target makes.
 struct TargetSteps<'a> {
     chain: &'a mut MetropolisChain,
-    /// Steps not yet proposed.
     left: usize,
     steps_per_draw: usize,
     /// The block of the next step to propose.
@@ -135,7 +134,6 @@ struct TargetSteps<'a> {
     since_draw: usize,
     /// The sum of the acceptance probabilities of these steps.
     acceptance_sum: f64,
-    /// Points and statistics.
     draws: Vec<(Vec<f64>, Vec<f64>)>,
     buffers: Buffers,
 }

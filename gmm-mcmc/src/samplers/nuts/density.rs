@@ -5,7 +5,6 @@ use rand::Rng;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// A point with its log density and its gradient.
 #[derive(Debug, Clone)]
 pub(super) struct Evaluated {
     pub point: Vec<f64>,
@@ -31,7 +30,6 @@ pub(super) struct Density<'a> {
 /// The evaluations of a warm-up. Those from before an interruption are read first; then new ones are appended.
 pub(super) struct Record<'a> {
     pub numbers: &'a mut Vec<f64>,
-    /// The count of numbers read so far.
     pub read: usize,
 }
 

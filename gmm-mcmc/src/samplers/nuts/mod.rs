@@ -22,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-/// All chains of a run by NUTS.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Nuts {
     chains: Vec<NutsChain>,

@@ -10,7 +10,6 @@ use crate::io::Problem;
 use csv::ByteRecord;
 use std::collections::HashSet;
 
-/// A separator, and the notation of values.
 type Layout = (u8, Spelling);
 
 /// Finds the beginning of the rows, the last comment before them, the separator, and the notation of values.

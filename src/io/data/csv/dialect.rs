@@ -6,7 +6,6 @@ use csv::ByteRecord;
 /// The separators to recognise besides spaces. The first of equally frequent ones is taken.
 const SEPARATORS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
-/// The layout of rows.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub separator: u8,

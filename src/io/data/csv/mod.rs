@@ -34,7 +34,6 @@ pub(super) struct Csv {
     have_missing: Vec<bool>,
     /// Whether only the first column has no name: an index of the rows.
     has_index: bool,
-    /// Remarks on how the text is read.
     remarks: Vec<String>,
     /// Advice about a table that seems to be a single column of texts.
     undivided: Option<String>,
@@ -42,7 +41,6 @@ pub(super) struct Csv {
     last_line: Option<usize>,
     /// The stamp of the file when its beginning was read.
     stamp: Option<FileStamp>,
-    /// The largest size of a row in bytes.
     max_row: u64,
 }
 

@@ -8,7 +8,6 @@ use std::io::Read;
 
 /// The most rows examined to find the notation of a text.
 pub(super) const FIRST_ROWS: usize = 1000;
-/// Bytes read at a time.
 const BUFFER: usize = 16 << 10;
 /// The largest size of a row in bytes. A row is held in memory, so a text without line ends must be refused.
 pub(super) const MAX_ROW: u64 = 128 << 20;
@@ -29,10 +28,8 @@ pub(super) fn too_long(max_row: u64) -> String {
     format!("a line has more than {most}, or a quote is not closed: it is not a table of numbers")
 }
 
-/// Limits the bytes of a row.
 pub(super) struct RowLimit<R> {
     content: R,
-    /// Bytes left for the current row.
     left: u64,
     max_row: u64,
     /// Whether a tab separates like a space.

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 /// The size of identifiers in bytes after which reading pauses.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// The rows of a table of text, in order.
 pub(in crate::io::data) struct CsvRows {
     pub(super) path: PathBuf,
     pub(super) reader: Reader<RowLimit<Box<dyn Read + Send>>>,

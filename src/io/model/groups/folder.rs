@@ -107,7 +107,6 @@ fn file_names(groups: &Ids) -> impl Iterator<Item = String> {
     })
 }
 
-/// Reads the models that the table of a folder names.
 pub(super) fn read(folder: &Path) -> Result<GroupModels> {
     let table = folder.join(TABLE);
     let rows = read_table(&table).map_err(|problem| problem.at(&table))?;

@@ -130,7 +130,6 @@ impl GroupOutput {
     }
 }
 
-/// Like the display of [`Output`].
 impl fmt::Display for GroupOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {

@@ -16,7 +16,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The columns besides those of the group and of the means.
 const COLUMNS: [&str; 9] = [
     "component",
     "weight",
@@ -28,7 +27,6 @@ const COLUMNS: [&str; 9] = [
     "lower_bound",
     "error",
 ];
-/// The prefix of the columns of means.
 const MEAN: &str = "mean";
 
 type Outcome<T> = Result<T, Problem>;
@@ -104,7 +102,6 @@ pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::
     writer.finish()
 }
 
-/// Returns the numbers of a component's covariance.
 fn covariance(mixture: &Mixture, component: usize) -> Vec<f64> {
     match mixture.covariances() {
         Covariances::Tied(matrix) => matrix.iter().copied().collect(),
@@ -204,7 +201,6 @@ fn read_batch(batch: &RecordBatch, rows: &mut Vec<Row>) -> Outcome<Ids> {
     ids(batch.column(0))
 }
 
-/// Returns the fit that these rows describe.
 fn fit(rows: &[Row]) -> Outcome<GroupFit> {
     let first = &rows[0];
     let n_samples = first.n_samples;

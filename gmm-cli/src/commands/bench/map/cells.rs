@@ -25,7 +25,6 @@ pub struct Cell {
     pub kernel: String,
     /// The steepest step from a neighbour, if it is a cliff.
     pub cliff: Option<Cliff>,
-    /// The errors of the result, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<Errors>,
 }

@@ -137,7 +137,6 @@ impl MapOfShapes {
         load(self.device.device, samples, &LoadOptions::new().float64(float64).tuning_file(tuning_file()))
     }
 
-    /// Returns the samples of D features.
     fn samples<'a>(&self, d: usize, data: &'a Data) -> anyhow::Result<Samples<'a>> {
         let x = ArrayView2::from_shape((self.n, d), &data.numbers[..self.n * d])?;
         let samples = if self.missing > 0.0 { Samples::with_missing(x)? } else { Samples::from_f32(x)? };

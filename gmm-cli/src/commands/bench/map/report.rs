@@ -6,7 +6,6 @@ use crate::terminal::text;
 use anstyle::{Ansi256Color, AnsiColor, Color, Style};
 use std::fmt::Write;
 
-/// The heading of the errors.
 const ERRORS: &str = "errors against float64 on the same device: the largest of that of the log-likelihood, relative, and those of counts,\n\
                       means and covariances, in norm";
 
@@ -102,7 +101,6 @@ impl Map {
     }
 }
 
-/// Draws all maps as SVG text.
 pub fn svg(maps: &[Map]) -> anyhow::Result<String> {
     plot::heat_maps(&maps.iter().map(Map::drawn).collect::<Vec<_>>())
 }

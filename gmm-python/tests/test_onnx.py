@@ -132,7 +132,7 @@ def test_rows_beyond_all_squares(iris, kind, global_dtype):
     assert np.isneginf(found["score"][3:]).all()
     np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=tolerance)
     np.testing.assert_allclose(found["probabilities"][:3], gm.predict_proba(x[:3]), atol=tolerance)
-    if kind != "tied":  #  Rounding decides which of equal covariances is nearest.
+    if kind != "tied":  # Rounding decides which of equal covariances is nearest.
         np.testing.assert_allclose(found["probabilities"], gm.predict_proba(x), atol=tolerance)
         assert np.array_equal(found["label"], gm.predict(x))
     classifier = GaussianMixtureClassifier(covariance_type=kind, random_state=0).fit(iris, SPECIES)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sklearn
 
-pytest.importorskip("seaborn")  #  needed by one of the programs
+pytest.importorskip("seaborn")  # needed by one of the programs
 pypi_simple = pytest.importorskip("pypi_simple")
 image = pytest.importorskip("matplotlib.image")
 
@@ -73,4 +73,4 @@ def test_program(name, programs, tmp_path):
     for ours, theirs in zip(found, expected, strict=True):
         # Fits from the same start agree to 1e-8, so a pixel differs only where a line lies between two.
         assert ours.shape == theirs.shape and np.mean(np.abs(ours - theirs)) < 2e-3
-        assert np.ptp(theirs) > 0.5  #  The picture is not empty.
+        assert np.ptp(theirs) > 0.5  # The picture is not empty.
